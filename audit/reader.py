@@ -1,0 +1,128 @@
+"""The audit topic, read from its beginning to the end it had when asked.
+
+Rules: reads without a consumer group (asking changes nothing); a message that is not an audit
+event stops the reading with its partition and offset, because a sum with a hole proves nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from fastavro import parse_schema, schemaless_reader
+
+from audit.ledger import Increment, Ledger
+from headworks.audit import AUDIT_TOPIC
+from headworks.errors import CorruptError, HeadworksError, UnreachableError
+from headworks.registry_client import RegistryClient
+from headworks.wire import unframe
+
+__all__ = ["read_ledger"]
+
+_TIMEOUT = 10.0
+
+
+def read_ledger(bootstrap: str, registry: str) -> Ledger:
+    """Sum the whole audit topic of the broker at `bootstrap`.
+
+    An absent topic is an empty ledger. Raises UnreachableError if broker or registry does not
+    answer, CorruptError for a message that is not an audit event.
+    """
+    ledger = Ledger()
+    for increment in _increments(bootstrap, RegistryClient(registry)):
+        ledger.add(increment)
+    return ledger
+
+
+def _increments(bootstrap: str, registry: RegistryClient) -> Iterator[Increment]:
+    schemas: dict[int, Any] = {}
+    for message in _messages(bootstrap):
+        where = f"{AUDIT_TOPIC} partition {message.partition()} offset {message.offset()}"
+        try:
+            schema_id, payload = unframe(message.value() or b"")
+            if schema_id not in schemas:
+                schemas[schema_id] = parse_schema(json.loads(registry.schema_text(schema_id)))
+            yield _increment(schemaless_reader(io.BytesIO(payload), schemas[schema_id], None))
+        except UnreachableError:
+            raise
+        except (HeadworksError, ValueError, KeyError, EOFError, TypeError) as error:
+            raise CorruptError(
+                f"{where} is not an audit event: {error}",
+                fix="only Headworks' own tiers may write to this topic",
+            ) from error
+
+
+def _increment(event: Any) -> Increment:
+    return Increment(
+        id=event["id"],
+        topic=event["topic"],
+        tier=event["tier"],
+        window_start=_millis(event["window_start"]),
+        counts=event["counts"],
+        bytes=event["bytes"],
+        host=event["host"],
+        application=event["application"],
+        sent_at=_millis(event["sent_at"]),
+    )
+
+
+def _millis(instant: datetime) -> int:
+    return round(instant.timestamp() * 1000)
+
+
+def _messages(bootstrap: str) -> Iterator[Message]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "headworks-audit-reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "log_level": 2,
+        }
+    )
+    try:
+        yield from _read_to_end(consumer, bootstrap)
+    finally:
+        consumer.close()
+
+
+def _read_to_end(consumer: Consumer, bootstrap: str) -> Iterator[Message]:
+    try:
+        metadata = consumer.list_topics(AUDIT_TOPIC, timeout=_TIMEOUT).topics[AUDIT_TOPIC]
+        if metadata.error is not None:
+            return
+        starts, ends = {}, {}
+        for partition in metadata.partitions:
+            low, high = consumer.get_watermark_offsets(
+                TopicPartition(AUDIT_TOPIC, partition), timeout=_TIMEOUT
+            )
+            if high > low:
+                starts[partition], ends[partition] = low, high
+    except KafkaException as error:
+        raise UnreachableError(
+            f"the broker at {bootstrap} does not answer: {error.args[0].str()}",
+            fix="start it with `headworks up`, or give --bootstrap",
+        ) from None
+    consumer.assign([TopicPartition(AUDIT_TOPIC, p, low) for p, low in starts.items()])
+    while ends:
+        batch = consumer.consume(10_000, timeout=_TIMEOUT)
+        if not batch:
+            raise UnreachableError(
+                f"the broker at {bootstrap} stopped answering while the audit was read",
+                fix="look at its log, then ask again",
+            )
+        for message in batch:
+            partition, offset = message.partition() or 0, message.offset() or 0
+            problem = message.error()
+            if problem is None:
+                if partition in ends and offset < ends[partition]:
+                    yield message
+            elif problem.code() != KafkaError._PARTITION_EOF:
+                raise UnreachableError(f"reading {AUDIT_TOPIC}: {problem.str()}")
+            if partition in ends and (problem is not None or offset + 1 >= ends[partition]):
+                del ends[partition]

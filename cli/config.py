@@ -1,0 +1,28 @@
+"""`headworks config show`: every setting, its value and where the value came from."""
+
+from __future__ import annotations
+
+import typer
+
+from cli.output import Format, FormatOption, print_json, print_table
+from headworks.settings import SETTINGS, lookup
+
+__all__ = ["config_app"]
+
+config_app = typer.Typer(no_args_is_help=True, help="Settings and where they come from.")
+
+
+@config_app.callback()
+def config() -> None:
+    """Settings and where they come from."""
+
+
+@config_app.command()
+def show(format: FormatOption = Format.TEXT) -> None:
+    """Show every setting: its value, its source and its meaning."""
+    found = [(setting, lookup(name)) for name, setting in SETTINGS.items()]
+    if format is Format.JSON:
+        print_json({s.name: {"value": r.value, "source": r.source} for s, r in found})
+        return
+    rows = [(s.name, r.value or "-", r.source, s.meaning) for s, r in found]
+    print_table(("setting", "value", "source", "meaning"), rows)

@@ -1,0 +1,72 @@
+"""`headworks demo`: run the main job in a temporary folder, show what came of it, leave nothing."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.output import Format, FormatOption, print_json, say
+from headworks.errors import FindingsError
+
+__all__ = ["demo"]
+
+
+def demo(
+    limit: Annotated[
+        int | None, typer.Option(min=2, help="at most this many rows of each topic")
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="leave everything running at the end, until Ctrl-C")
+    ] = False,
+    bootstrap: Annotated[
+        str | None, typer.Option(help="use this broker instead of the demo's own, HOST:PORT")
+    ] = None,
+    format: FormatOption = Format.TEXT,
+) -> None:
+    """Run the whole pipeline on 336,776 real flights and show that it adds up."""
+    from cli.demo.progress import Progress
+    from cli.demo.run import Demo
+    from cli.demo.summary import as_json, print_summary
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with tempfile.TemporaryDirectory(prefix="headworks-demo-") as folder:
+        run = Demo(Path(folder), limit=limit, progress=Progress(), bootstrap=bootstrap)
+        try:
+            outcome = run.run()
+            if format is Format.JSON:
+                print_json(as_json(outcome))
+            else:
+                print_summary(outcome)
+            sys.stdout.flush()
+            if keep:
+                _keep(run)
+        except KeyboardInterrupt:
+            say("interrupted: stopping everything")
+            raise typer.Exit(130) from None
+        finally:
+            run.close()
+    answers = outcome.answers
+    assert answers is not None
+    if not answers.old_rows_show_default or outcome.audit["lost"] or outcome.audit["duplicated"]:
+        raise FindingsError("the demo ran, but its figures do not add up: see the summary above")
+
+
+def _keep(run: object) -> None:
+    """Say what can be tried, and wait for Ctrl-C."""
+    from cli.demo.run import Demo
+
+    assert isinstance(run, Demo)
+    say("\nEverything is still running. Try, in another terminal:\n")
+    say(f"  export HEADWORKS_BOOTSTRAP={run.bootstrap}")
+    say(f"  export HEADWORKS_REGISTRY={run.stack.registry.url}")
+    say(f"  export HEADWORKS_HIVE={run.hive_address}")
+    say("  headworks consume flights --max 3")
+    say("  headworks schema list")
+    say('  headworks sql "SELECT carrier, count(*) FROM flights GROUP BY carrier"')
+    say("  headworks audit status\n\nCtrl-C stops everything.")
+    signal.pause()

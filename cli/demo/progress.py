@@ -1,0 +1,63 @@
+"""What a person sees while the demo works: steps, and bars on a terminal; nothing on stdout.
+
+Rules: on a terminal steps and bars are drawn with rich; elsewhere each step is one line on
+stderr when it is done, so that a log stays readable.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
+__all__ = ["Progress"]
+
+_EVERY = 1000
+
+
+class Progress:
+    """Steps and bars on stderr; `quiet` shows nothing."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._console = Console(stderr=True, quiet=quiet, highlight=False)
+        self._terminal = sys.stderr.isatty() and not quiet
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[None]:
+        """Show that a step begins, and how long it took when it is done."""
+        began = time.monotonic()
+        if self._terminal:
+            self._console.print(f"[bold]{title}[/bold]")
+        yield
+        self._console.print(f"  {title}: {time.monotonic() - began:.1f} s", style="green")
+
+    def note(self, text: str) -> None:
+        """Show a line within a step."""
+        self._console.print(f"  {text}", style="dim", markup=False)
+
+    @contextmanager
+    def bar(self, title: str, total: int) -> Iterator[Callable[[], None]]:
+        """A bar of `total` steps; the value is the function to call after each."""
+        columns = (
+            TextColumn("  {task.description:10}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Bars(*columns, console=self._console, disable=not self._terminal) as bars:
+            task = bars.add_task(title, total=total)
+            done = 0
+
+            def advance() -> None:
+                nonlocal done
+                done += 1
+                if done % _EVERY == 0:
+                    bars.update(task, completed=done)
+
+            yield advance
+            bars.update(task, completed=done)

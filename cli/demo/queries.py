@@ -1,0 +1,77 @@
+"""What the demo asks the warehouse, over HiveServer2 with PyHive, as any Hive client would."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Answers", "ask"]
+
+_TABLES = ("flights", "weather", "airlines", "airports", "planes")
+_DEFAULTS = {"reporting_system": "legacy", "punctuality": "UNKNOWN"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What Hive answered.
+
+    `months`: (year-month, schema version, flights); `carriers`: (airline's name, flights), the
+    busiest first; `old_values`: what version-1 rows show in the fields that version 2 added.
+    """
+
+    tables: dict[str, int]
+    rows_by_version: dict[str, int]
+    months: list[tuple[str, int, int]]
+    old_values: list[dict[str, Any]]
+    carriers: list[tuple[str, int]]
+
+    @property
+    def old_rows_show_default(self) -> bool:
+        """Whether there are version-1 rows and every one of them shows the schema's defaults."""
+        expected = [{**_DEFAULTS, "rows": self.rows_by_version.get("1", 0)}]
+        return self.old_values == expected and expected[0]["rows"] != 0
+
+
+def ask(address: str) -> Answers:
+    """Ask HiveServer2 at `address` (HOST:PORT) the demo's questions."""
+    from hadoop_loader.sql import connect
+
+    with connect(address) as connection:
+        cursor = connection.cursor()
+
+        def rows(sql: str) -> list[tuple[Any, ...]]:
+            cursor.execute(sql)
+            return list(cursor.fetchall())
+
+        return Answers(
+            tables={name: rows(f"SELECT count(*) FROM {name}")[0][0] for name in _TABLES},
+            rows_by_version={
+                str(version): count
+                for version, count in rows(
+                    "SELECT _schema_version, count(*) FROM flights GROUP BY _schema_version "
+                    "ORDER BY _schema_version"
+                )
+            },
+            months=[
+                (month, version, count)
+                for month, version, count in rows(
+                    "SELECT date_format(flight_date, 'yyyy-MM') AS month, _schema_version, "
+                    "count(*) FROM flights GROUP BY 1, 2 ORDER BY 1, 2"
+                )
+            ],
+            old_values=[
+                {"reporting_system": system, "punctuality": punctuality, "rows": count}
+                for system, punctuality, count in rows(
+                    "SELECT reporting_system, departure.punctuality, count(*) FROM flights "
+                    "WHERE _schema_version = 1 GROUP BY 1, 2 ORDER BY 1, 2"
+                )
+            ],
+            carriers=[
+                (name, count)
+                for name, count in rows(
+                    "SELECT a.name, count(*) AS flights FROM flights f "
+                    "JOIN airlines a ON a.carrier = f.carrier "
+                    "GROUP BY a.name ORDER BY flights DESC, a.name LIMIT 5"
+                )
+            ],
+        )

@@ -1,0 +1,265 @@
+"""The demo's steps, in order; each is timed, and an error says in which step it happened.
+
+Rules: everything that is started is stopped, also on Ctrl-C; the demo drives the parts the way a
+user does: the gate, the generator and the registrations are the very commands, run as children.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from cli.demo.events import BUILDERS
+from cli.demo.progress import Progress
+from cli.demo.queries import Answers, ask
+from cli.demo.source import Source
+from cli.stack import Stack, running_stack
+from headworks import catalogue
+from headworks.errors import FindingsError, HeadworksError, RefusedError
+
+__all__ = ["Demo", "Outcome"]
+
+TOPICS = ("airlines", "airports", "planes", "weather", "flights")
+_CHANGES = Path(__file__).parent / "changes"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the demo found: everything the summary shows."""
+
+    sent: dict[str, int] = field(default_factory=dict)
+    refused: list[dict[str, Any]] = field(default_factory=list)
+    registry_status: int = 0
+    loads: list[dict[str, Any]] = field(default_factory=list)
+    answers: Answers | None = None
+    audit: dict[str, Any] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Demo:
+    """One run over the folder `home`; call `run`, and `close` whatever happened."""
+
+    def __init__(
+        self, home: Path, *, limit: int | None, progress: Progress, bootstrap: str | None = None
+    ) -> None:
+        self._home = home
+        self._progress = progress
+        self._source = Source(limit)
+        self._bootstrap = bootstrap
+        self._as_of = datetime.now(UTC)
+        self._running = ExitStack()
+        self._schemas = home / "schemas"
+        self._stack: Stack
+        self._warehouse: Future[Any]
+        self.outcome = Outcome()
+
+    def run(self) -> Outcome:
+        """Run every step; raises the first error, prefixed with the step's name."""
+        began = time.monotonic()
+        with self._step("start", "start broker and registry"):
+            self._start()
+        with self._step("register", "check the catalogue and register it"):
+            self._govern()
+        with self._step("produce-1", "produce January-June with version 1"):
+            self._produce(1, TOPICS)
+        with self._step("load-1", "load into Hive"):
+            self._load()
+        with self._step("refuse", "propose a breaking change"):
+            self._propose_breaking_change()
+        with self._step("evolve", "evolve the flights schema to version 2"):
+            self._evolve()
+        with self._step("produce-2", "produce July-December with version 2"):
+            self._produce(2, ("weather", "flights"))
+        with self._step("load-2", "load again, evolving the table"):
+            self._load()
+        with self._step("query", "ask Hive over HiveServer2"):
+            self.outcome.answers = ask(self.hive_address)
+        with self._step("audit", "reconcile the audit trail"):
+            self._reconcile()
+        self.outcome.seconds["total"] = round(time.monotonic() - began, 2)
+        return self.outcome
+
+    @property
+    def stack(self) -> Stack:
+        """The running broker and registry."""
+        return self._stack
+
+    @property
+    def bootstrap(self) -> str:
+        """The broker that the demo uses: its own, or the one it was pointed at."""
+        return self._bootstrap or self._stack.broker.address
+
+    @property
+    def hive_address(self) -> str:
+        """Where HiveServer2 listens."""
+        host, port = self._warehouse.result().serve("127.0.0.1", 0)
+        return f"{host}:{port}"
+
+    def close(self) -> None:
+        """Stop everything that was started."""
+        self._running.close()
+
+    @contextmanager
+    def _step(self, name: str, title: str) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            with self._progress.step(title):
+                yield
+        except HeadworksError as error:
+            error.args = (f"step {name} ({title}): {error.args[0]}",)
+            error.message = error.args[0]
+            raise
+        self.outcome.seconds[name] = round(time.monotonic() - began, 2)
+
+    def _start(self) -> None:
+        from hadoop_loader.session import check_java
+
+        check_java()
+        shutil.copytree(catalogue.folder(), self._schemas)
+        self._stack = self._running.enter_context(running_stack(self._home))
+        pool = self._running.enter_context(ThreadPoolExecutor(1, "warehouse"))
+        self._warehouse = pool.submit(self._open_warehouse)
+        self._running.callback(self._close_warehouse)
+        self._progress.note(f"broker    {self.bootstrap}")
+        self._progress.note(f"registry  {self._stack.registry.url}")
+
+    def _open_warehouse(self) -> Any:
+        from hadoop_loader import Warehouse, WarehouseConfig
+
+        return Warehouse.open(
+            WarehouseConfig(
+                data_dir=self._home,
+                warehouse=str(self._home / "warehouse"),
+                bootstrap=self.bootstrap,
+                registry=self._stack.registry.url,
+            )
+        )
+
+    def _close_warehouse(self) -> None:
+        if not self._warehouse.cancel() and self._warehouse.exception() is None:
+            self._warehouse.result().close()
+
+    def _govern(self) -> None:
+        self._command("schema", "check", str(self._schemas), "--against", self._registry_base)
+        self._command("schema", "register", "--all", str(self._schemas))
+        self._command("gen", str(self._schemas), "--out", str(self._home / "events_v1"))
+
+    @property
+    def _registry_base(self) -> str:
+        return f"registry:{self._stack.registry.url}"
+
+    def _produce(self, half: int, topics: tuple[str, ...]) -> None:
+        from producer_sdk import Producer
+
+        module = self._generated(f"events_v{half}")
+        with Producer(
+            self.bootstrap,
+            self._stack.registry.url,
+            application="headworks-demo",
+            state_dir=self._home / "producer",
+        ) as producer:
+            for topic in topics:
+                rows = self._rows(topic, half)
+                with self._progress.bar(topic, len(rows)) as advance:
+                    for event in BUILDERS[topic](module, rows, self._as_of):
+                        while not producer.send(event):
+                            producer.flush(0.1)
+                        advance()
+                self.outcome.sent[topic] = self.outcome.sent.get(topic, 0) + len(rows)
+
+    def _rows(self, topic: str, half: int) -> list[Any]:
+        if topic in ("flights", "weather"):
+            return self._source.half_year(topic, half)
+        return self._source.reference(topic)
+
+    def _generated(self, package: str) -> ModuleType:
+        sys.path.insert(0, str(self._home))
+        try:
+            return importlib.import_module(f"{package}.nyc")
+        finally:
+            sys.path.remove(str(self._home))
+
+    def _load(self) -> None:
+        report = self._warehouse.result().load()
+        self.outcome.loads.append(
+            {"load": report.number, "rows": {t.topic: t.rows for t in report.topics}}
+        )
+
+    def _propose_breaking_change(self) -> None:
+        change = self._home / "proposed"
+        (change / "nyc").mkdir(parents=True)
+        shutil.copy(self._schemas / "governance.toml", change)
+        shutil.copy(_CHANGES / "flights-breaking.avsc", change / "nyc" / "flights.avsc")
+        against = ("--against", self._registry_base)
+        verdict = self._command("schema", "check", str(change), *against, expect=1)
+        self.outcome.refused = verdict["findings"]
+        text = (change / "nyc" / "flights.avsc").read_text(encoding="utf-8")
+        self.outcome.registry_status = self._register_refused(text)
+
+    def _register_refused(self, text: str) -> int:
+        """The HTTP status with which the registry answers the registration of `text`."""
+        import urllib3
+
+        response = urllib3.request(
+            "POST",
+            f"{self._stack.registry.url}/subjects/flights-value/versions",
+            json={"schema": text},
+            retries=False,
+        )
+        if response.status != 409:
+            raise FindingsError(
+                f"the registry answered the breaking change with {response.status}, not 409"
+            )
+        return response.status
+
+    def _evolve(self) -> None:
+        shutil.copy(_CHANGES / "flights-v2.avsc", self._schemas / "nyc" / "flights.avsc")
+        self._command("schema", "check", str(self._schemas), "--against", self._registry_base)
+        self._command("schema", "register", "--all", str(self._schemas))
+        self._command("gen", str(self._schemas), "--out", str(self._home / "events_v2"))
+
+    def _reconcile(self) -> None:
+        verdict = self._command("audit", "status")
+        whole = verdict["total"]
+        self.outcome.audit = {
+            "sent": whole["sent"],
+            "loaded": whole["accounted"],
+            "lost": whole["lost"],
+            "duplicated": whole["duplicated"],
+            "topics": verdict["rows"],
+        }
+
+    def _command(self, *arguments: str, expect: int = 0) -> Any:
+        """Run `headworks ARGUMENTS --format json` and return its answer."""
+        self._progress.note("$ headworks " + " ".join(arguments))
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "cli", *arguments, "--format", "json"],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            env={
+                **os.environ,
+                "HEADWORKS_BOOTSTRAP": self.bootstrap,
+                "HEADWORKS_REGISTRY": self._stack.registry.url,
+            },
+            check=False,
+        )
+        if done.returncode != expect:
+            raise RefusedError(
+                f"`headworks {' '.join(arguments)}` ended with {done.returncode}, not {expect}:\n"
+                f"{done.stderr.strip() or done.stdout.strip()}"
+            )
+        return json.loads(done.stdout) if done.stdout.strip() else {}

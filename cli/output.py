@@ -1,0 +1,62 @@
+"""How commands print: data on stdout, talk on stderr, a table only for people.
+
+Rules: stdout carries nothing but the answer; with `--format json` exactly one JSON value.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+__all__ = ["Format", "FormatOption", "print_json", "print_table", "say"]
+
+
+class Format(StrEnum):
+    """The two forms in which every command can answer."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for tools")]
+
+
+def print_json(value: object) -> None:
+    """Print one JSON value on stdout."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+    sys.stdout.flush()
+
+
+def say(text: str) -> None:
+    """Talk to the person at the terminal (stderr)."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print rows in aligned columns on stdout; numbers to the right."""
+    cells = [list(header), *[[_cell(value) for value in row] for row in rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    numeric = [
+        bool(rows) and all(isinstance(row[i], int | float) for row in rows)
+        for i in range(len(header))
+    ]
+    for number, row in enumerate(cells):
+        line = "  ".join(
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(row, widths, numeric, strict=True)
+        )
+        sys.stdout.write(line.rstrip() + "\n")
+        if number == 0:
+            sys.stdout.write("  ".join("-" * width for width in widths) + "\n")
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "null"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

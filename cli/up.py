@@ -1,0 +1,62 @@
+"""`headworks up`: broker and registry on loopback until Ctrl-C, over a folder that persists."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.output import Format, FormatOption, print_json, say
+from headworks.errors import UnreachableError
+from headworks.service import Service
+from headworks.settings import resolve
+
+__all__ = ["up"]
+
+
+def up(
+    data_dir: Annotated[
+        Path | None, typer.Option(help="folder of all state (setting data_dir)")
+    ] = None,
+    broker: Annotated[
+        str | None, typer.Option(help="where the broker listens (setting bootstrap)")
+    ] = None,
+    registry: Annotated[
+        str | None, typer.Option(help="where the registry listens, HOST:PORT (setting registry)")
+    ] = None,
+    format: FormatOption = Format.TEXT,
+) -> None:
+    """Start broker and registry on this machine and keep them running until Ctrl-C."""
+    from cli.stack import running_stack
+
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    folder = Path(resolve("data_dir", data_dir))
+    at_registry = registry or resolve("registry").removeprefix("http://").rstrip("/")
+    with running_stack(folder, broker=resolve("bootstrap", broker), registry=at_registry) as stack:
+        if format is Format.JSON:
+            addresses = {"broker": stack.broker.address, "registry": stack.registry.url}
+            print_json({"service": "stack", **addresses, "data_dir": str(folder)})
+        else:
+            say(f"broker    {stack.broker.address}")
+            say(f"registry  {stack.registry.url}")
+            say(f"data      {folder}  (logs in {folder / 'logs'})")
+            say("try       headworks schema register schemas   (Ctrl-C stops everything)")
+        _wait(stop, [stack.broker, stack.registry])
+        say("stopping")
+
+
+def _wait(stop: threading.Event, services: Sequence[Service]) -> None:
+    """Wait until asked to stop; raise if a service ends by itself."""
+    while not stop.wait(0.5):
+        for service in services:
+            if service.process.poll() is not None:
+                raise UnreachableError(
+                    f"the {service.name} ended by itself (exit code {service.process.returncode})",
+                    fix="read its log in the data folder, then start again",
+                )

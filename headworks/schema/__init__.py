@@ -1,0 +1,38 @@
+"""The schema model: an Avro schema parsed once into typed nodes that every part walks.
+
+- `model`: the nodes (Primitive, Fixed, EnumType, Array, MapType, Union, Record, Field).
+- `parse`: text to nodes, with Avro Java's strictness.
+- `governance`: what Headworks itself reads from a schema (topic, event time, key).
+"""
+
+from headworks.schema.governance import Governance, governance_of, subject_of
+from headworks.schema.model import (
+    Array,
+    EnumType,
+    Field,
+    Fixed,
+    Logical,
+    MapType,
+    Primitive,
+    Record,
+    Schema,
+    Union,
+)
+from headworks.schema.parse import parse
+
+__all__ = [
+    "Array",
+    "EnumType",
+    "Field",
+    "Fixed",
+    "Governance",
+    "Logical",
+    "MapType",
+    "Primitive",
+    "Record",
+    "Schema",
+    "Union",
+    "governance_of",
+    "parse",
+    "subject_of",
+]

@@ -1,0 +1,212 @@
+"""The nodes of a parsed Avro schema (Avro 1.12.0 specification, "Schema Declaration").
+
+Rules:
+
+- Nodes are read-only once `parse` returns. They compare by identity, because schemas may be
+  recursive; compare canonical texts to compare schemas.
+- A named type that is used again by name is the same node object.
+- `pointer` is the JSON pointer of the node's definition in the text it was parsed from.
+- `props` keeps every attribute that Avro does not define, in order; `logicalType` and its
+  `precision` and `scale` stay in `props` too, and are read into `logical` when they are valid
+  (an invalid logical type is ignored, as the specification asks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+__all__ = [
+    "NO_DEFAULT",
+    "PRIMITIVES",
+    "Array",
+    "EnumType",
+    "Field",
+    "Fixed",
+    "Json",
+    "Logical",
+    "MapType",
+    "Named",
+    "Primitive",
+    "PrimitiveKind",
+    "Record",
+    "Schema",
+    "Union",
+    "named_types",
+]
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+PrimitiveKind = Literal["null", "boolean", "int", "long", "float", "double", "bytes", "string"]
+PRIMITIVES: Final[tuple[PrimitiveKind, ...]] = (
+    "null",
+    "boolean",
+    "int",
+    "long",
+    "float",
+    "double",
+    "bytes",
+    "string",
+)
+
+
+class _NoDefault:
+    def __repr__(self) -> str:
+        return "NO_DEFAULT"
+
+
+NO_DEFAULT: Final = _NoDefault()
+
+
+@dataclass(frozen=True, slots=True)
+class Logical:
+    """A valid logical type: its name and, for decimals, precision and scale."""
+
+    name: str
+    precision: int = 0
+    scale: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Primitive:
+    """null, boolean, int, long, float, double, bytes or string."""
+
+    kind: PrimitiveKind
+    logical: Logical | None = None
+    props: Mapping[str, Json] = field(default_factory=dict)
+    pointer: str = ""
+
+
+@dataclass(eq=False, slots=True)
+class Fixed:
+    """A fixed number of bytes; `name` and `aliases` are full names."""
+
+    name: str
+    size: int
+    aliases: tuple[str, ...] = ()
+    doc: str | None = None
+    logical: Logical | None = None
+    props: Mapping[str, Json] = field(default_factory=dict)
+    pointer: str = ""
+    kind: Final = "fixed"
+
+
+@dataclass(eq=False, slots=True)
+class EnumType:
+    """An enum; `default` is the symbol a reader takes for one it does not know, or None."""
+
+    name: str
+    symbols: tuple[str, ...]
+    default: str | None = None
+    aliases: tuple[str, ...] = ()
+    doc: str | None = None
+    props: Mapping[str, Json] = field(default_factory=dict)
+    pointer: str = ""
+    kind: Final = "enum"
+
+
+@dataclass(eq=False, slots=True)
+class Array:
+    """An array of `items`."""
+
+    items: Schema
+    props: Mapping[str, Json] = field(default_factory=dict)
+    pointer: str = ""
+    kind: Final = "array"
+
+
+@dataclass(eq=False, slots=True)
+class MapType:
+    """A map from string to `values`."""
+
+    values: Schema
+    props: Mapping[str, Json] = field(default_factory=dict)
+    pointer: str = ""
+    kind: Final = "map"
+
+
+@dataclass(eq=False, slots=True)
+class Union:
+    """One of `branches`; no branch is itself a union."""
+
+    branches: tuple[Schema, ...]
+    pointer: str = ""
+    kind: Final = "union"
+
+    @property
+    def nullable(self) -> Schema | None:
+        """The other branch T if this union is [null, T] or [T, null], else None."""
+        if len(self.branches) != 2:
+            return None
+        first, second = self.branches
+        if first.kind == "null":
+            return second
+        return first if second.kind == "null" else None
+
+
+@dataclass(eq=False, slots=True)
+class Field:
+    """A field of a record; `default` is JSON, or NO_DEFAULT."""
+
+    name: str
+    type: Schema
+    default: Json | _NoDefault = NO_DEFAULT
+    aliases: tuple[str, ...] = ()
+    doc: str | None = None
+    order: str | None = None
+    props: Mapping[str, Json] = field(default_factory=dict)
+    pointer: str = ""
+
+    @property
+    def has_default(self) -> bool:
+        """Whether the field has a default (null counts)."""
+        return self.default is not NO_DEFAULT
+
+
+@dataclass(eq=False, slots=True)
+class Record:
+    """A record (or error) type; `fields` is filled once, when its definition has been read."""
+
+    name: str
+    fields: tuple[Field, ...] = ()
+    aliases: tuple[str, ...] = ()
+    doc: str | None = None
+    props: Mapping[str, Json] = field(default_factory=dict)
+    pointer: str = ""
+    is_error: bool = False
+    kind: Final = "record"
+
+    def __repr__(self) -> str:
+        return f"Record({self.name!r}, {len(self.fields)} fields)"
+
+    def field(self, name: str) -> Field | None:
+        """The field of that name, or None."""
+        return next((f for f in self.fields if f.name == name), None)
+
+
+Named = Fixed | EnumType | Record
+Schema = Primitive | Fixed | EnumType | Array | MapType | Union | Record
+
+
+def named_types(schema: Schema) -> Iterator[Named]:
+    """Yield every named type that `schema` defines, each once, in order of definition."""
+    seen: set[int] = set()
+    stack: list[Schema] = [schema]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (Fixed, EnumType, Record)):
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            yield node
+        stack.extend(reversed(_children(node)))
+
+
+def _children(node: Schema) -> tuple[Schema, ...]:
+    if isinstance(node, Record):
+        return tuple(f.type for f in node.fields)
+    if isinstance(node, Array):
+        return (node.items,)
+    if isinstance(node, MapType):
+        return (node.values,)
+    return node.branches if isinstance(node, Union) else ()

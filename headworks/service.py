@@ -1,0 +1,171 @@
+"""Headworks' servers as child processes: start one, wait until it serves, stop it, leave nothing.
+
+Rules:
+
+- `start` returns only when the service answers at the address it printed, and raises with the
+  service's own words when it does not.
+- A child never outlives its parent: it watches its standard input, a pipe that the kernel
+  closes however the parent dies (SIGKILL included).
+- The child runs with `-P`, so that a module in the caller's folder cannot shadow ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from headworks.errors import HeadworksError, UnreachableError, UsageError
+
+__all__ = ["Service", "end_with_parent", "start"]
+
+_SUPERVISED = "HEADWORKS_SUPERVISED"
+
+
+@dataclass(slots=True)
+class Service:
+    """A running server: what it is, where it listens ("HOST:PORT"), and its process."""
+
+    name: str
+    address: str
+    process: subprocess.Popen[str]
+    log: IO[str]
+
+    @property
+    def url(self) -> str:
+        """The address as an http URL."""
+        return f"http://{self.address}"
+
+    def stop(self, timeout: float = 10.0) -> int:
+        """Ask the service to end, kill it after `timeout` seconds; return its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        code = self.process.wait()
+        _close(self.process, self.log)
+        return code
+
+    def kill(self) -> None:
+        """End the service at once (SIGKILL), as a crash would."""
+        self.process.kill()
+        self.process.wait()
+        _close(self.process, self.log)
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def start(
+    arguments: Sequence[str],
+    *,
+    timeout: float = 30.0,
+    env: Mapping[str, str] | None = None,
+    log_file: Path | None = None,
+) -> Service:
+    """Run `headworks ARGUMENTS --format json` as a child and wait until it serves.
+
+    What it writes to stderr is appended to `log_file`, or kept until it stops.
+    Raises what the child died of: UsageError (exit 2), UnreachableError (exit 3 or silence for
+    `timeout` seconds); the message is what the child printed.
+    """
+    log = _open_log(log_file)
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "cli", *arguments, "--format", "json"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+        env={**os.environ, **(env or {}), _SUPERVISED: "1", "PYTHONUNBUFFERED": "1"},
+        start_new_session=True,
+    )
+    try:
+        ready = _ready_line(process, log, " ".join(arguments), timeout)
+    except BaseException:
+        process.kill()
+        process.wait()
+        _close(process, log)
+        raise
+    return Service(str(ready["service"]), str(ready["listen"]), process, log)
+
+
+def end_with_parent() -> None:
+    """In a supervised child: end this process (SIGTERM to itself) when the parent is gone.
+
+    A server command calls it first. Without supervision it does nothing.
+    """
+    if os.environ.get(_SUPERVISED) != "1":
+        return
+
+    def watch() -> None:
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def _ready_line(
+    process: subprocess.Popen[str], log: IO[str], what: str, timeout: float
+) -> dict[str, object]:
+    killer = threading.Timer(timeout, process.kill)
+    killer.start()
+    began = time.monotonic()
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+    finally:
+        killer.cancel()
+    if line:
+        ready = json.loads(line)
+        assert isinstance(ready, dict)
+        return ready
+    code = process.wait()
+    if time.monotonic() - began >= timeout:
+        raise UnreachableError(
+            f"`headworks {what}` did not answer within {timeout:.0f} s:\n{_tail(log)}"
+        )
+    raise _error_for(code)(_tail(log) or f"`headworks {what}` ended with exit code {code}")
+
+
+def _error_for(code: int) -> type[HeadworksError]:
+    return UnreachableError if code == UnreachableError.exit_code else UsageError
+
+
+def _tail(log: IO[str], limit: int = 4000) -> str:
+    """The end of what the child wrote; pread, because the child shares the file's offset."""
+    size = os.fstat(log.fileno()).st_size
+    return os.pread(log.fileno(), limit, max(0, size - limit)).decode(errors="replace").strip()
+
+
+def _open_log(path: Path | None) -> IO[str]:
+    if path is None:
+        return tempfile.TemporaryFile("w+", prefix="headworks-", suffix=".log")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("a+", encoding="utf-8")
+
+
+def _close(process: subprocess.Popen[str], log: IO[str]) -> None:
+    for stream in (process.stdin, process.stdout, log):
+        if stream is not None and not stream.closed:
+            stream.close()

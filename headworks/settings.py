@@ -1,0 +1,127 @@
+"""Settings: a flag beats `HEADWORKS_*` beats `headworks.toml` beats the default.
+
+Rules:
+
+- Every setting is in the table SETTINGS with its meaning; `headworks config show` prints it.
+- A file that names an unknown setting is refused: a typo must not be silence.
+- The file is `headworks.toml` in the current folder, or the one that HEADWORKS_CONFIG names.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headworks.errors import UsageError
+
+__all__ = ["FILE_NAME", "SETTINGS", "Resolved", "Setting", "lookup", "resolve", "resolve_optional"]
+
+FILE_NAME = "headworks.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: its name, its default (None: unset) and what it means."""
+
+    name: str
+    default: str | None
+    meaning: str
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return f"HEADWORKS_{self.name.upper()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The value of a setting, and where it came from."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+SETTINGS: Mapping[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting("bootstrap", "127.0.0.1:9092", "address of the broker, HOST:PORT[,HOST:PORT]"),
+        Setting("registry", "http://127.0.0.1:8081", "address of the schema registry"),
+        Setting("data_dir", "headworks-data", "folder that holds all state on this machine"),
+        Setting("schemas", "schemas", "folder of the event catalogue (.avsc files)"),
+        Setting("warehouse", None, "folder of the Hive tables (default: data_dir/warehouse)"),
+        Setting("database", "default", "Hive database in which the tables appear"),
+        Setting("hive", None, "address of a running HiveServer2, HOST:PORT"),
+    )
+}
+
+
+def lookup(
+    name: str,
+    flag: str | os.PathLike[str] | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Resolved:
+    """Resolve setting `name` to its value and source.
+
+    Raises KeyError for a name that is not in SETTINGS, UsageError for a bad `headworks.toml`.
+    """
+    setting = SETTINGS[name]
+    if flag is not None:
+        return Resolved(name, os.fspath(flag), "flag")
+    environment = os.environ if env is None else env
+    if setting.variable in environment:
+        return Resolved(name, environment[setting.variable], f"${setting.variable}")
+    path = Path(environment.get("HEADWORKS_CONFIG") or (folder or Path()) / FILE_NAME)
+    from_file = _read(path, required="HEADWORKS_CONFIG" in environment)
+    if name in from_file:
+        return Resolved(name, from_file[name], str(path))
+    if name == "warehouse":
+        base = lookup("data_dir", env=env, folder=folder)
+        return Resolved(name, str(Path(str(base.value)) / "warehouse"), f"data_dir ({base.source})")
+    return Resolved(name, setting.default, "default")
+
+
+def resolve(name: str, flag: str | os.PathLike[str] | None = None) -> str:
+    """The value of a setting that must have one; UsageError if it has none."""
+    value = resolve_optional(name, flag)
+    if value is None:
+        variable = SETTINGS[name].variable
+        raise UsageError(
+            f"setting {name!r} has no value",
+            fix=f"give --{name.replace('_', '-')}, set ${variable}, or write it in {FILE_NAME}",
+        )
+    return value
+
+
+def resolve_optional(name: str, flag: str | os.PathLike[str] | None = None) -> str | None:
+    """The value of a setting, or None if it has none."""
+    return lookup(name, flag).value
+
+
+def _read(path: Path, *, required: bool) -> dict[str, str]:
+    """Read a settings file; its tables (`[gate]`, ...) belong to the parts that define them."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if required:
+            raise UsageError(f"settings file {path} does not exist") from None
+        return {}
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not TOML: {error}") from None
+    values = {name: value for name, value in content.items() if not isinstance(value, dict)}
+    for name, value in values.items():
+        if name not in SETTINGS:
+            raise UsageError(
+                f"{path} sets {name!r}, which is not a setting",
+                fix=f"use one of {', '.join(SETTINGS)}",
+            )
+        if not isinstance(value, str):
+            raise UsageError(f"{path}: {name} must be a string, not {value!r}")
+    return values

@@ -1,0 +1,1 @@
+"""The tests, by part; `test_architecture.py` holds the rules of the house."""

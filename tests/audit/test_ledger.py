@@ -1,0 +1,96 @@
+"""The ledger against a brute-force count: redelivery and order never matter."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.ledger import Balance, Increment, Ledger, total
+
+WINDOW = 600_000
+
+
+def increment(number: int, topic: str, tier: str, window: int, counts: dict[str, int]) -> Increment:
+    return Increment(
+        f"id-{number}", topic, tier, window * WINDOW, counts, 0, "host", "test", number
+    )
+
+
+reports = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b"]),
+        st.sampled_from(["producer", "hadoop"]),
+        st.integers(0, 3),
+        st.integers(0, 5),
+    ),
+    max_size=40,
+)
+
+
+@given(reports, st.randoms(use_true_random=False))
+def test_any_order_and_any_redelivery_give_the_brute_force_answer(
+    given_reports: list[tuple[str, str, int, int]], chance: random.Random
+) -> None:
+    increments = [
+        increment(i, topic, tier, window, {"delivered" if tier == "producer" else "loaded": n})
+        for i, (topic, tier, window, n) in enumerate(given_reports)
+    ]
+    sent_again = increments + [i for i in increments if chance.random() < 0.5]
+    chance.shuffle(sent_again)
+    ledger = Ledger()
+    for item in sent_again:
+        ledger.add(item)
+
+    lost = duplicated = 0
+    for topic in {t for t, tier, _, _ in given_reports if tier == "producer"}:
+        for window in range(4):
+            rows = [r for r in given_reports if r[0] == topic and r[2] == window]
+            sent = sum(n for _, tier, _, n in rows if tier == "producer")
+            seen = sum(n for _, tier, _, n in rows if tier == "hadoop")
+            lost += max(0, sent - seen)
+            duplicated += max(0, seen - sent)
+    whole = total(ledger.balances("hadoop"))
+    assert (whole.lost, whole.duplicated) == (lost, duplicated)
+
+
+def only(ledger: Ledger) -> Balance:
+    (row,) = ledger.balances("hadoop")
+    return row
+
+
+def test_quarantine_is_accounted_for_and_shown() -> None:
+    ledger = Ledger()
+    ledger.add(increment(1, "t", "producer", 0, {"attempted": 5, "delivered": 4, "failed": 1}))
+    ledger.add(increment(2, "t", "hadoop", 0, {"loaded": 3, "quarantined": 1}))
+    row = only(ledger)
+    assert row.complete
+    assert (row.sent, row.accounted, row.quarantined, row.failed) == (4, 4, 1, 1)
+
+
+def test_loss_and_duplication_in_two_windows_do_not_cancel_out() -> None:
+    ledger = Ledger()
+    for window, loaded in ((0, 9), (1, 11)):
+        ledger.add(increment(window, "t", "producer", window, {"delivered": 10}))
+        ledger.add(increment(10 + window, "t", "hadoop", window, {"loaded": loaded}))
+    whole = total(ledger.balances("hadoop"), "t")
+    assert (whole.sent, whole.accounted, whole.lost, whole.duplicated) == (20, 20, 1, 1)
+    assert whole.completeness == 0.95
+
+
+def test_dropped_messages_are_not_lost_on_the_way() -> None:
+    ledger = Ledger()
+    counts = {"attempted": 3, "delivered": 1, "dropped:queue_full": 2}
+    ledger.add(increment(1, "t", "producer", 0, counts))
+    ledger.add(increment(2, "t", "hadoop", 0, {"loaded": 1}))
+    assert only(ledger).complete
+    assert only(ledger).dropped == 2
+
+
+def test_a_topic_whose_producers_do_not_count_has_no_reference() -> None:
+    ledger = Ledger()
+    ledger.add(increment(1, "foreign", "hadoop", 0, {"loaded": 7}))
+    row = only(ledger)
+    assert not row.referenced
+    assert row.complete

@@ -1,0 +1,91 @@
+"""The command line as a whole: it starts light, and errors become exit codes and advice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = [
+    "confluent_kafka",
+    "fastapi",
+    "fastavro",
+    "kio",
+    "numba",
+    "pandas",
+    "pyarrow",
+    "pyhive",
+    "pyspark",
+    "sqlalchemy",
+    "uvicorn",
+]
+
+
+def headworks(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "cli", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, **env},
+        check=False,
+    )
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    code = (
+        "import sys\nimport cli.main\n"
+        f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["up", "demo", "schema", "gen", "broker", "registry", "load", "sql", "audit", "config"],
+)
+def test_every_command_has_help(tmp_path: Path, command: str) -> None:
+    done = headworks(command, "--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "Usage: headworks" in done.stdout
+
+
+def test_config_show_says_where_each_value_came_from(tmp_path: Path) -> None:
+    (tmp_path / "headworks.toml").write_text('registry = "http://r:1"\n', encoding="utf-8")
+    done = headworks("config", "show", "--format", "json", cwd=tmp_path, HEADWORKS_BOOTSTRAP="b:1")
+    shown = json.loads(done.stdout)
+    assert shown["bootstrap"] == {"value": "b:1", "source": "$HEADWORKS_BOOTSTRAP"}
+    assert shown["registry"] == {"value": "http://r:1", "source": "headworks.toml"}
+    assert shown["schemas"]["source"] == "default"
+
+
+def test_a_bad_settings_file_is_a_usage_error_with_a_way_out(tmp_path: Path) -> None:
+    (tmp_path / "headworks.toml").write_text('bootstrp = "b:1"\n', encoding="utf-8")
+    done = headworks("config", "show", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "'bootstrp', which is not a setting" in done.stderr
+    assert "fix: use one of bootstrap" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("audit", "status"),
+        ("schema", "list"),
+        ("consume", "flights", "--max", "1"),
+    ],
+)
+def test_a_service_that_does_not_answer_is_exit_3(tmp_path: Path, command: tuple[str, ...]) -> None:
+    nowhere = {"HEADWORKS_BOOTSTRAP": "127.0.0.1:1", "HEADWORKS_REGISTRY": "http://127.0.0.1:1"}
+    done = headworks(*command, cwd=tmp_path, **nowhere)
+    assert done.returncode == 3, done.stderr
+    assert "127.0.0.1:1" in done.stderr
+    assert "headworks up" in done.stderr

@@ -1,0 +1,1 @@
+"""The kernel: wire format, settings, services, errors."""

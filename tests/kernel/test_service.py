@@ -1,0 +1,70 @@
+"""A child service: it serves, it stops, it dies with its parent, it says why it could not start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headworks import service
+from headworks.errors import UsageError
+
+
+def start_registry(folder: Path, listen: str = "127.0.0.1:0") -> service.Service:
+    return service.start(
+        ["registry", "start", "--listen", listen, "--store", f"sqlite:///{folder / 'r.db'}"]
+    )
+
+
+def answers(address: str) -> bool:
+    host, _, port = address.partition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_it_serves_until_it_is_stopped(tmp_path: Path) -> None:
+    with start_registry(tmp_path) as running:
+        assert answers(running.address)
+        assert running.stop() == 0
+    assert not answers(running.address)
+
+
+def test_a_taken_port_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(UsageError, match=address):
+            start_registry(tmp_path, address)
+
+
+def test_it_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys, time; from headworks import service\n"
+            "s = service.start(['registry', 'start', '--listen', '127.0.0.1:0', '--store', "
+            f"'sqlite:///{tmp_path / 'r.db'}'])\n"
+            "print(s.address, s.process.pid, flush=True); time.sleep(60)",
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with parent:
+        assert parent.stdout is not None
+        address, pid = parent.stdout.readline().split()
+        assert answers(address)
+        parent.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
