@@ -7,6 +7,8 @@ The reference is the producer tier's `delivered`: what the broker acknowledged. 
 for a message when it loaded it or put it in quarantine. Per topic and window, what is accounted
 for less than the reference is lost, what is more is duplicated; the two are summed over windows
 without ever cancelling out (a loss in one window is not repaired by a duplicate in another).
+Messages whose producer was killed before it heard of their fate are `unresolved`: whether or not
+they arrived, they are neither lost nor duplicated, and shown.
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ class Balance:
     sent: int
     failed: int
     dropped: int
+    unresolved: int
     accounted: int
     quarantined: int
     lost: int
@@ -112,10 +115,11 @@ class Ledger:
             sent=sent["delivered"],
             failed=sent["failed"],
             dropped=sum(n for outcome, n in sent.items() if outcome.startswith("dropped")),
+            unresolved=sent["unresolved"],
             accounted=accounted,
             quarantined=seen["quarantined"],
             lost=max(0, gap),
-            duplicated=max(0, -gap),
+            duplicated=max(0, -gap - sent["unresolved"]),
             referenced=referenced,
         )
 
@@ -130,6 +134,7 @@ def total(balances: Iterable[Balance], topic: str = "") -> Balance:
         sent=sum(row.sent for row in rows),
         failed=sum(row.failed for row in rows),
         dropped=sum(row.dropped for row in rows),
+        unresolved=sum(row.unresolved for row in rows),
         accounted=sum(row.accounted for row in rows),
         quarantined=sum(row.quarantined for row in rows),
         lost=sum(row.lost for row in rows),

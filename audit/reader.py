@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -109,9 +110,12 @@ def _read_to_end(consumer: Consumer, bootstrap: str) -> Iterator[Message]:
             fix="start it with `headworks up`, or give --bootstrap",
         ) from None
     consumer.assign([TopicPartition(AUDIT_TOPIC, p, low) for p, low in starts.items()])
+    heard = time.monotonic()
     while ends:
-        batch = consumer.consume(10_000, timeout=_TIMEOUT)
-        if not batch:
+        batch = consumer.consume(10_000, timeout=0.1)
+        if batch:
+            heard = time.monotonic()
+        elif time.monotonic() - heard > _TIMEOUT:
             raise UnreachableError(
                 f"the broker at {bootstrap} stopped answering while the audit was read",
                 fix="look at its log, then ask again",

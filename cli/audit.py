@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.output import Format, FormatOption, print_json, print_table
+from cli.output import Format, FormatOption, percent, print_json, print_table
 from headworks.settings import resolve
 
 if TYPE_CHECKING:
@@ -68,7 +68,17 @@ def _as_json(balance: Balance) -> dict[str, Any]:
 
 
 def _print(rows: list[Balance], everything: Balance) -> None:
-    header = ("topic", "window", "sent", "arrived", "lost", "duplicated", "dropped", "complete")
+    header = (
+        "topic",
+        "window",
+        "sent",
+        "arrived",
+        "lost",
+        "duplicated",
+        "dropped",
+        "unresolved",
+        "complete",
+    )
     print_table(
         header,
         [
@@ -80,7 +90,8 @@ def _print(rows: list[Balance], everything: Balance) -> None:
                 row.lost,
                 row.duplicated,
                 row.dropped,
-                f"{row.completeness:.4%}" if row.referenced else "no producer counts",
+                row.unresolved,
+                percent(row.completeness) if row.referenced else "no producer counts",
             )
             for row in [*rows, everything]
         ],

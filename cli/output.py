@@ -6,6 +6,7 @@ Rules: stdout carries nothing but the answer; with `--format json` exactly one J
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -13,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Format", "FormatOption", "print_json", "print_table", "say"]
+__all__ = ["Format", "FormatOption", "percent", "print_json", "print_table", "say"]
 
 
 class Format(StrEnum):
@@ -54,6 +55,11 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
         sys.stdout.write(line.rstrip() + "\n")
         if number == 0:
             sys.stdout.write("  ".join("-" * width for width in widths) + "\n")
+
+
+def percent(share: float) -> str:
+    """A share of 1 as a percentage, rounded down: only what is whole is shown as 100.0000%."""
+    return f"{math.floor(share * 1_000_000) / 10_000:.4f}%"
 
 
 def _cell(value: object) -> str:

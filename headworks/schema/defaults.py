@@ -5,6 +5,8 @@ A default for a union may belong to any branch, as Avro Java 1.12.1 accepts it.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from headworks.errors import SchemaError
 from headworks.schema.model import (
     Array,
@@ -18,14 +20,17 @@ from headworks.schema.model import (
     Union,
 )
 
-__all__ = ["check_default"]
+__all__ = ["check_default", "is_default"]
 
 _RANGES = {"int": (-(2**31), 2**31 - 1), "long": (-(2**63), 2**63 - 1)}
 
 
-def check_default(schema: Schema, value: Json, at: str) -> None:
-    """Raise SchemaError, at the JSON pointer `at`, unless `value` is a default of `schema`."""
-    if not _is_valid(schema, value):
+def check_default(schema: Schema, value: Json, at: str, open_names: Set[str]) -> None:
+    """Raise SchemaError, at the JSON pointer `at`, unless `value` is a default of `schema`.
+
+    `open_names` are records still being defined: as in Java, no default can be a value of theirs.
+    """
+    if not is_default(schema, value, open_names):
         raise SchemaError(
             f"default {value!r} is not a value of type {_describe(schema)}",
             pointer=at,
@@ -42,23 +47,33 @@ def _describe(schema: Schema) -> str:
     return schema.kind
 
 
-def _is_valid(schema: Schema, value: Json) -> bool:
+def is_default(schema: Schema, value: Json, open_names: Set[str] = frozenset()) -> bool:
+    """Whether `value` is a default of `schema`, in Java's eyes: any text is a symbol."""
     if isinstance(schema, Primitive):
         return _is_primitive(schema.kind, value)
     if isinstance(schema, Union):
-        return any(_is_valid(branch, value) for branch in schema.branches)
-    if isinstance(schema, Fixed):
-        return isinstance(value, str)
-    if isinstance(schema, EnumType):
+        return any(is_default(branch, value, open_names) for branch in schema.branches)
+    if isinstance(schema, (Fixed, EnumType)):
         return isinstance(value, str)
     if isinstance(schema, Array):
-        return isinstance(value, list) and all(_is_valid(schema.items, item) for item in value)
+        return isinstance(value, list) and all(
+            is_default(schema.items, item, open_names) for item in value
+        )
     if isinstance(schema, MapType):
-        return isinstance(value, dict) and all(_is_valid(schema.values, v) for v in value.values())
+        return isinstance(value, dict) and all(
+            is_default(schema.values, item, open_names) for item in value.values()
+        )
     if not isinstance(value, dict):
         return False
+    if schema.name in open_names:
+        raise SchemaError(
+            f"a default holds a value of {schema.name}, inside the definition of that type",
+            pointer=schema.pointer,
+            rule="default",
+            fix="leave the default out, or put another branch first in the union",
+        )
     return all(
-        _is_valid(f.type, value[f.name]) if f.name in value else f.has_default
+        is_default(f.type, value[f.name], open_names) if f.name in value else f.has_default
         for f in schema.fields
     )
 

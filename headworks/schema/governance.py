@@ -74,7 +74,7 @@ def governance_of(schema: Schema) -> Governance:
 
 
 def subject_of(topic: str) -> str:
-    """The registry subject that holds the value schemas of `topic` (Confluent's TopicNameStrategy)."""
+    """The registry subject of the values of `topic` (Confluent's TopicNameStrategy)."""
     return f"{topic}-value"
 
 

@@ -2,10 +2,12 @@
 
 Rules:
 
-- Refuses what Avro Java 1.12.1 refuses with strict names and default validation; every refusal
-  is a SchemaError with the JSON pointer of the offending place.
+- Refuses what Avro Java 1.12.1 refuses with default validation; every refusal is a SchemaError
+  with the JSON pointer of the offending place.
+- Two texts that Java reads are refused on purpose: a type named before it is defined (the
+  specification forbids it and most other readers cannot follow), and types nested more than
+  MAX_DEPTH deep (Java overflows its stack somewhere).
 - `strict=False` reads what a registry once accepted: defaults are then not validated.
-- Never recurses deeper than MAX_DEPTH, so a hostile text costs bounded time and stack.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from headworks.errors import SchemaError
+from headworks.schema.canonical import structure_text
 from headworks.schema.defaults import check_default
 from headworks.schema.model import (
     NO_DEFAULT,
@@ -36,19 +39,17 @@ from headworks.schema.model import (
     Union,
 )
 
-__all__ = ["MAX_DEPTH", "parse"]
+__all__ = ["MAX_DEPTH", "decode", "parse"]
 
-MAX_DEPTH = 200
+MAX_DEPTH = 120
 _NAME = re.compile(r"[^\W\d]\w*\Z")
-_RESERVED = {
-    "record": ("type", "name", "namespace", "doc", "aliases", "fields"),
-    "error": ("type", "name", "namespace", "doc", "aliases", "fields"),
-    "enum": ("type", "name", "namespace", "doc", "aliases", "symbols", "default"),
-    "fixed": ("type", "name", "namespace", "doc", "aliases", "size"),
-    "array": ("type", "items"),
-    "map": ("type", "values"),
-}
-_FIELD_RESERVED = ("name", "type", "doc", "default", "order", "aliases")
+# Attributes that Avro defines for any type: never kept as properties, as in Java.
+_NAMED_RESERVED = ("type", "name", "namespace", "doc", "aliases")
+_RESERVED = frozenset((*_NAMED_RESERVED, "fields", "items", "values", "symbols", "size"))
+_ENUM_RESERVED = _RESERVED | {"default"}
+_FIELD_RESERVED = frozenset(("name", "type", "doc", "default", "order", "aliases"))
+_ORDERS = ("ascending", "descending", "ignore")
+_COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|//[^\n]*', re.DOTALL)
 _LOGICAL_BASE: Mapping[str, tuple[str, ...]] = {
     "date": ("int",),
     "time-millis": ("int",),
@@ -66,34 +67,54 @@ _LOGICAL_BASE: Mapping[str, tuple[str, ...]] = {
 
 
 def parse(
-    source: str | Json, *, references: Mapping[str, Named] | None = None, strict: bool = True
+    source: str | Json,
+    *,
+    references: Mapping[str, Named] | None = None,
+    strict: bool = True,
+    base: str = "",
 ) -> Schema:
     """Parse schema text, or JSON already decoded, into nodes.
 
-    `references` are named types defined elsewhere, by full name. Raises SchemaError, naming the
+    `references` are named types defined elsewhere, by full name. `base` goes before every pointer:
+    the name of the document, when nodes of several will meet. Raises SchemaError, naming the
     place as a JSON pointer and the rule, if the text is not JSON or not an Avro schema.
     """
-    value = _decode(source) if isinstance(source, str) else source
-    return _Parser(dict(references or {}), strict).schema(value, "", "", 0)
+    value = decode(source) if isinstance(source, str) else source
+    return _Parser(dict(references or {}), strict).schema(value, "", base, 0)
 
 
-def _decode(text: str) -> Json:
-    stripped = text.strip()
-    if stripped in PRIMITIVES:
-        return stripped
+def decode(text: str) -> Json:
+    """Decode schema text as JSON with Avro's comments; SchemaError if it is not."""
+    if not text.strip():
+        raise SchemaError("the schema is empty", rule="json")
     try:
-        return cast(Json, json.loads(stripped))
+        return cast(Json, json.loads(text, parse_constant=_no_constant))
     except RecursionError:
         raise SchemaError("the schema is nested too deeply", rule="depth") from None
     except ValueError as error:
-        raise SchemaError(f"the schema is not JSON: {error}", rule="json") from None
+        bare = _COMMENT.sub(_blank, text)
+        if bare != text:
+            return decode(bare)
+        fix = f'write "{text}", in quotes' if text in PRIMITIVES else None
+        raise SchemaError(f"the schema is not JSON: {error}", rule="json", fix=fix) from None
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _blank(match: re.Match[str]) -> str:
+    """A comment becomes as much white space (Avro allows them); a string stays."""
+    text = match.group()
+    return text if text[0] == '"' else re.sub(r"[^\n]", " ", text)
 
 
 @dataclass(slots=True)
 class _Parser:
     names: dict[str, Named]
     strict: bool
-    defining: set[str] = field(default_factory=set)
+    # Records whose definition is being read: named already, fields not yet known.
+    open: set[str] = field(default_factory=set)
 
     def schema(self, value: Json, namespace: str, at: str, depth: int) -> Schema:
         if depth > MAX_DEPTH:
@@ -109,10 +130,11 @@ class _Parser:
                 f"a type must be a name, an object or a list, not {value!r}", pointer=at
             )
         kind = value.get("type")
-        if isinstance(kind, (dict, list)):
-            return self.schema(kind, namespace, f"{at}/type", depth + 1)
         if not isinstance(kind, str):
-            raise SchemaError("a type object needs a `type`", pointer=at)
+            fix = None if kind is None else "put the inner type in its place: no wrapper is needed"
+            raise SchemaError("a type object needs a `type` that is a name", pointer=at, fix=fix)
+        if kind in PRIMITIVES:
+            return self._named_or_primitive(kind, namespace, _props(value, _RESERVED), at)
         if kind in ("record", "error"):
             return self._record(value, kind, namespace, at, depth)
         if kind == "enum":
@@ -122,13 +144,12 @@ class _Parser:
         if kind == "array":
             items = self._member(value, "items", at)
             inner = self.schema(items, namespace, f"{at}/items", depth + 1)
-            return Array(inner, _props(value, kind), at)
+            return Array(inner, _props(value, _RESERVED), at)
         if kind == "map":
             values = self._member(value, "values", at)
             inner = self.schema(values, namespace, f"{at}/values", depth + 1)
-            return MapType(inner, _props(value, kind), at)
-        props = {k: v for k, v in value.items() if k != "type"}
-        return self._named_or_primitive(kind, namespace, props, at)
+            return MapType(inner, _props(value, _RESERVED), at)
+        return self._named_or_primitive(kind, namespace, {}, at)
 
     def _named_or_primitive(
         self, name: str, namespace: str, props: Mapping[str, Json], at: str
@@ -137,7 +158,10 @@ class _Parser:
             kind: PrimitiveKind = name
             return Primitive(kind, _logical(props, kind, 0), props, at)
         full = name if "." in name or not namespace else f"{namespace}.{name}"
-        found = self.names.get(full) or self.names.get(name)
+        # As Java looks: types already complete, by full name and then without a namespace, and only
+        # then, by full name alone, those that are being defined around this place.
+        candidates = [n for n in (full, name) if n in self.names and n not in self.open]
+        found = self.names.get(candidates[0] if candidates else full)
         if found is None:
             raise SchemaError(
                 f"type {full!r} is not defined",
@@ -165,11 +189,20 @@ class _Parser:
         self, value: dict[str, Json], kind: str, namespace: str, at: str, depth: int
     ) -> Record:
         name, space = self._name(value, namespace, at)
-        aliases, doc = _aliases(value, space, at), _text(value, "doc", at)
         record = Record(
-            name, (), aliases, doc, _props(value, kind), at, is_error=kind == "error"
+            name,
+            (),
+            _aliases(value, space, at),
+            _text(value, "doc"),
+            _props(value, _RESERVED),
+            at,
+            is_error=kind == "error",
         )
-        self._define(name, record, at)
+        outer = self.names.get(name)
+        if name in self.open:
+            raise SchemaError(f"type {name!r} is defined inside itself", pointer=at, rule="names")
+        self.names[name] = record
+        self.open.add(name)
         fields = self._member(value, "fields", at)
         if not isinstance(fields, list):
             raise SchemaError("`fields` must be a list", pointer=f"{at}/fields")
@@ -183,11 +216,8 @@ class _Parser:
                     f"field {f.name!r} occurs twice in {name}", pointer=f.pointer, rule="names"
                 )
             seen.add(f.name)
-        if self.strict:
-            for f in record.fields:
-                if f.default is not NO_DEFAULT:
-                    check_default(f.type, cast(Json, f.default), f"{f.pointer}/default")
-        return record
+        self.open.remove(name)
+        return cast(Record, self._define(record, outer))
 
     def _field(self, value: Json, namespace: str, at: str, depth: int) -> Field:
         if not isinstance(value, dict):
@@ -197,75 +227,79 @@ class _Parser:
             raise SchemaError(f"{name!r} is not a field name", pointer=f"{at}/name", rule="names")
         type_ = self.schema(self._member(value, "type", at), namespace, f"{at}/type", depth + 1)
         default = value.get("default", NO_DEFAULT)
-        aliases = tuple(_strings(value, "aliases", at))
-        props = {k: v for k, v in value.items() if k not in _FIELD_RESERVED}
-        order = _text(value, "order", at)
-        if order is not None and order not in ("ascending", "descending", "ignore"):
+        if isinstance(default, str) and type_.kind in ("float", "double"):
+            default = _number(default, f"{at}/default")
+        if self.strict and default is not NO_DEFAULT:
+            check_default(type_, cast(Json, default), f"{at}/default", self.open)
+        order = value.get("order", "ascending")
+        if not isinstance(order, str) or order.lower() not in _ORDERS:
             raise SchemaError(f"{order!r} is not a sort order", pointer=f"{at}/order")
-        return Field(name, type_, default, aliases, _text(value, "doc", at), order, props, at)
+        return Field(
+            name,
+            type_,
+            default,
+            tuple(dict.fromkeys(_strings(value, "aliases", at))),
+            _text(value, "doc"),
+            order.lower(),
+            _props(value, _FIELD_RESERVED),
+            at,
+        )
 
     def _enum(self, value: dict[str, Json], namespace: str, at: str) -> EnumType:
         name, space = self._name(value, namespace, at)
         symbols = tuple(_strings(value, "symbols", at, required=True))
+        seen: set[str] = set()
         for i, symbol in enumerate(symbols):
+            here = f"{at}/symbols/{i}"
             if not _NAME.match(symbol):
-                raise SchemaError(
-                    f"{symbol!r} is not an enum symbol", pointer=f"{at}/symbols/{i}", rule="names"
-                )
-            if symbol in symbols[:i]:
-                raise SchemaError(
-                    f"symbol {symbol!r} occurs twice", pointer=f"{at}/symbols/{i}", rule="names"
-                )
-        default = _text(value, "default", at)
-        if default is not None and default not in symbols:
+                raise SchemaError(f"{symbol!r} is not an enum symbol", pointer=here, rule="names")
+            if symbol in seen:
+                raise SchemaError(f"symbol {symbol!r} occurs twice", pointer=here, rule="names")
+            seen.add(symbol)
+        default = _text(value, "default")
+        if default is not None and default not in seen:
             raise SchemaError(
                 f"enum default {default!r} is not one of its symbols", pointer=f"{at}/default"
             )
-        node = EnumType(
-            name,
-            symbols,
-            default,
-            _aliases(value, space, at),
-            _text(value, "doc", at),
-            _props(value, "enum"),
-            at,
-        )
-        self._define(name, node, at)
-        return node
+        doc, props = _text(value, "doc"), _props(value, _ENUM_RESERVED)
+        node = EnumType(name, symbols, default, _aliases(value, space, at), doc, props, at)
+        return cast(EnumType, self._define(node, self.names.get(name)))
 
     def _fixed(self, value: dict[str, Json], namespace: str, at: str) -> Fixed:
         name, space = self._name(value, namespace, at)
         size = self._member(value, "size", at)
-        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**31:
             raise SchemaError(f"size {size!r} is not a length", pointer=f"{at}/size")
-        props = _props(value, "fixed")
-        node = Fixed(
-            name,
-            size,
-            _aliases(value, space, at),
-            _text(value, "doc", at),
-            _logical(props, "fixed", size),
-            props,
-            at,
-        )
-        self._define(name, node, at)
-        return node
+        doc, props = _text(value, "doc"), _props(value, _RESERVED)
+        logical = _logical(props, "fixed", size)
+        node = Fixed(name, size, _aliases(value, space, at), doc, logical, props, at)
+        return cast(Fixed, self._define(node, self.names.get(name)))
 
-    def _define(self, name: str, node: Named, at: str) -> None:
-        if name in self.names:
-            raise SchemaError(f"type {name!r} is defined twice", pointer=at, rule="names")
-        self.names[name] = node
+    def _define(self, node: Named, known: Named | None) -> Named:
+        """Enter a definition. The same one a second time is the first one again, as in Java."""
+        if known is None:
+            self.names[node.name] = node
+            return node
+        if structure_text(known) != structure_text(node):
+            raise SchemaError(
+                f"type {node.name!r} is defined twice, differently",
+                pointer=node.pointer,
+                rule="names",
+                fix="name the first definition instead, or give this one another name",
+            )
+        self.names[node.name] = known
+        return known
 
     def _name(self, value: dict[str, Json], namespace: str, at: str) -> tuple[str, str]:
         name = value.get("name")
         if not isinstance(name, str) or not name:
             raise SchemaError("a named type needs a `name`", pointer=at, rule="names")
-        space = _text(value, "namespace", at)
+        space = _text(value, "namespace")
         if "." in name:
             space, _, name = name.rpartition(".")
         elif space is None:
             space = namespace
-        if name in PRIMITIVES:
+        if name in PRIMITIVES and not space:
             raise SchemaError(f"{name!r} is a primitive type", pointer=f"{at}/name", rule="names")
         for part in [name, *(space.split(".") if space else [])]:
             if not _NAME.match(part):
@@ -279,20 +313,33 @@ class _Parser:
         return value[key]
 
 
-def _props(value: dict[str, Json], kind: str) -> dict[str, Json]:
-    return {k: v for k, v in value.items() if k not in _RESERVED[kind]}
+def _props(value: dict[str, Json], reserved: frozenset[str]) -> dict[str, Json]:
+    return {k: v for k, v in value.items() if k not in reserved}
 
 
-def _text(value: dict[str, Json], key: str, at: str) -> str | None:
+def _text(value: dict[str, Json], key: str) -> str | None:
+    """A text attribute; one that is no text counts as absent, as in Java."""
     found = value.get(key)
-    if found is not None and not isinstance(found, str):
-        raise SchemaError(f"`{key}` must be a string", pointer=f"{at}/{key}")
-    return found
+    return found if isinstance(found, str) else None
+
+
+def _number(text: str, at: str) -> float:
+    """Java reads a text as the default of a float or double ("NaN", "1.5")."""
+    stripped = text.strip()
+    if stripped.lower().lstrip("+-") in ("nan", "inf", "infinity"):
+        if stripped.lstrip("+-") in ("NaN", "Infinity"):
+            return float(stripped)
+    elif "_" not in stripped:
+        try:
+            return float(stripped)
+        except ValueError:
+            pass
+    raise SchemaError(f"default {text!r} is not a number", pointer=at, rule="default")
 
 
 def _strings(value: dict[str, Json], key: str, at: str, *, required: bool = False) -> list[str]:
     found = value.get(key)
-    if found is None and not required:
+    if key not in value and not required:
         return []
     if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
         raise SchemaError(f"`{key}` must be a list of strings", pointer=f"{at}/{key}")
@@ -301,8 +348,10 @@ def _strings(value: dict[str, Json], key: str, at: str, *, required: bool = Fals
 
 def _aliases(value: dict[str, Json], namespace: str, at: str) -> tuple[str, ...]:
     return tuple(
-        alias if "." in alias or not namespace else f"{namespace}.{alias}"
-        for alias in _strings(value, "aliases", at)
+        dict.fromkeys(
+            alias if "." in alias or not namespace else f"{namespace}.{alias}"
+            for alias in _strings(value, "aliases", at)
+        )
     )
 
 

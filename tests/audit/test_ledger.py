@@ -94,3 +94,14 @@ def test_a_topic_whose_producers_do_not_count_has_no_reference() -> None:
     row = only(ledger)
     assert not row.referenced
     assert row.complete
+
+
+def test_what_a_killed_producer_did_not_know_is_neither_lost_nor_doubled() -> None:
+    ledger = Ledger()
+    counts = {"attempted": 10, "delivered": 6, "unresolved": 4}
+    ledger.add(increment(1, "t", "producer", 0, counts))
+    ledger.add(increment(2, "t", "hadoop", 0, {"loaded": 8}))
+    assert only(ledger).complete
+    assert only(ledger).unresolved == 4
+    ledger.add(increment(3, "t", "hadoop", 0, {"loaded": 3}))
+    assert only(ledger).duplicated == 1

@@ -1,0 +1,114 @@
+"""`headworks topic`: list, create, describe and delete topics, on any broker that speaks Kafka."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.output import Format, FormatOption, print_json, print_table, say
+from headworks.errors import RefusedError, UnreachableError, UsageError
+from headworks.settings import resolve
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+__all__ = ["topic_app"]
+
+topic_app = typer.Typer(no_args_is_help=True, help="Topics of the broker.")
+_TIMEOUT = 10.0
+Bootstrap = Annotated[str | None, typer.Option("--bootstrap", help="address of the broker")]
+Name = Annotated[str, typer.Argument(help="the topic")]
+
+
+@topic_app.command("list")
+def list_topics(bootstrap: Bootstrap = None, format: FormatOption = Format.TEXT) -> None:
+    """List the topics and their partitions."""
+    found = _topics(bootstrap)
+    rows = [(name, len(found[name].partitions)) for name in sorted(found)]
+    if format is Format.JSON:
+        print_json([{"topic": name, "partitions": count} for name, count in rows])
+    else:
+        print_table(("topic", "partitions"), rows)
+
+
+@topic_app.command()
+def create(
+    topic: Name,
+    partitions: Annotated[int, typer.Option(min=1, help="number of partitions")] = 4,
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Create a topic."""
+    from confluent_kafka.cimpl import NewTopic
+
+    admin = _admin(bootstrap)
+    _wait(admin.create_topics([NewTopic(topic, partitions, 1)]), f"create {topic}")
+    say(f"created {topic} with {partitions} partitions")
+
+
+@topic_app.command()
+def describe(topic: Name, bootstrap: Bootstrap = None, format: FormatOption = Format.TEXT) -> None:
+    """Show the partitions of a topic: first and next offset, messages between."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    address = resolve("bootstrap", bootstrap)
+    found = _topics(bootstrap)
+    if topic not in found:
+        raise UsageError(f"there is no topic {topic!r}", fix="see `headworks topic list`")
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "headworks-describe"})
+    try:
+        rows = []
+        for partition in sorted(found[topic].partitions):
+            first, following = consumer.get_watermark_offsets(
+                TopicPartition(topic, partition), timeout=_TIMEOUT
+            )
+            rows.append((partition, first, following, following - first))
+    finally:
+        consumer.close()
+    header = ("partition", "first_offset", "next_offset", "messages")
+    if format is Format.JSON:
+        rows_as_json = [dict(zip(header, row, strict=True)) for row in rows]
+        print_json({"topic": topic, "partitions": rows_as_json})
+    else:
+        print_table(header, rows)
+
+
+@topic_app.command()
+def delete(
+    topic: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Delete a topic and all its messages."""
+    if not yes:
+        typer.confirm(f"delete {topic} and all its messages?", abort=True, err=True)
+    _wait(_admin(bootstrap).delete_topics([topic]), f"delete {topic}")
+    say(f"deleted {topic}")
+
+
+def _admin(bootstrap: str | None) -> AdminClient:
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({"bootstrap.servers": resolve("bootstrap", bootstrap), "log_level": 2})
+
+
+def _topics(bootstrap: str | None) -> dict[str, Any]:
+    from confluent_kafka import KafkaException
+
+    try:
+        return dict(_admin(bootstrap).list_topics(timeout=_TIMEOUT).topics)
+    except KafkaException as error:
+        raise UnreachableError(
+            f"no broker answers at {resolve('bootstrap', bootstrap)}: {error.args[0].str()}",
+            fix="start it with `headworks up`, or give --bootstrap",
+        ) from None
+
+
+def _wait(futures: dict[str, Any], what: str) -> None:
+    from confluent_kafka import KafkaException
+
+    for future in futures.values():
+        try:
+            future.result(_TIMEOUT)
+        except KafkaException as error:
+            raise RefusedError(f"the broker refused to {what}: {error.args[0].str()}") from None

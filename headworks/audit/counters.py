@@ -1,0 +1,288 @@
+"""A producer's counts in a memory-mapped file: cheap to add to, and there after a SIGKILL.
+
+Rules:
+
+- One file per process, locked while the process lives. A file whose lock is free belongs to a
+  dead process: `leftover_files` finds it, and whoever does publishes what it holds.
+- A slot holds the counts of one topic and window three times: `current`, `pending` (the snapshot
+  that is being published) and `reported` (what has been published). An increment is
+  pending - reported, under an id made of the file, the slot's number and its sequence number.
+  Because the snapshot is in the file before it is sent, a crash in between sends the same
+  increment again under the same id, and the audit counts it once.
+- What survives is what the page cache holds: a killed process loses nothing, a power cut may.
+
+Layout, in unsigned 64-bit words: a header (magic, slots used), then slots of SLOT_WORDS words:
+window, sequence, pending flag, length of the topic's name, its bytes, then the three counts.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from headworks.errors import CorruptError
+
+__all__ = ["OUTCOMES", "CounterFile", "PendingIncrement", "Slot", "leftover_files"]
+
+OUTCOMES: Final = (
+    "attempted",
+    "delivered",
+    "failed",
+    "dropped:queue_full",
+    "dropped:too_large",
+    "dropped:broker_error",
+    "unresolved",
+)
+ATTEMPTED, DELIVERED, FAILED, QUEUE_FULL, TOO_LARGE, BROKER_ERROR, UNRESOLVED = range(7)
+_BYTES = len(OUTCOMES)
+_COUNTS = len(OUTCOMES) + 1
+_TOPIC_WORDS = 32  # a topic's name has at most 249 bytes
+_WINDOW, _SEQUENCE, _PENDING, _LENGTH, _TOPIC = 0, 1, 2, 3, 4
+_CURRENT = _TOPIC + _TOPIC_WORDS
+_SNAPSHOT = _CURRENT + _COUNTS
+_REPORTED = _SNAPSHOT + _COUNTS
+SLOT_WORDS: Final = _REPORTED + _COUNTS
+_MAGIC = int.from_bytes(b"HWAUDIT1", "little")
+_MASK = (1 << 64) - 1
+_HEADER_WORDS = 2
+_FIRST_SLOTS = 256
+_MOST_SLOTS = 1 << 17
+_SUFFIX = ".counts"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingIncrement:
+    """An increment that is written down and must be published: its identity and its counts."""
+
+    id: str
+    topic: str
+    window_start: int
+    counts: dict[str, int]
+    bytes: int
+    slot: int
+
+
+class Slot:
+    """The counts of one topic and window; `report` is the delivery callback of its messages.
+
+    Valid while a message counted in it is unresolved: a slot with nothing open may be reused.
+    """
+
+    __slots__ = ("_base", "_file")
+
+    def __init__(self, file: CounterFile, base: int) -> None:
+        self._file = file
+        self._base = base
+
+    def resolve(self, outcome: int) -> None:
+        """Count what became of a message; `outcome` indexes OUTCOMES."""
+        file = self._file
+        with file.lock:
+            file.words[self._base + _CURRENT + outcome] += 1
+
+    def report(self, error: object, _message: object) -> None:
+        """Count a message as delivered, or as failed if `error` is not None."""
+        self.resolve(DELIVERED if error is None else FAILED)
+
+
+class CounterFile:
+    """The counts of this process, in a new file in `folder`; or, by `path`, a dead one's."""
+
+    def __init__(self, folder: Path, *, path: Path | None = None) -> None:
+        self.lock = threading.Lock()
+        self.path = path or folder / f"{uuid.uuid4()}{_SUFFIX}"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._descriptor = os.open(
+            self.path, os.O_RDWR | (os.O_CREAT if path is None else 0), 0o600
+        )
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path is None:
+                os.ftruncate(self._descriptor, _size_of(_FIRST_SLOTS))
+            self._map()
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        if path is None:
+            self.words[0] = _MAGIC
+        elif self.words[0] != _MAGIC:
+            self.close()
+            raise CorruptError(f"{self.path} is not a file of audit counts", fix="remove it")
+        self._namespace = uuid.uuid5(uuid.NAMESPACE_URL, self.path.name)
+        self._slots: dict[tuple[str, int], Slot] = {}
+        self._free: list[int] = []
+
+    @property
+    def used(self) -> int:
+        """How many slots have ever been taken."""
+        return self.words[1]
+
+    def attempt(self, topic: str, window: int, size: int) -> Slot:
+        """Count a message of `size` bytes that was handed over; its slot, to say what became of it.
+
+        When very many windows are open at once, further ones are counted together in window 0.
+        """
+        with self.lock:
+            slot = self._slots.get((topic, window)) or self._take(topic, window)
+            at = slot._base + _CURRENT
+            self.words[at] += 1
+            self.words[at + _BYTES] += size
+        return slot
+
+    def _take(self, topic: str, window: int) -> Slot:
+        if not self._free and self.used >= _MOST_SLOTS:
+            window = 0
+            if (topic, window) in self._slots:
+                return self._slots[topic, window]
+        number = self._free.pop() if self._free else self._new_number()
+        base = _base_of(number)
+        name = topic.encode()
+        for i in range(_COUNTS):
+            self.words[base + _CURRENT + i] = 0
+            self.words[base + _SNAPSHOT + i] = self.words[base + _REPORTED + i] = 0
+        self.words[base + _WINDOW] = window & _MASK
+        start = (base + _TOPIC) * 8
+        self._memory[start : start + len(name)] = name
+        self.words[base + _LENGTH] = len(name)  # last: a slot without a name counts nothing
+        slot = self._slots[topic, window] = Slot(self, base)
+        return slot
+
+    def _new_number(self) -> int:
+        number = self.used
+        if number >= (len(self.words) - _HEADER_WORDS) // SLOT_WORDS:
+            self.words.release()
+            self._memory.close()
+            os.ftruncate(self._descriptor, _size_of(number * 2))
+            self._map()
+        self.words[1] = number + 1
+        return number
+
+    def increments(self, *, owner_died: bool = False) -> Iterator[PendingIncrement]:
+        """Write down and yield what has not been published; call `published` for each that is.
+
+        With `owner_died`, messages whose fate was open count as `unresolved`.
+        """
+        for number in range(self.used):
+            with self.lock:
+                named = self.words[_base_of(number) + _LENGTH]
+                increment = self._pending(number, owner_died) if named else None
+            if increment is not None:
+                yield increment
+
+    def _pending(self, number: int, owner_died: bool) -> PendingIncrement | None:
+        base, words = _base_of(number), self.words
+        if not words[base + _PENDING]:
+            if owner_died:
+                words[base + _CURRENT + UNRESOLVED] += self._open_messages(base)
+            for i in range(_COUNTS):
+                words[base + _SNAPSHOT + i] = words[base + _CURRENT + i]
+            words[base + _PENDING] = 1
+        counts = [words[base + _SNAPSHOT + i] - words[base + _REPORTED + i] for i in range(_COUNTS)]
+        if not any(counts):
+            words[base + _PENDING] = 0
+            return None
+        topic, window = self._key(base)
+        return PendingIncrement(
+            id=str(uuid.uuid5(self._namespace, f"{number}:{words[base + _SEQUENCE]}")),
+            topic=topic,
+            window_start=window,
+            counts={name: n for name, n in zip(OUTCOMES, counts, strict=False) if n},
+            bytes=counts[_BYTES],
+            slot=number,
+        )
+
+    def published(self, increment: PendingIncrement) -> None:
+        """Take note that an increment was published, and free its slot if nothing is open in it.
+
+        The order matters: killed before the sequence moves, this sends the increment again under
+        the id it had; killed after, there is nothing left to send.
+        """
+        base, words = _base_of(increment.slot), self.words
+        with self.lock:
+            for i in range(_COUNTS):
+                words[base + _REPORTED + i] = words[base + _SNAPSHOT + i]
+            words[base + _SEQUENCE] += 1
+            words[base + _PENDING] = 0
+            if self._is_settled(base):
+                words[base + _LENGTH] = 0
+                self._slots.pop((increment.topic, increment.window_start), None)
+                self._free.append(increment.slot)
+
+    def settled(self) -> bool:
+        """Whether everything counted is resolved and published: the file may go."""
+        return all(self._is_settled(base) for base in self._bases())
+
+    def unpublished(self) -> dict[str, int]:
+        """What has been counted and not been published, by outcome."""
+        with self.lock:
+            return {
+                name: sum(
+                    self.words[base + _CURRENT + i] - self.words[base + _REPORTED + i]
+                    for base in self._bases()
+                )
+                for i, name in enumerate(OUTCOMES)
+            }
+
+    def close(self, *, remove: bool = False) -> None:
+        """Let go of the file, or remove it."""
+        if self._descriptor < 0:
+            return
+        if remove:
+            self.path.unlink(missing_ok=True)
+        self.words.release()
+        self._memory.close()
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+    def _bases(self) -> Iterator[int]:
+        for number in range(self.used):
+            base = _base_of(number)
+            if self.words[base + _LENGTH]:
+                yield base
+
+    def _is_settled(self, base: int) -> bool:
+        words = self.words
+        return not self._open_messages(base) and all(
+            words[base + _CURRENT + i] == words[base + _REPORTED + i] for i in range(_COUNTS)
+        )
+
+    def _open_messages(self, base: int) -> int:
+        counts = [self.words[base + _CURRENT + i] for i in range(len(OUTCOMES))]
+        return counts[ATTEMPTED] - sum(counts[DELIVERED:])
+
+    def _key(self, base: int) -> tuple[str, int]:
+        start, length = (base + _TOPIC) * 8, self.words[base + _LENGTH]
+        window = self.words[base + _WINDOW]
+        name = self._memory[start : start + length].decode()
+        return name, window - _MASK - 1 if window >> 63 else window
+
+    def _map(self) -> None:
+        self._memory = mmap.mmap(self._descriptor, 0)
+        self.words = memoryview(self._memory).cast("Q")
+
+
+def leftover_files(folder: Path) -> Iterator[CounterFile]:
+    """The counter files of dead processes in `folder`, opened and locked, one by one."""
+    for path in sorted(folder.glob(f"*{_SUFFIX}")):
+        try:
+            file = CounterFile(folder, path=path)
+        except (BlockingIOError, FileNotFoundError):
+            continue  # its process lives, or another has just published it
+        except (CorruptError, ValueError):
+            continue  # died before it counted anything
+        yield file
+
+
+def _base_of(number: int) -> int:
+    return _HEADER_WORDS + number * SLOT_WORDS
+
+
+def _size_of(slots: int) -> int:
+    return 8 * (_HEADER_WORDS + slots * SLOT_WORDS)

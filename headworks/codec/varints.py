@@ -1,0 +1,56 @@
+"""Avro's variable-length integers (zigzag, 7 bits a byte), from tables.
+
+Rules:
+
+- A number is looked up, not computed: one lookup for 2 bytes or less, three for a timestamp.
+- `ZIGZAG` is indexed by the number itself, -8192 to 8191: Python's negative indices are the
+  table's upper half. `COUNT` is indexed by a length. Generated code tests the bounds first.
+- The functions take every number of their type and refuse everything else, bool included.
+"""
+
+from __future__ import annotations
+
+__all__ = ["COUNT", "ZIGZAG", "count", "int32", "int64"]
+
+_INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
+_LONG_MIN, _LONG_MAX = -(1 << 63), (1 << 63) - 1
+
+# The shortest form of 0 to 16383, and 14 bits followed by more.
+_LAST = [bytes((n,)) if n < 128 else bytes((n & 127 | 128, n >> 7)) for n in range(1 << 14)]
+_MORE = [bytes((n & 127 | 128, n >> 7 | 128)) for n in range(1 << 14)]
+
+ZIGZAG = _LAST[0::2] + _LAST[:0:-2]
+COUNT = _LAST[0::2]
+
+
+def _unsigned(n: int) -> bytes:
+    if n < 1 << 14:
+        return _LAST[n]
+    if n < 1 << 28:
+        return _MORE[n & 0x3FFF] + _LAST[n >> 14]
+    if n < 1 << 42:
+        return _MORE[n & 0x3FFF] + _MORE[n >> 14 & 0x3FFF] + _LAST[n >> 28]
+    return _MORE[n & 0x3FFF] + _MORE[n >> 14 & 0x3FFF] + _unsigned(n >> 28)
+
+
+def int32(n: int) -> bytes:
+    """Encode an Avro int; raises TypeError or OverflowError for what is not one."""
+    if not isinstance(n, int) or isinstance(n, bool):
+        raise TypeError(n)
+    if not _INT_MIN <= n <= _INT_MAX:
+        raise OverflowError(n)
+    return _unsigned((n << 1) ^ (n >> 31))
+
+
+def int64(n: int) -> bytes:
+    """Encode an Avro long; raises TypeError or OverflowError for what is not one."""
+    if not isinstance(n, int) or isinstance(n, bool):
+        raise TypeError(n)
+    if not _LONG_MIN <= n <= _LONG_MAX:
+        raise OverflowError(n)
+    return _unsigned((n << 1) ^ (n >> 63))
+
+
+def count(n: int) -> bytes:
+    """Encode a length or the number of items in a block."""
+    return _unsigned(n << 1)

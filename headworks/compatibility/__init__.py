@@ -1,0 +1,26 @@
+"""The compatibility model: one verdict for the registry, the gate and everything that asks.
+
+- `finding`: levels, policies, versions and findings, the values of the question and the answer.
+- `rules`: the catalogue of stable rule ids.
+- `resolution`: Avro's schema resolution, equal in verdict to Avro Java 1.12.1.
+- `soundness`: what Java lets through although data does not survive it (`strict`).
+- `table`: what a Hive table on Parquet cannot follow (`warehouse`).
+- `levels`: the question itself, `check_level` and `check_pair`.
+
+Pure: no files, no network, no clock.
+"""
+
+from headworks.compatibility.finding import Finding, Level, Policy, Version
+from headworks.compatibility.levels import check_level, check_pair
+from headworks.compatibility.rules import RULES, Rule
+
+__all__ = [
+    "RULES",
+    "Finding",
+    "Level",
+    "Policy",
+    "Rule",
+    "Version",
+    "check_level",
+    "check_pair",
+]

@@ -1,0 +1,24 @@
+"""The client of a schema registry (ours, or any that speaks Confluent's REST interface).
+
+- `client`: RegistryClient, what everything else uses.
+- `answers`: the frozen values it returns, and the refusal of an incompatible schema.
+- `transport`: one HTTP request with bounded retries; errors become the project's own.
+"""
+
+from headworks.registry_client.answers import (
+    Compatibility,
+    IncompatibleSchemaError,
+    Reference,
+    Registered,
+    SubjectVersion,
+)
+from headworks.registry_client.client import RegistryClient
+
+__all__ = [
+    "Compatibility",
+    "IncompatibleSchemaError",
+    "Reference",
+    "Registered",
+    "RegistryClient",
+    "SubjectVersion",
+]

@@ -1,0 +1,218 @@
+"""RegistryClient: register, look up and read schemas, levels and findings.
+
+Rules:
+
+- A schema by id never changes, so it is asked for once per client and kept for ever. Nothing
+  else is cached: versions, levels and subjects may change under us.
+- An absent subject is an answer (None, an empty list), not an error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from urllib.parse import quote
+
+from headworks.compatibility import Finding, Level, Policy
+from headworks.errors import HeadworksError, RefusedError
+from headworks.registry_client.answers import (
+    Compatibility,
+    IncompatibleSchemaError,
+    Reference,
+    Registered,
+    SubjectVersion,
+)
+from headworks.registry_client.transport import Answer, Transport
+
+__all__ = ["RegistryClient"]
+
+_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
+_INVALID_SCHEMA = 42201
+
+
+class RegistryClient:
+    """A schema registry at `url`; safe to share between threads and across a fork.
+
+    Every method raises UnreachableError if no registry answers within `timeout` seconds (after
+    three retries), and RefusedError, with the registry's status and code, if it says no.
+    """
+
+    def __init__(
+        self, url: str, *, timeout: float = 5.0, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._transport = Transport(url, timeout=timeout, sleep=sleep)
+        # Bounded by the number of schemas the registry has: only known ids are kept.
+        self._texts: dict[int, str] = {}
+
+    @property
+    def url(self) -> str:
+        """The registry's address, without credentials."""
+        return self._transport.url
+
+    def schema_text(self, schema_id: int) -> str:
+        """The text of a schema, complete in itself: its references are inlined."""
+        text = self._texts.get(schema_id)
+        if text is None:
+            path = f"/schemas/ids/{schema_id}"
+            found = self._ask("GET", path)
+            if found.get("references"):
+                found = self._ask("GET", f"{path}?format=resolved")
+            text = self._texts.setdefault(schema_id, str(found["schema"]))
+        return text
+
+    def register(
+        self, subject: str, text: str, *, references: Sequence[Reference] = ()
+    ) -> Registered:
+        """Register a schema in `subject`, or find it there, and return its id and version.
+
+        Raises IncompatibleSchemaError, with its findings, if a reader would break.
+        """
+        body = _schema_body(text, references)
+        found = self._ask("POST", f"/subjects/{_quoted(subject)}/versions", body)
+        if "version" in found:
+            return Registered(int(found["id"]), int(found["version"]))
+        # Registries before Confluent 8 answer with the id alone.
+        again = self.lookup(subject, text, references=references)
+        if again is None:
+            raise RefusedError(
+                f"{self.url} does not find the schema just registered in {subject}",
+                status=404,
+                code=_NO_SCHEMA,
+            )
+        return again
+
+    def lookup(
+        self, subject: str, text: str, *, references: Sequence[Reference] = ()
+    ) -> Registered | None:
+        """The id and version of a schema in `subject`, or None if it is not there."""
+        found = self._ask_optional(
+            "POST", f"/subjects/{_quoted(subject)}", _schema_body(text, references)
+        )
+        return None if found is None else Registered(int(found["id"]), int(found["version"]))
+
+    def latest(self, subject: str) -> SubjectVersion | None:
+        """The newest version of `subject`, or None if there is no such subject."""
+        found = self._ask_optional("GET", f"/subjects/{_quoted(subject)}/versions/latest")
+        return None if found is None else _subject_version(found)
+
+    def version(self, subject: str, number: int) -> SubjectVersion:
+        """Version `number` of `subject`; RefusedError (40401, 40402) if there is none."""
+        return _subject_version(self._ask("GET", f"/subjects/{_quoted(subject)}/versions/{number}"))
+
+    def versions(self, subject: str) -> list[int]:
+        """The live version numbers of `subject`, ascending; empty if there is no such subject."""
+        found = self._ask_optional("GET", f"/subjects/{_quoted(subject)}/versions")
+        return [] if found is None else [int(number) for number in found]
+
+    def history(self, subject: str) -> list[SubjectVersion]:
+        """Every live version of `subject`, oldest first."""
+        return [self.version(subject, number) for number in self.versions(subject)]
+
+    def subjects(self) -> list[str]:
+        """The names of all live subjects."""
+        return [str(name) for name in self._ask("GET", "/subjects")]
+
+    def compatibility(self, subject: str | None = None) -> Compatibility:
+        """The level and policy in force for `subject` (None: for subjects without their own)."""
+        path = "/config" if subject is None else f"/config/{_quoted(subject)}?defaultToGlobal=true"
+        found = self._ask("GET", path)
+        policy = found.get("policy")
+        return Compatibility(
+            Level(found["compatibilityLevel"]), Policy.AVRO if policy is None else Policy(policy)
+        )
+
+    def set_compatibility(
+        self, subject: str | None, level: Level | str, policy: Policy | str | None = None
+    ) -> None:
+        """Set level and policy of `subject` (None: the default of all); policy None: as it is."""
+        body: dict[str, object] = {"compatibility": Level(level).value}
+        if policy is not None:
+            body["policy"] = Policy(policy).value
+        self._ask("PUT", "/config" if subject is None else f"/config/{_quoted(subject)}", body)
+
+    def check(
+        self,
+        subject: str,
+        text: str,
+        version: int | str = "all",
+        *,
+        references: Sequence[Reference] = (),
+    ) -> list[Finding]:
+        """What would break if `text` were registered in `subject`; empty: nothing.
+
+        `version`: "all" for what the subject's level asks for, or one version ("latest", 3).
+        Raises RefusedError if the schema is invalid or there is no such version.
+        """
+        path = f"/compatibility/subjects/{_quoted(subject)}/versions"
+        if version != "all":
+            path += f"/{version}"
+        found = self._ask("POST", f"{path}?verbose=true", _schema_body(text, references))
+        if found["is_compatible"]:
+            return []
+        if not found.get("findings"):
+            raise RefusedError(
+                f"{self.url} refuses the schema for {subject}: "
+                + "; ".join(str(message) for message in found.get("messages", ())),
+                status=422,
+                code=_INVALID_SCHEMA,
+            )
+        return [Finding.from_dict(finding) for finding in found["findings"]]
+
+    def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
+        status, answer = self._transport.request(method, path, body)
+        if status >= 300:
+            raise self._refusal(status, answer)
+        return answer
+
+    def _ask_optional(
+        self, method: str, path: str, body: Mapping[str, object] | None = None
+    ) -> Answer | None:
+        try:
+            return self._ask(method, path, body)
+        except RefusedError as error:
+            if error.code in (_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA):
+                return None
+            raise
+
+    def _refusal(self, status: int, answer: Answer) -> HeadworksError:
+        body = answer if isinstance(answer, dict) else {}
+        code = int(body.get("error_code", status))
+        message = str(body.get("message", f"status {status}"))
+        if status == 409 and code in (409, 40901):
+            findings = [Finding.from_dict(finding) for finding in body.get("findings", ())]
+            if findings:
+                more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+                message = f"incompatible schema: {findings[0].message}{more}"
+            return IncompatibleSchemaError(
+                f"{self.url}: {message}",
+                findings,
+                fix=findings[0].fix if findings else None,
+            )
+        return RefusedError(f"{self.url} refused ({code}): {message}", status=status, code=code)
+
+
+def _quoted(subject: str) -> str:
+    return quote(subject, safe="")
+
+
+def _schema_body(text: str, references: Sequence[Reference]) -> dict[str, object]:
+    body: dict[str, object] = {"schema": text}
+    if references:
+        body["references"] = [
+            {"name": each.name, "subject": each.subject, "version": each.version}
+            for each in references
+        ]
+    return body
+
+
+def _subject_version(found: Answer) -> SubjectVersion:
+    return SubjectVersion(
+        str(found["subject"]),
+        int(found["version"]),
+        int(found["id"]),
+        str(found["schema"]),
+        tuple(
+            Reference(str(each["name"]), str(each["subject"]), int(each["version"]))
+            for each in found.get("references") or ()
+        ),
+    )

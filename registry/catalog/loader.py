@@ -1,0 +1,145 @@
+"""Parsed schemas: from a request's text, or from the store, with their references resolved.
+
+Rules:
+
+- A stored schema never changes, so its parsed form is kept by (context, id), the latest 4,096.
+- New text is parsed strictly; what is stored is parsed leniently, so that a schema which an older
+  rule let in stays readable.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import cast
+
+from sqlalchemy import Connection
+
+from headworks.errors import SchemaError
+from headworks.schema import Schema, parse
+from headworks.schema.canonical import canonical_text, normalized_text
+from headworks.schema.model import Named, Primitive, PrimitiveKind, named_types
+from registry.model import refusals
+from registry.model.definition import Reference
+from registry.model.subject import Subject
+from registry.store import schemas
+from registry.store.schemas import Stored, StoredVersion
+
+__all__ = ["Loader", "Parsed"]
+
+_KEPT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """New text, read: its nodes, its canonical text, and its references with real versions."""
+
+    schema: Schema
+    text: str
+    references: tuple[Reference, ...]
+
+
+class Loader:
+    """Parses schemas and remembers the stored ones; safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, int], Schema] = OrderedDict()
+        self._lock = Lock()
+
+    def parse_new(
+        self,
+        connection: Connection,
+        subject: Subject,
+        text: str,
+        references: Iterable[Reference],
+        *,
+        normalize: bool,
+        strict: bool,
+    ) -> Parsed:
+        """Parse a request's text; ServiceError 42201 if it or a reference is not valid."""
+        pinned = tuple(self._pin(connection, subject, one, strict) for one in references)
+        names = self._names(connection, subject.context, pinned)
+        try:
+            schema = parse(text, references=names, strict=strict)
+            printed = _print(schema, text, names, normalize=normalize)
+        except SchemaError as error:
+            fix = f" Fix: {error.fix}." if error.fix else ""
+            raise refusals.invalid_schema(f"Invalid schema: {error.message}.{fix}") from None
+        return Parsed(schema, printed, pinned)
+
+    def load(self, connection: Connection, stored: Stored) -> Schema:
+        """The nodes of a stored schema."""
+        key = (stored.context, stored.id)
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None:
+                self._kept.move_to_end(key)
+                return kept
+        definition = stored.definition
+        names = self._names(connection, stored.context, definition.references)
+        schema = parse(definition.text, references=names, strict=False)
+        with self._lock:
+            self._kept[key] = schema
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return schema
+
+    def resolved_text(self, connection: Connection, stored: Stored) -> str:
+        """The text of a stored schema with its references written out in it."""
+        if not stored.definition.references:
+            return stored.definition.text
+        return canonical_text(self.load(connection, stored))
+
+    def _pin(
+        self, connection: Connection, subject: Subject, reference: Reference, strict: bool
+    ) -> Reference:
+        """The reference with the version it means now (-1: the latest)."""
+        target = Subject.parse(reference.subject, within=subject.context)
+        found = _target(connection, target, reference.version, deleted=not strict)
+        if found is None:
+            raise refusals.invalid_schema(
+                f"Invalid schema: reference '{reference.name}' names subject "
+                f"'{reference.subject}', version {reference.version}, which does not exist"
+            )
+        return Reference(reference.name, reference.subject, found.number)
+
+    def _names(
+        self, connection: Connection, context: str, references: Iterable[Reference]
+    ) -> dict[str, Named]:
+        """Every named type that the references bring, by full name."""
+        names: dict[str, Named] = {}
+        for reference in references:
+            target = Subject.parse(reference.subject, within=context)
+            found = _target(connection, target, reference.version, deleted=True)
+            if found is not None:
+                for node in named_types(self.load(connection, found.schema)):
+                    names.setdefault(node.name, node)
+        return names
+
+
+def _target(
+    connection: Connection, target: Subject, version: int, *, deleted: bool
+) -> StoredVersion | None:
+    number = None if version == -1 else version
+    found = [
+        one
+        for one in schemas.versions_of(connection, target, number=number)
+        if deleted or not one.deleted
+    ]
+    return found[-1] if found else None
+
+
+def _print(schema: Schema, text: str, names: Mapping[str, Named], *, normalize: bool) -> str:
+    """The canonical (or normalized) text, in which a referenced type is a name, not its body."""
+    write = normalized_text if normalize else canonical_text
+    if not names:
+        return write(schema)
+    # The printer writes a type's body where it is first used. A leaf that is printed as its name
+    # stands in for each referenced type, so that the body stays in the schema that defines it.
+    leaves = {
+        name: cast(Named, Primitive(cast(PrimitiveKind, name), pointer=node.pointer))
+        for name, node in names.items()
+    }
+    return write(parse(text, references=leaves, strict=False))

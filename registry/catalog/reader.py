@@ -1,0 +1,252 @@
+"""Reading: subjects, versions, schemas by id and by guid, contexts, the audit log.
+
+`deleted` always means: soft-deleted versions too. A hint of a subject only says in which context
+an id is meant; an id or subject that names no context and is not in the default one is looked
+for in the others, by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from sqlalchemy import Connection
+
+from headworks.schema.difference import differences
+from registry.catalog.entities import Entity, schema_entity, version_entity
+from registry.catalog.loader import Loader
+from registry.catalog.scopes import real_subject
+from registry.model import refusals
+from registry.model.definition import JsonObject
+from registry.model.subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
+from registry.store import Database, changes, schemas
+from registry.store.schemas import Stored, StoredVersion
+
+__all__ = ["LATEST", "Reader", "Wanted"]
+
+LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which versions a listing shows: live ones, soft-deleted ones too, or only these."""
+
+    deleted: bool = False
+    deleted_only: bool = False
+
+    def shows(self, version: StoredVersion) -> bool:
+        """Whether the listing shows this version."""
+        return version.deleted if self.deleted_only else self.deleted or not version.deleted
+
+
+class Reader:
+    """Answers every request that changes nothing."""
+
+    def __init__(self, database: Database, loader: Loader) -> None:
+        self._database = database
+        self._loader = loader
+
+    def subjects(self, prefix: str, wanted: Wanted) -> list[str]:
+        """The names of subjects that start with `prefix` (":*:" for every context)."""
+        with self._database.read() as connection:
+            return [str(one) for one in self._subjects(connection, prefix, wanted)]
+
+    def versions(self, name: str, wanted: Wanted) -> list[int]:
+        """The version numbers of a subject, ascending."""
+        with self._database.read() as connection:
+            subject = real_subject(connection, Subject.parse(name))
+            found = [v.number for v in schemas.versions_of(connection, subject) if wanted.shows(v)]
+            if not found:
+                raise refusals.no_subject(subject)
+            return found
+
+    def version(
+        self, name: str, number: int | str, *, deleted: bool = False, form: str = ""
+    ) -> Entity:
+        """One version of a subject; LATEST is the highest live one."""
+        with self._database.read() as connection:
+            version = self._version(connection, name, number, deleted)
+            return version_entity(connection, self._loader, version, form=form)
+
+    def latest_with(self, name: str, pairs: JsonObject, *, deleted: bool, form: str) -> Entity:
+        """The highest version of a subject whose metadata has all of these properties."""
+        with self._database.read() as connection:
+            subject = real_subject(connection, Subject.parse(name))
+            versions = [
+                one
+                for one in schemas.versions_of(connection, subject)
+                if deleted or not one.deleted
+            ]
+            if not versions:
+                raise refusals.no_subject(subject)
+            for version in reversed(versions):
+                properties = (version.schema.definition.metadata or {}).get("properties") or {}
+                if pairs.items() <= properties.items():
+                    return version_entity(connection, self._loader, version, form=form)
+            raise refusals.no_schema()
+
+    def difference(self, name: str, old: int | str, new: int | str) -> Entity:
+        """What changed from one version of a subject to another, field by field."""
+        with self._database.read() as connection:
+            before = self._version(connection, name, old, True)
+            after = self._version(connection, name, new, True)
+            found = differences(
+                self._loader.load(connection, before.schema),
+                self._loader.load(connection, after.schema),
+            )
+            return {
+                "subject": str(after.subject),
+                "from": before.number,
+                "to": after.number,
+                "differences": [one.as_dict() for one in found],
+            }
+
+    def referenced_by(self, name: str, number: int | str, *, deleted: bool) -> list[int]:
+        """The ids of the schemas that refer to a version."""
+        with self._database.read() as connection:
+            version = self._version(connection, name, number, True)
+            found = schemas.referrers(connection, version.subject, version.number, deleted=deleted)
+            return [schema_id for _, schema_id in found]
+
+    def every_version(
+        self,
+        prefix: str,
+        wanted: Wanted,
+        *,
+        latest_only: bool,
+        rule_types: Sequence[str],
+        first: int,
+        last: int,
+    ) -> list[Entity]:
+        """Versions `first` to `last` (exclusive) of all those of the subjects under `prefix`."""
+        with self._database.read() as connection:
+            found = (
+                version
+                for subject in self._subjects(connection, prefix, wanted)
+                for version in self._shown(connection, subject, wanted, latest_only)
+                if not rule_types or _has_rule(version.schema, rule_types)
+            )
+            page = islice(found, first, last)
+            return [version_entity(connection, self._loader, version) for version in page]
+
+    def schema(
+        self, schema_id: int, *, hint: str = "", form: str = "", with_max_id: bool = False
+    ) -> Entity:
+        """A schema by id; with a subject as `hint`, also that subject's name and version."""
+        with self._database.read() as connection:
+            found, version = self._schema(connection, schema_id, hint)
+            entity = schema_entity(connection, self._loader, found, form=form)
+            if version is not None:
+                entity |= {"subject": str(version.subject), "version": version.number}
+            if with_max_id:
+                entity["maxId"] = schemas.last_id(connection, found.context)
+            return entity
+
+    def uses(self, schema_id: int, *, hint: str, deleted: bool) -> list[tuple[str, int]]:
+        """(subject, version) of every version that has the schema."""
+        with self._database.read() as connection:
+            found, _ = self._schema(connection, schema_id, hint)
+            return [
+                (str(version.subject), version.number)
+                for version in schemas.versions_of_schema(connection, found.context, found.id)
+                if deleted or not version.deleted
+            ]
+
+    def schema_by_guid(self, guid: str, *, form: str = "") -> Entity:
+        """A schema by guid."""
+        with self._database.read() as connection:
+            context, schema_id = self._by_guid(connection, guid)[0]
+            found = schemas.schema_by_id(connection, context, schema_id)
+            assert found is not None
+            return schema_entity(connection, self._loader, found, form=form)
+
+    def ids_of_guid(self, guid: str) -> list[Entity]:
+        """Under which id each context has the schema with this guid."""
+        with self._database.read() as connection:
+            found = self._by_guid(connection, guid)
+            return [{"context": context, "id": schema_id} for context, schema_id in found]
+
+    def contexts(self, prefix: str = "") -> list[str]:
+        """The contexts, the default one first."""
+        with self._database.read() as connection:
+            found = schemas.context_names(connection)
+        named = [name for name in found if name != DEFAULT_CONTEXT]
+        return [name for name in [DEFAULT_CONTEXT, *named] if name.startswith(prefix)]
+
+    def changes(self, *, subject: str | None, after: int, limit: int) -> list[Entity]:
+        """The audit log after change number `after`, oldest first."""
+        with self._database.read() as connection:
+            return changes.changes(connection, subject=subject, after=after, limit=limit)
+
+    def is_ready(self) -> bool:
+        """Whether the store answers; raises what it raises."""
+        return self._database.revision() >= 0
+
+    def _subjects(self, connection: Connection, prefix: str, wanted: Wanted) -> list[Subject]:
+        within = Subject.parse(prefix)
+        return schemas.subjects_in(
+            connection,
+            None if within.context == ANY_CONTEXT else within.context,
+            within.name,
+            live=not wanted.deleted_only,
+            deleted=wanted.deleted or wanted.deleted_only,
+        )
+
+    @staticmethod
+    def _shown(
+        connection: Connection, subject: Subject, wanted: Wanted, latest_only: bool
+    ) -> list[StoredVersion]:
+        shown = [one for one in schemas.versions_of(connection, subject) if wanted.shows(one)]
+        return shown[-1:] if latest_only else shown
+
+    def _version(
+        self, connection: Connection, name: str, number: int | str, deleted: bool
+    ) -> StoredVersion:
+        subject = real_subject(connection, Subject.parse(name))
+        if number == LATEST:
+            latest = schemas.latest_version(connection, subject)
+            if latest is None:
+                raise refusals.no_subject(subject)
+            return latest
+        every = schemas.versions_of(connection, subject, number=int(number))
+        found = [one for one in every if deleted or not one.deleted]
+        if found:
+            return found[0]
+        others = schemas.versions_of(connection, subject)
+        if any(deleted or not one.deleted for one in others):
+            raise refusals.no_version(number)
+        raise refusals.no_subject(subject)
+
+    def _schema(
+        self, connection: Connection, schema_id: int, hint: str
+    ) -> tuple[Stored, StoredVersion | None]:
+        subject = Subject.parse(hint)
+        contexts = [subject.context]
+        if subject.context == DEFAULT_CONTEXT and not hint.startswith(":.:"):
+            contexts += [c for c in schemas.context_names(connection) if c != DEFAULT_CONTEXT]
+        found: Stored | None = None
+        for context in contexts:
+            if not schemas.is_registered(connection, context, schema_id):
+                continue
+            found = found or schemas.schema_by_id(connection, context, schema_id)
+            if not subject.name:
+                break
+            for version in reversed(schemas.versions_of_schema(connection, context, schema_id)):
+                if version.subject.name == subject.name:
+                    return version.schema, version
+        if found is None:
+            raise refusals.no_schema(f"Schema {schema_id}")
+        return found, None
+
+    @staticmethod
+    def _by_guid(connection: Connection, guid: str) -> list[tuple[str, int]]:
+        found = schemas.ids_of_guid(connection, guid.lower())
+        if not found:
+            raise refusals.no_schema(f"Schema {guid}")
+        return found
+
+
+def _has_rule(stored: Stored, types: Sequence[str]) -> bool:
+    rules = stored.definition.rule_set or {}
+    return any(rule.get("type") in types for part in rules.values() for rule in part)

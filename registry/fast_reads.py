@@ -1,0 +1,133 @@
+"""Reads by schema id, answered from memory in front of the framework.
+
+Rules:
+
+- Only `GET /schemas/ids/{id}`, bare or with `?subject=`, and only for clients that take the
+  registry's own content type; everything else passes through untouched.
+- What is kept is the application's own answer with status 200, byte for byte. So there is one
+  place that decides what the answer is, and this module only remembers it.
+- A change of the store forgets everything: at once (`forget`) if it was made in this process,
+  within half a second if another process made it, because the store's revision is looked at
+  twice a second. An answer by id never changes; it can only be deleted, or be registered in a
+  further version.
+- Memory is bounded by LARGEST_TOTAL bytes of bodies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from threading import Lock
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["LARGEST_TOTAL", "FastReads"]
+
+LARGEST_TOTAL = 64 * 1024 * 1024
+_PREFIX = b"/schemas/ids/"
+_V1 = b"application/vnd.schemaregistry.v1+json"
+_LOOK_EVERY = 0.5
+_LOG = logging.getLogger(__name__)
+
+
+class FastReads:
+    """Wraps the application; `revision` gives a number that grows with every change."""
+
+    def __init__(self, app: ASGIApp, revision: Callable[[], int]) -> None:
+        self._app = app
+        self._revision = revision
+        # Changes are made by worker threads, answers are kept by the event loop.
+        self._lock = Lock()
+        self._answers: dict[bytes, tuple[Message, Message]] = {}
+        self._size = 0
+        self._generation = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http" and scope["method"] == "GET":
+            raw_path: bytes = scope["raw_path"]
+            if raw_path.startswith(_PREFIX):
+                await self._read(raw_path, scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def forget(self) -> None:
+        """Drop every remembered answer, and those that are being made right now; thread-safe."""
+        with self._lock:
+            self._answers.clear()
+            self._size = 0
+            self._generation += 1
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """While inside, forget when another process changes the store."""
+        task = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _watch(self) -> None:
+        seen = -1
+        while True:
+            try:
+                now = await asyncio.to_thread(self._revision)
+            except Exception as error:
+                # A store that is away cannot be changed; what we know stays true meanwhile.
+                _LOG.warning("cannot read the store's revision: %s", error)
+            else:
+                if now != seen:
+                    self.forget()
+                    seen = now
+            await asyncio.sleep(_LOOK_EVERY)
+
+    async def _read(self, raw_path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        query: bytes = scope["query_string"]
+        if not _takes_v1(scope) or (query and (not query.startswith(b"subject=") or b"&" in query)):
+            await self._app(scope, receive, send)
+            return
+        key = raw_path + b"?" + query
+        kept = self._answers.get(key)
+        if kept is None:
+            await self._app(scope, receive, self._remembering(key, send))
+            return
+        await send(kept[0])
+        await send(kept[1])
+
+    def _remembering(self, key: bytes, send: Send) -> Send:
+        generation = self._generation
+        start: Message | None = None
+
+        async def remember(message: Message) -> None:
+            nonlocal start
+            if message["type"] == "http.response.start":
+                start = message if message["status"] == 200 else None
+            elif start is not None and not message.get("more_body"):
+                self._keep(key, start, message, generation)
+            else:
+                start = None
+            await send(message)
+
+        return remember
+
+    def _keep(self, key: bytes, start: Message, body: Message, generation: int) -> None:
+        size = len(key) + len(body["body"])
+        with self._lock:
+            if generation != self._generation or size > LARGEST_TOTAL:
+                return
+            if self._size + size > LARGEST_TOTAL:
+                self._answers.clear()
+                self._size = 0
+            self._answers[key] = (start, body)
+            self._size += size
+
+
+def _takes_v1(scope: Scope) -> bool:
+    for name, value in scope["headers"]:
+        if name == b"accept":
+            return _V1 in value or bytes(value) == b"*/*"
+    return True

@@ -1,0 +1,113 @@
+"""Metadata and rule sets: their shape, and how those of a request, a previous version and the
+settings are put together.
+
+Precedence, from weak to strong: the settings' defaults, the request (or, if it has none, the
+previous version), the settings' overrides. Rules are stored and returned; none is executed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from registry.model import refusals
+from registry.model.definition import JsonObject
+
+__all__ = ["merged_metadata", "merged_rules", "property_of", "read_metadata", "read_rules"]
+
+_RULE_LISTS = ("migrationRules", "domainRules", "encodingRules")
+_KINDS = ("TRANSFORM", "CONDITION")
+_MODES = ("UPGRADE", "DOWNGRADE", "UPDOWN", "READ", "WRITE", "WRITEREAD")
+
+
+def read_metadata(value: object) -> JsonObject | None:
+    """Metadata of a request: tags {path: [tag]}, properties {name: text}, sensitive [name]."""
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise refusals.invalid_schema("`metadata` must be an object")
+    tags, properties = value.get("tags") or {}, value.get("properties") or {}
+    sensitive = value.get("sensitive") or []
+    if not _maps(tags, lambda found: _is_texts(found)):
+        raise refusals.invalid_schema("`metadata.tags` must map names to lists of strings")
+    if not _maps(properties, lambda found: isinstance(found, str)):
+        raise refusals.invalid_schema("`metadata.properties` must map names to strings")
+    if not _is_texts(sensitive):
+        raise refusals.invalid_schema("`metadata.sensitive` must be a list of strings")
+    parts = {"tags": tags, "properties": properties, "sensitive": sensitive}
+    return {name: part for name, part in parts.items() if part} or None
+
+
+def read_rules(value: object, *, validate: bool = True) -> JsonObject | None:
+    """A rule set of a request: lists of rules, each named once in its list."""
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise refusals.invalid_rule_set("it must be an object")
+    lists = {name: value[name] for name in _RULE_LISTS if value.get(name)}
+    for name, rules in lists.items():
+        if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+            raise refusals.invalid_rule_set(f"`{name}` must be a list of rules")
+        if validate:
+            _validate(name, rules)
+    return lists or None
+
+
+def merged_metadata(
+    default: JsonObject | None, given: JsonObject | None, override: JsonObject | None
+) -> JsonObject | None:
+    """Put metadata together, the stronger one's entries last."""
+    layers = [layer for layer in (default, given, override) if layer]
+    merged: dict[str, Any] = {}
+    for part in ("tags", "properties"):
+        entries = {key: v for layer in layers for key, v in (layer.get(part) or {}).items()}
+        if entries:
+            merged[part] = entries
+    sensitive = sorted({name for layer in layers for name in layer.get("sensitive") or ()})
+    if sensitive:
+        merged["sensitive"] = sensitive
+    return merged or None
+
+
+def merged_rules(
+    default: JsonObject | None, given: JsonObject | None, override: JsonObject | None
+) -> JsonObject | None:
+    """Put rule sets together; of rules with one name in one list the stronger set's stays."""
+    merged: dict[str, Any] = {}
+    for part in _RULE_LISTS:
+        rules: dict[str, Any] = {}
+        for layer in (default, given, override):
+            for rule in (layer or {}).get(part) or ():
+                rules.pop(rule.get("name"), None)
+                rules[rule.get("name")] = rule
+        if rules:
+            merged[part] = list(rules.values())
+    return merged or None
+
+
+def property_of(metadata: JsonObject | None, name: str) -> str | None:
+    """A metadata property, or None."""
+    return ((metadata or {}).get("properties") or {}).get(name)
+
+
+def _validate(name: str, rules: Sequence[Mapping[str, Any]]) -> None:
+    seen: set[str] = set()
+    for rule in rules:
+        title = rule.get("name")
+        if not isinstance(title, str) or not title:
+            raise refusals.invalid_rule_set(f"a rule of `{name}` has no name")
+        if title in seen:
+            raise refusals.invalid_rule_set(f"rule '{title}' occurs twice in `{name}`")
+        seen.add(title)
+        if rule.get("kind", "TRANSFORM") not in _KINDS:
+            raise refusals.invalid_rule_set(f"rule '{title}' has an unknown kind")
+        if rule.get("mode", "WRITEREAD") not in _MODES:
+            raise refusals.invalid_rule_set(f"rule '{title}' has an unknown mode")
+
+
+def _maps(value: object, is_entry: Any) -> bool:
+    return isinstance(value, dict) and all(is_entry(entry) for entry in value.values())
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

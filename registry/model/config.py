@@ -1,0 +1,156 @@
+"""Settings of a subject, a context, or everything: their fields, and which value is in force.
+
+Rules:
+
+- The nearest scope that sets a field wins: the subject, then its context, then the global one,
+  then DEFAULTS. Each field by itself.
+- An update changes the fields it names and no others; null takes a field back.
+- `compatibility` is the field's name in an update, `compatibilityLevel` in every other answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headworks.compatibility import Level, Policy
+from registry.model import attached, refusals
+from registry.model.definition import JsonObject
+from registry.model.names import valid_subject
+
+__all__ = ["DEFAULT_LEVEL", "Config", "in_force", "read_update", "updated"]
+
+DEFAULT_LEVEL = Level.BACKWARD_TRANSITIVE
+_LEVEL = "compatibilityLevel"
+
+
+def _level(value: object) -> str:
+    try:
+        return Level(str(value).upper()).value
+    except ValueError:
+        raise refusals.invalid_level(
+            f"Invalid compatibility level {value!r}. Valid values are "
+            + ", ".join(level.value for level in Level)
+        ) from None
+
+
+def _policy(value: object) -> str:
+    try:
+        return Policy(str(value).lower()).value
+    except ValueError:
+        raise refusals.invalid_level(
+            f"Invalid policy {value!r}. Valid values are "
+            + ", ".join(policy.value for policy in Policy)
+        ) from None
+
+
+def _confluent_policy(value: object) -> str:
+    name = str(value).upper()
+    if name not in ("STRICT", "LENIENT"):
+        raise refusals.invalid_level(
+            f"Invalid compatibilityPolicy {value!r}. Valid values are STRICT and LENIENT"
+        )
+    return name
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise refusals.invalid_level(f"{value!r} is neither true nor false")
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise refusals.invalid_level(f"{value!r} is not a string")
+    return value
+
+
+def _alias(value: object) -> str:
+    text = _text(value)
+    valid_subject(text)
+    return text
+
+
+_FIELDS: Mapping[str, Callable[[object], object]] = {
+    _LEVEL: _level,
+    "policy": _policy,
+    "compatibilityPolicy": _confluent_policy,
+    "compatibilityGroup": _text,
+    "normalize": _flag,
+    "alias": _alias,
+    "validateFields": _flag,
+    "validateNewSchemas": _flag,
+    "validateRules": _flag,
+    "defaultMetadata": attached.read_metadata,
+    "overrideMetadata": attached.read_metadata,
+    "defaultRuleSet": attached.read_rules,
+    "overrideRuleSet": attached.read_rules,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The settings in force for a subject."""
+
+    content: JsonObject
+
+    @property
+    def level(self) -> Level:
+        """Against which versions a new one is checked, and in which direction."""
+        return Level(self.content[_LEVEL])
+
+    @property
+    def policy(self) -> Policy:
+        """By which rules a new version is checked."""
+        return Policy(self.content.get("policy", Policy.AVRO.value))
+
+    @property
+    def group(self) -> str | None:
+        """The metadata property that splits a subject's versions into groups."""
+        return self.content.get("compatibilityGroup")
+
+    @property
+    def alias(self) -> str | None:
+        """The subject that this one is another name of."""
+        return self.content.get("alias")
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """A setting that is true or false."""
+        return bool(self.content.get(name, default))
+
+    def part(self, name: str) -> JsonObject | None:
+        """A setting that is metadata or a rule set."""
+        found: JsonObject | None = self.content.get(name)
+        return found
+
+
+def read_update(body: JsonObject) -> dict[str, Any]:
+    """The changes that a request asks for, by field; None takes a field back.
+
+    Unknown fields are ignored, as clients newer than the server expect.
+    """
+    named = dict(body)
+    if "compatibility" in named:
+        named[_LEVEL] = named.pop("compatibility")
+    return {
+        name: None if named[name] is None else read(named[name])
+        for name, read in _FIELDS.items()
+        if name in named
+    }
+
+
+def updated(before: JsonObject | None, changes: JsonObject) -> dict[str, Any]:
+    """The settings of one scope after an update."""
+    merged = {**(before or {}), **changes}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def in_force(*scopes: JsonObject | None) -> Config:
+    """The settings in force, from those of the scopes, nearest first."""
+    content: dict[str, Any] = {_LEVEL: DEFAULT_LEVEL.value}
+    for scope in reversed(scopes):
+        content.update(scope or {})
+    return Config(content)

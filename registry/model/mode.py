@@ -1,0 +1,58 @@
+"""Modes: what may be done to a subject, decided from the modes set for it, its context, and all."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from registry.model import refusals
+from registry.model.subject import Subject
+
+__all__ = ["Mode", "in_force", "must_accept_deletion", "must_accept_registration", "read_mode"]
+
+
+class Mode(StrEnum):
+    """READWRITE is ordinary; IMPORT takes the caller's ids; the others refuse every change."""
+
+    READWRITE = "READWRITE"
+    READONLY = "READONLY"
+    READONLY_OVERRIDE = "READONLY_OVERRIDE"
+    IMPORT = "IMPORT"
+    FORWARD = "FORWARD"
+
+
+_READ_ONLY = (Mode.READONLY, Mode.READONLY_OVERRIDE, Mode.FORWARD)
+
+
+def read_mode(name: object, *, everywhere: bool) -> Mode:
+    """The mode of that name; FORWARD is one only `everywhere`."""
+    try:
+        mode = Mode(str(name).upper())
+    except ValueError:
+        raise refusals.invalid_mode(name) from None
+    if mode is Mode.FORWARD and not everywhere:
+        raise refusals.invalid_mode(name)
+    return mode
+
+
+def in_force(own: str | None, of_context: str | None, of_all: str | None) -> Mode:
+    """The nearest mode wins, but READONLY_OVERRIDE for all wins over every other."""
+    if of_all == Mode.READONLY_OVERRIDE:
+        return Mode.READONLY_OVERRIDE
+    return Mode(own or of_context or of_all or Mode.READWRITE)
+
+
+def must_accept_registration(mode: Mode, subject: Subject, *, with_id: bool) -> None:
+    """Refuse what the mode forbids: any change, a caller's id, or the lack of one."""
+    must_accept_deletion(mode, subject)
+    if with_id and mode is not Mode.IMPORT:
+        raise refusals.not_permitted(f"Subject {subject} is not in import mode")
+    if not with_id and mode is not Mode.READWRITE:
+        raise refusals.not_permitted(
+            f"Subject {subject} is not in read-write mode: in import mode give the schema's id"
+        )
+
+
+def must_accept_deletion(mode: Mode, subject: Subject) -> None:
+    """Refuse any change in a read-only mode."""
+    if mode in _READ_ONLY:
+        raise refusals.not_permitted(f"Subject {subject} is in read-only mode")

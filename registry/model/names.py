@@ -1,0 +1,26 @@
+"""Which names a subject may have. Every name that a request brings in to be kept passes here."""
+
+from __future__ import annotations
+
+from registry.model import refusals
+from registry.model.subject import ANY_CONTEXT, Subject
+
+__all__ = ["valid_subject"]
+
+_RESERVED = ("__GLOBAL", "__EMPTY")
+
+
+def valid_subject(text: str) -> Subject:
+    """Read the name of a subject that may be created; ServiceError 42208 if it may not."""
+    subject = Subject.parse(text)
+    if any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in text):
+        raise refusals.invalid_subject(text, "control characters are not allowed")
+    if any(0xD800 <= ord(char) < 0xE000 for char in text):
+        raise refusals.invalid_subject(text, "it is not Unicode text")
+    if subject.name in _RESERVED:
+        raise refusals.invalid_subject(text, "the name is reserved")
+    if not subject.name:
+        raise refusals.invalid_subject(text, "the name is empty")
+    if subject.context in ("", ANY_CONTEXT):
+        raise refusals.invalid_subject(text, "it names no single context")
+    return subject

@@ -1,0 +1,176 @@
+"""Request bodies: from bytes to a JSON object, and from that to a proposed schema.
+
+Unknown members are ignored: clients are often newer than the server.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from registry.catalog.registrar import Proposal
+from registry.model import attached, refusals
+from registry.model.definition import JsonObject, Reference
+from registry.model.names import valid_subject
+from registry.model.refusals import ServiceError
+
+__all__ = ["BODY_OF_CONFIG", "BODY_OF_MODE", "BODY_OF_SCHEMA", "Body", "read_proposal"]
+
+_ACCEPTED = (
+    "application/vnd.schemaregistry.v1+json",
+    "application/vnd.schemaregistry+json",
+    "application/json",
+    "application/octet-stream",
+)
+_LARGEST_INT = 2**31 - 1
+
+
+async def _json_object(request: Request) -> JsonObject:
+    """The request's body; 415 for another content type, 400 if it is not a JSON object."""
+    content_type, _, parameters = request.headers.get("content-type", "").partition(";")
+    if content_type and content_type.strip().lower() not in _ACCEPTED:
+        raise ServiceError(415, 415, f"the content type must be one of {', '.join(_ACCEPTED)}")
+    data = bytearray()
+    largest = request.app.state.largest_body
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > largest:
+            raise ServiceError(413, 413, f"the request is longer than {largest} bytes")
+    try:
+        text = bytes(data).decode(_charset(parameters))
+        value = json.loads(text, parse_constant=_no_constant, parse_float=_finite) if text else {}
+        # A lone surrogate is text in JSON and nowhere else: it could not be stored or answered.
+        json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise refusals.bad_request("the body is nested too deeply") from None
+    except (ValueError, LookupError) as error:
+        raise refusals.bad_request(f"the body is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise refusals.bad_request("the body must be a JSON object")
+    return value
+
+
+Body = Annotated[JsonObject, Depends(_json_object)]
+
+
+def read_proposal(body: JsonObject, *, validate_rules: bool = True) -> Proposal:
+    """The schema that a body proposes; ServiceError 42201 or 42210 if a member is wrong."""
+    kind = body.get("schemaType") or "AVRO"
+    if kind != "AVRO":
+        raise refusals.invalid_schema(
+            f"Invalid schema: this registry keeps Avro schemas only, and schemaType is {kind!r}"
+        )
+    text = body.get("schema") or ""
+    if not isinstance(text, str):
+        raise refusals.invalid_schema("Invalid schema: `schema` must be a string holding the JSON")
+    return Proposal(
+        text,
+        tuple(_reference(one) for one in _list(body, "references")),
+        attached.read_metadata(body.get("metadata")),
+        attached.read_rules(body.get("ruleSet"), validate=validate_rules),
+        _positive(body, "id"),
+        _positive(body, "version"),
+    )
+
+
+def _reference(value: Any) -> Reference:
+    if not isinstance(value, dict):
+        raise refusals.invalid_schema("Invalid schema: a reference must be an object")
+    name, subject, version = value.get("name"), value.get("subject"), value.get("version", -1)
+    if not isinstance(name, str) or not isinstance(subject, str) or "\0" in name:
+        raise refusals.invalid_schema(
+            "Invalid schema: a reference needs the strings `name` and `subject`"
+        )
+    if type(version) is not int or not (version == -1 or 0 < version <= _LARGEST_INT):
+        raise refusals.invalid_schema(
+            f"Invalid schema: reference '{name}' has the version {version!r}; "
+            "give a version number, or -1 for the latest"
+        )
+    valid_subject(subject)
+    return Reference(name, subject, version)
+
+
+def _list(body: JsonObject, name: str) -> list[Any]:
+    found = body.get(name) or []
+    if not isinstance(found, list):
+        raise refusals.invalid_schema(f"Invalid schema: `{name}` must be a list")
+    return found
+
+
+def _positive(body: JsonObject, name: str) -> int | None:
+    """A number that the caller chooses; 0, -1 and null mean that it does not."""
+    found = body.get(name)
+    if found in (None, 0, -1) and not isinstance(found, bool):
+        return None
+    if type(found) is not int or not 0 < found <= _LARGEST_INT:
+        raise refusals.invalid_schema(
+            f"Invalid schema: `{name}` is {found!r}, not a number above 0"
+        )
+    return found
+
+
+def _charset(parameters: str) -> str:
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            return value.strip().strip('"') or "utf-8"
+    return "utf-8"
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{digits} is too large")
+    return number
+
+
+def _described(properties: dict[str, Any]) -> dict[str, Any]:
+    schema = {"type": "object", "properties": properties}
+    return {"requestBody": {"content": {_ACCEPTED[0]: {"schema": schema}}}}
+
+
+_TEXT = {"type": "string"}
+_OBJECT = {"type": "object"}
+_FLAG = {"type": "boolean"}
+BODY_OF_SCHEMA = _described(
+    {
+        "schema": _TEXT,
+        "schemaType": {"type": "string", "enum": ["AVRO"]},
+        "references": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"name": _TEXT, "subject": _TEXT, "version": {"type": "integer"}},
+            },
+        },
+        "metadata": _OBJECT,
+        "ruleSet": _OBJECT,
+        "id": {"type": "integer"},
+        "version": {"type": "integer"},
+    }
+)
+BODY_OF_CONFIG = _described(
+    {
+        "compatibility": _TEXT,
+        "policy": {"type": "string", "enum": ["avro", "strict", "warehouse"]},
+        "compatibilityGroup": _TEXT,
+        "compatibilityPolicy": _TEXT,
+        "normalize": _FLAG,
+        "alias": _TEXT,
+        "validateFields": _FLAG,
+        "validateNewSchemas": _FLAG,
+        "validateRules": _FLAG,
+        "defaultMetadata": _OBJECT,
+        "overrideMetadata": _OBJECT,
+        "defaultRuleSet": _OBJECT,
+        "overrideRuleSet": _OBJECT,
+    }
+)
+BODY_OF_MODE = _described({"mode": _TEXT})

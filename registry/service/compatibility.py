@@ -1,0 +1,66 @@
+"""/compatibility: would this schema be accepted, and if not, why not."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from registry.model.definition import JsonObject
+from registry.model.refusals import ServiceError
+from registry.service.bodies import BODY_OF_SCHEMA, Body, read_proposal
+from registry.service.parameters import Flag, SubjectName, VersionName, answer
+from registry.service.parts import Parts, PartsOf
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["compatibility"])
+_INVALID_SCHEMA = 42201
+
+
+@router.post("/compatibility/subjects/{subject}/versions", openapi_extra=BODY_OF_SCHEMA)
+def check_all(
+    parts: PartsOf,
+    subject: SubjectName,
+    body: Body,
+    normalize: Flag = False,
+    verbose: Flag = False,
+) -> Response:
+    """Check a schema against the versions that the subject's level asks for."""
+    return _check(parts, subject, body, None, normalize=normalize, verbose=verbose)
+
+
+@router.post("/compatibility/subjects/{subject}/versions/{version}", openapi_extra=BODY_OF_SCHEMA)
+def check_one(
+    parts: PartsOf,
+    subject: SubjectName,
+    version: VersionName,
+    body: Body,
+    normalize: Flag = False,
+    verbose: Flag = False,
+) -> Response:
+    """Check a schema against one version."""
+    return _check(parts, subject, body, version, normalize=normalize, verbose=verbose)
+
+
+def _check(
+    parts: Parts,
+    subject: str,
+    body: JsonObject,
+    version: int | str | None,
+    *,
+    normalize: bool,
+    verbose: bool,
+) -> Response:
+    try:
+        proposal = read_proposal(body)
+        verdict = parts.registrar.check(subject, proposal, version, normalize=normalize)
+    except ServiceError as error:
+        # Asked for reasons, an invalid schema is an answer and not an error.
+        if verbose and error.code == _INVALID_SCHEMA:
+            return answer({"is_compatible": False, "messages": [error.message]})
+        raise
+    content: dict[str, object] = {"is_compatible": verdict.is_compatible}
+    if verbose:
+        content["messages"] = list(verdict.messages)
+        if verdict.findings:
+            content["findings"] = [finding.as_dict() for finding in verdict.findings]
+    return answer(content)

@@ -1,0 +1,121 @@
+"""What is the same for every request, before any route is chosen. Pure ASGI, no framework.
+
+- Paths stay percent-encoded, so that a subject may contain `/`; a trailing slash is ignored.
+- Query names in snake case, as some clients send them, become the interface's own.
+- The answer's content type is the one that `Accept` asks for; none that we have is a 406.
+- A body longer than the limit is a 413, before it is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["Edge", "choose_type"]
+
+V1: Final = "application/vnd.schemaregistry.v1+json"
+# In order of preference: a tie in `Accept` goes to the first.
+_PRODUCED = (V1, "application/vnd.schemaregistry+json", "application/json")
+# Answered as they are, whatever is asked for.
+_PLAIN = ("/docs", "/openapi.json", "/metrics", "/health")
+_QUERY_NAMES = {
+    b"deleted_only": b"deletedOnly",
+    b"latest_only": b"latestOnly",
+    b"subject_prefix": b"subjectPrefix",
+    b"context_prefix": b"contextPrefix",
+    b"fetch_max_id": b"fetchMaxId",
+    b"rule_type": b"ruleType",
+}
+
+
+def choose_type(accept: str) -> str | None:
+    """The content type to answer with, or None if `accept` takes none of ours."""
+    if not accept.strip():
+        return V1
+    best, best_weight = None, 0.0
+    for produced in _PRODUCED:
+        weight = _weight(accept, produced)
+        if weight > best_weight:
+            best, best_weight = produced, weight
+    return best
+
+
+def _weight(accept: str, produced: str) -> float:
+    """How much `accept` wants a type: the quality of the most specific range that covers it."""
+    found = (0, 0.0)
+    for entry in accept.split(","):
+        name, *parameters = (part.strip() for part in entry.lower().split(";"))
+        rank = 3 if name == produced else {"application/*": 2, "*/*": 1}.get(name, 0)
+        if rank > found[0]:
+            found = (rank, _quality(parameters))
+    return found[1]
+
+
+def _quality(parameters: Iterable[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+class Edge:
+    """Wraps the application; `largest_body` is in bytes."""
+
+    def __init__(self, app: ASGIApp, *, largest_body: int) -> None:
+        self._app = app
+        self._largest = largest_body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or pass on what is not one."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path = scope["raw_path"].decode("ascii", "replace").partition("?")[0]
+        scope["path"] = path.rstrip("/") or "/"
+        scope["query_string"] = _with_own_names(scope["query_string"])
+        headers = dict(scope["headers"])
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > self._largest:
+            await _refuse(send, 413, f"the request is longer than {self._largest} bytes")
+            return
+        if path.startswith(_PLAIN):
+            await self._app(scope, receive, send)
+            return
+        chosen = choose_type(headers.get(b"accept", b"").decode("latin-1"))
+        if chosen is None:
+            await _refuse(send, 406, f"the answer can be {', '.join(_PRODUCED)}")
+            return
+        await self._app(scope, receive, _typed(send, chosen.encode()))
+
+
+def _with_own_names(query: bytes) -> bytes:
+    if b"_" not in query:
+        return query
+    pairs = (part.partition(b"=") for part in query.split(b"&"))
+    return b"&".join(_QUERY_NAMES.get(name, name) + eq + value for name, eq, value in pairs)
+
+
+def _typed(send: Send, content_type: bytes) -> Send:
+    async def typed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [
+                (name, content_type if name.lower() == b"content-type" else value)
+                for name, value in message.get("headers", [])
+            ]
+        await send(message)
+
+    return typed
+
+
+async def _refuse(send: Send, status: int, message: str) -> None:
+    body = json.dumps({"error_code": status, "message": message}).encode()
+    headers = [(b"content-type", V1.encode()), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

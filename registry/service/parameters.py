@@ -1,0 +1,136 @@
+"""The parameters of paths and queries, read as the interface's clients write them.
+
+Paths arrive percent-encoded (see `edge`), so a name is decoded here, once. Flags are true if they
+read "true" in any case, and false otherwise, as in Java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
+from urllib.parse import unquote
+
+from fastapi import Depends, Path, Query, Request
+from fastapi.responses import JSONResponse
+from pydantic import BeforeValidator
+
+from registry.catalog.reader import LATEST, Wanted
+from registry.model import refusals
+
+__all__ = [
+    "LARGEST_INT",
+    "Context",
+    "Flag",
+    "Form",
+    "Listed",
+    "Page",
+    "SchemaId",
+    "SubjectHint",
+    "SubjectName",
+    "VersionName",
+    "Who",
+    "answer",
+    "page_of",
+    "read_version_name",
+]
+
+LARGEST_INT = 2**31 - 1
+Item = TypeVar("Item")
+
+
+def answer(content: object, status: int = 200) -> JSONResponse:
+    """A JSON answer, written without another look at its types."""
+    return JSONResponse(content, status)
+
+
+def _decoded(encoded: str) -> str:
+    try:
+        name = unquote(encoded, errors="strict")
+    except UnicodeDecodeError:
+        raise refusals.invalid_subject(encoded, "it is not UTF-8") from None
+    return _without_nul(name)
+
+
+def _without_nul(name: str) -> str:
+    if "\0" in name:
+        raise refusals.invalid_subject(repr(name), "control characters are not allowed")
+    return name
+
+
+def _subject_name(subject: Annotated[str, Path()]) -> str:
+    return _decoded(subject)
+
+
+def _context(context: Annotated[str, Path()]) -> str:
+    return _decoded(context)
+
+
+def _subject_hint(subject: Annotated[str, Query()] = "") -> str:
+    return _without_nul(subject)
+
+
+def read_version_name(version: str) -> int | str:
+    """LATEST (also written -1) or a number from 1 to 2^31-1; ServiceError 42202 for others."""
+    if version in (LATEST, "-1"):
+        return LATEST
+    if version.isascii() and version.isdigit() and 0 < len(version) <= 10:
+        number = int(version)
+        if 0 < number <= LARGEST_INT:
+            return number
+    raise refusals.invalid_version(_decoded(version))
+
+
+def _version_name(version: Annotated[str, Path()]) -> int | str:
+    return read_version_name(version)
+
+
+def _schema_id(schema_id: Annotated[str, Path()]) -> int:
+    digits = schema_id.removeprefix("-")
+    if digits.isascii() and digits.isdigit() and len(digits) <= 10:
+        number = int(schema_id)
+        if 0 <= number <= LARGEST_INT:
+            return number
+    raise refusals.no_schema(f"Schema {_decoded(schema_id)}")
+
+
+def _who(request: Request) -> str:
+    """Who asks, for the audit log: the name that was proved, if any, and the address."""
+    name = request.scope.get("headworks.principal", "anonymous")
+    return f"{name}@{request.client.host if request.client else 'unknown'}"
+
+
+def _is_true(value: object) -> bool:
+    return str(value).lower() == "true"
+
+
+Flag = Annotated[bool, BeforeValidator(_is_true)]
+Form = Annotated[str, Query(alias="format")]
+SubjectName = Annotated[str, Depends(_subject_name)]
+SubjectHint = Annotated[str, Depends(_subject_hint)]
+VersionName = Annotated[int | str, Depends(_version_name)]
+SchemaId = Annotated[int, Depends(_schema_id)]
+Context = Annotated[str, Depends(_context)]
+Who = Annotated[str, Depends(_who)]
+
+
+def _listed(
+    deleted: Annotated[Flag, Query()] = False,
+    deleted_only: Annotated[Flag, Query(alias="deletedOnly")] = False,
+) -> Wanted:
+    return Wanted(deleted, deleted_only)
+
+
+def _page(
+    offset: Annotated[int, Query()] = 0, limit: Annotated[int, Query()] = -1
+) -> tuple[int, int]:
+    return max(0, offset), limit
+
+
+Listed = Annotated[Wanted, Depends(_listed)]
+Page = Annotated[tuple[int, int], Depends(_page)]
+
+
+def page_of(items: Sequence[Item], page: tuple[int, int]) -> list[Item]:
+    """The items from `offset` on, at most `limit` of them (a negative limit: all)."""
+    offset, limit = page
+    return list(items[offset:] if limit < 0 else items[offset : offset + limit])

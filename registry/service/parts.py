@@ -1,0 +1,32 @@
+"""The workers behind the routes, made once by the application and found through the request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from registry.catalog.deleter import Deleter
+from registry.catalog.reader import Reader
+from registry.catalog.registrar import Registrar
+from registry.catalog.settings import Settings
+
+__all__ = ["Parts", "PartsOf"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """One worker per kind of request."""
+
+    registrar: Registrar
+    reader: Reader
+    deleter: Deleter
+    settings: Settings
+
+
+def _parts(request: Request) -> Parts:
+    return cast(Parts, request.app.state.parts)
+
+
+PartsOf = Annotated[Parts, Depends(_parts)]

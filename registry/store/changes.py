@@ -1,0 +1,56 @@
+"""The audit log: who changed what, and when. Rows are added and read, never changed.
+
+A row is written in the transaction of its change, so there is one for every change that happened
+and none for one that did not.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+
+from sqlalchemy import Connection, insert, select
+
+from registry.model.definition import JsonObject
+from registry.store.tables import audit
+
+__all__ = ["Change", "add_change", "changes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change: `subject` is "" for a global one; `detail` depends on `action`."""
+
+    action: str
+    subject: str
+    version: int | None = None
+    schema_id: int | None = None
+    detail: JsonObject = field(default_factory=dict)
+
+
+def add_change(connection: Connection, change: Change, *, who: str, at_ms: int) -> None:
+    """Append a change, inside the transaction that makes it."""
+    values = {**asdict(change), "detail": json.dumps(change.detail, ensure_ascii=False)}
+    connection.execute(insert(audit).values(who=who, at_ms=at_ms, **values))
+
+
+def changes(
+    connection: Connection, *, subject: str | None, after: int, limit: int
+) -> list[dict[str, object]]:
+    """Changes after the one numbered `after`, oldest first, at most `limit` of them."""
+    statement = select(audit).where(audit.c.seq > after).order_by(audit.c.seq).limit(limit)
+    if subject is not None:
+        statement = statement.where(audit.c.subject == subject)
+    return [
+        {
+            "seq": row.seq,
+            "at": row.at_ms,
+            "who": row.who,
+            "action": row.action,
+            "subject": row.subject,
+            "version": row.version,
+            "id": row.schema_id,
+            "detail": json.loads(row.detail),
+        }
+        for row in connection.execute(statement)
+    ]

@@ -1,0 +1,112 @@
+"""Everything that differs between SQLite and PostgreSQL, so that nothing else needs to know.
+
+| | SQLite | PostgreSQL |
+| --- | --- | --- |
+| a read | deferred transaction (a snapshot, WAL) | REPEATABLE READ (a snapshot) |
+| a write | BEGIN IMMEDIATE: waits for the writer before it | READ COMMITTED, after the state row |
+| durability | synchronous=FULL | the server's |
+
+Rule: a statement that only one database understands may stand here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from headworks.errors import UsageError
+
+__all__ = ["connect", "lock_for_migration", "reading", "writing"]
+
+_WRITES = "headworks_writes"
+_BUSY_SECONDS = 20.0
+_MIGRATION_LOCK = 0x4865_6164
+
+
+def connect(store: str) -> Engine:
+    """An engine for the store at a URL: `sqlite:///FILE` or `postgresql://..`.
+
+    Raises UsageError for any other URL, a missing driver or a folder that does not exist.
+    """
+    try:
+        url = make_url(store)
+    except ArgumentError:
+        raise _unknown(store) from None
+    if url.get_backend_name() == "sqlite":
+        return _connect_sqlite(url)
+    if url.get_backend_name() != "postgresql":
+        raise _unknown(store)
+    try:
+        return create_engine(url, pool_size=10, max_overflow=30, pool_pre_ping=True)
+    except (NoSuchModuleError, ModuleNotFoundError) as error:
+        raise UsageError(
+            f"no driver for the store {url.render_as_string()}: {error}",
+            fix="pip install 'psycopg[binary]'",
+        ) from None
+
+
+def reading(engine: Engine) -> Engine:
+    """The engine for transactions that only read, and must see one moment."""
+    if engine.dialect.name == "postgresql":
+        return engine.execution_options(isolation_level="REPEATABLE READ")
+    return engine
+
+
+def writing(engine: Engine) -> Engine:
+    """The engine for transactions that write."""
+    if engine.dialect.name == "postgresql":
+        return engine.execution_options(isolation_level="READ COMMITTED")
+    return engine.execution_options(**{_WRITES: True})
+
+
+def lock_for_migration(connection: Connection) -> None:
+    """Keep other processes from migrating at the same time (before there is a state row)."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+
+
+def _connect_sqlite(url: URL) -> Engine:
+    if not url.database or url.database == ":memory:":
+        raise UsageError(
+            "a store in memory would be lost, and is not shared between threads",
+            fix="name a file: --store sqlite:////absolute/path/registry.db",
+        )
+    folder = Path(url.database).parent
+    if not folder.is_dir():
+        raise UsageError(
+            f"the folder of the store does not exist: {folder}", fix=f"mkdir -p {folder}"
+        )
+    engine = create_engine(
+        url,
+        pool_size=10,
+        max_overflow=30,
+        connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False},
+    )
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    # Python's own transaction control would begin too late; `_begin_sqlite` does it.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(_WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _unknown(store: str) -> UsageError:
+    return UsageError(
+        f"{store!r} is not the address of a store",
+        fix="use sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE",
+    )

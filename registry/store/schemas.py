@@ -1,0 +1,349 @@
+"""Queries over schemas, their versions in subjects, and their references.
+
+Every function works inside the caller's transaction. `deleted` in a filter means: soft-deleted
+versions too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from registry.model.definition import Definition, JsonObject, Reference
+from registry.model.subject import Subject
+from registry.store.tables import contexts, references, schemas, versions
+
+__all__ = [
+    "Stored",
+    "StoredVersion",
+    "add_schema",
+    "add_version",
+    "context_names",
+    "drop_versions",
+    "find_ids",
+    "ids_of_guid",
+    "is_registered",
+    "last_id",
+    "latest_version",
+    "mark_deleted",
+    "referrers",
+    "schema_by_id",
+    "subjects_in",
+    "versions_of",
+    "versions_of_schema",
+]
+
+# Above so many ids, reading the references of the whole context is cheaper than naming them.
+_MANY = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A schema as stored: its id in its context, and its content."""
+
+    context: str
+    id: int
+    definition: Definition
+    created_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVersion:
+    """A version of a subject."""
+
+    subject: Subject
+    number: int
+    schema: Stored
+    deleted: bool
+    created_ms: int
+
+
+def context_names(connection: Connection) -> list[str]:
+    """The contexts that hold a version, soft-deleted or not, by name."""
+    statement = select(versions.c.context).distinct().order_by(versions.c.context)
+    return list(connection.scalars(statement))
+
+
+def last_id(connection: Connection, context: str) -> int:
+    """The highest id that the context has given out."""
+    return connection.scalar(select(contexts.c.last_id).where(contexts.c.name == context)) or 0
+
+
+def subjects_in(
+    connection: Connection, context: str | None, prefix: str, *, live: bool, deleted: bool
+) -> list[Subject]:
+    """Subjects of a context (None: of all) with live versions, with deleted ones only, or both."""
+    alive = func.sum(case((versions.c.deleted, 0), else_=1))
+    statement = (
+        select(versions.c.context, versions.c.subject, alive)
+        .group_by(versions.c.context, versions.c.subject)
+        .order_by(versions.c.context, versions.c.subject)
+    )
+    if context is not None:
+        statement = statement.where(versions.c.context == context)
+    return [
+        Subject(space, name)
+        for space, name, count in connection.execute(statement)
+        if name.startswith(prefix) and (live if count else deleted)
+    ]
+
+
+def versions_of(
+    connection: Connection, subject: Subject, *, number: int | None = None
+) -> list[StoredVersion]:
+    """All versions of a subject, soft-deleted ones too, oldest first; or only `number`."""
+    condition = and_(versions.c.context == subject.context, versions.c.subject == subject.name)
+    if number is not None:
+        condition = and_(condition, versions.c.version == number)
+    return _select_versions(connection, condition)
+
+
+def latest_version(connection: Connection, subject: Subject) -> StoredVersion | None:
+    """The highest live version of a subject, or None."""
+    number = connection.scalar(
+        select(func.max(versions.c.version)).where(
+            versions.c.context == subject.context,
+            versions.c.subject == subject.name,
+            versions.c.deleted.is_(False),
+        )
+    )
+    return None if number is None else versions_of(connection, subject, number=number)[0]
+
+
+def versions_of_schema(connection: Connection, context: str, schema_id: int) -> list[StoredVersion]:
+    """Where in a context a schema is registered, by subject and version."""
+    return _select_versions(
+        connection, and_(versions.c.context == context, versions.c.schema_id == schema_id)
+    )
+
+
+def schema_by_id(connection: Connection, context: str, schema_id: int) -> Stored | None:
+    """The schema with this id, registered anywhere or not."""
+    row = connection.execute(
+        select(schemas).where(schemas.c.context == context, schemas.c.id == schema_id)
+    ).first()
+    if row is None:
+        return None
+    return _stored(row, _references_of(connection, context, [schema_id]).get(schema_id, ()))
+
+
+def is_registered(connection: Connection, context: str, schema_id: int) -> bool:
+    """Whether some version, soft-deleted or not, has this schema."""
+    statement = select(versions.c.version).where(
+        versions.c.context == context, versions.c.schema_id == schema_id
+    )
+    return connection.execute(statement.limit(1)).first() is not None
+
+
+def find_ids(connection: Connection, context: str, definition: Definition) -> list[int]:
+    """The ids under which the content is registered in a context, ascending."""
+    statement = (
+        select(schemas.c.id)
+        .where(
+            schemas.c.context == context,
+            schemas.c.digest == definition.digest,
+            select(versions.c.version)
+            .where(versions.c.context == schemas.c.context, versions.c.schema_id == schemas.c.id)
+            .exists(),
+        )
+        .order_by(schemas.c.id)
+    )
+    return list(connection.scalars(statement))
+
+
+def ids_of_guid(connection: Connection, guid: str) -> list[tuple[str, int]]:
+    """(context, id) of every registered schema with this guid."""
+    statement = (
+        select(schemas.c.context, schemas.c.id)
+        .where(schemas.c.guid == guid)
+        .order_by(schemas.c.context, schemas.c.id)
+    )
+    return [
+        (context, schema_id)
+        for context, schema_id in connection.execute(statement)
+        if is_registered(connection, context, schema_id)
+    ]
+
+
+def referrers(
+    connection: Connection, subject: Subject, number: int, *, deleted: bool
+) -> list[tuple[str, int]]:
+    """(context, schema id) of the registered schemas that refer to a version."""
+    conditions: list[ColumnElement[bool]] = [
+        references.c.to_context == subject.context,
+        references.c.to_subject == subject.name,
+        references.c.to_version == number,
+        versions.c.context == references.c.context,
+        versions.c.schema_id == references.c.schema_id,
+    ]
+    if not deleted:
+        conditions.append(versions.c.deleted.is_(False))
+    statement = (
+        select(references.c.context, references.c.schema_id)
+        .where(*conditions)
+        .distinct()
+        .order_by(references.c.context, references.c.schema_id)
+    )
+    return [(context, schema_id) for context, schema_id in connection.execute(statement)]
+
+
+def add_schema(
+    connection: Connection,
+    context: str,
+    definition: Definition,
+    now_ms: int,
+    *,
+    schema_id: int | None = None,
+) -> int:
+    """Store new content under the context's next id, or under `schema_id`; return the id."""
+    chosen = _take_id(connection, context, schema_id)
+    connection.execute(
+        insert(schemas).values(
+            context=context,
+            id=chosen,
+            guid=definition.guid,
+            digest=definition.digest,
+            text=definition.text,
+            metadata=_dump(definition.metadata),
+            rule_set=_dump(definition.rule_set),
+            created_ms=now_ms,
+        )
+    )
+    for position, reference in enumerate(definition.references):
+        target = Subject.parse(reference.subject, within=context)
+        connection.execute(
+            insert(references).values(
+                context=context,
+                schema_id=chosen,
+                position=position,
+                name=reference.name,
+                written=reference.subject,
+                to_context=target.context,
+                to_subject=target.name,
+                to_version=reference.version,
+            )
+        )
+    return chosen
+
+
+def add_version(
+    connection: Connection, subject: Subject, number: int, schema_id: int, now_ms: int
+) -> None:
+    """Make a stored schema a version of a subject."""
+    connection.execute(
+        insert(versions).values(
+            context=subject.context,
+            subject=subject.name,
+            version=number,
+            schema_id=schema_id,
+            deleted=False,
+            created_ms=now_ms,
+        )
+    )
+
+
+def mark_deleted(
+    connection: Connection, subject: Subject, numbers: Sequence[int], *, deleted: bool = True
+) -> None:
+    """Soft-delete versions, or bring them back."""
+    connection.execute(update(versions).where(_among(subject, numbers)).values(deleted=deleted))
+
+
+def drop_versions(connection: Connection, subject: Subject, numbers: Sequence[int]) -> None:
+    """Delete versions for ever; their schemas' ids stay taken."""
+    connection.execute(delete(versions).where(_among(subject, numbers)))
+
+
+def _take_id(connection: Connection, context: str, wanted: int | None) -> int:
+    before = connection.scalar(select(contexts.c.last_id).where(contexts.c.name == context))
+    chosen = (before or 0) + 1 if wanted is None else wanted
+    if before is None:
+        connection.execute(insert(contexts).values(name=context, last_id=chosen))
+    elif chosen > before:
+        connection.execute(
+            update(contexts).where(contexts.c.name == context).values(last_id=chosen)
+        )
+    return chosen
+
+
+def _among(subject: Subject, numbers: Sequence[int]) -> ColumnElement[bool]:
+    return and_(
+        versions.c.context == subject.context,
+        versions.c.subject == subject.name,
+        versions.c.version.in_(numbers),
+    )
+
+
+def _select_versions(connection: Connection, condition: ColumnElement[bool]) -> list[StoredVersion]:
+    joined = and_(versions.c.context == schemas.c.context, versions.c.schema_id == schemas.c.id)
+    statement = (
+        select(
+            versions.c.subject,
+            versions.c.version,
+            versions.c.deleted,
+            versions.c.created_ms.label("registered_ms"),
+            schemas,
+        )
+        .join_from(versions, schemas, joined)
+        .where(condition)
+        .order_by(versions.c.context, versions.c.subject, versions.c.version)
+    )
+    rows = connection.execute(statement).all()
+    if not rows:
+        return []
+    used = _references_of(connection, rows[0].context, {row.id for row in rows})
+    return [
+        StoredVersion(
+            Subject(row.context, row.subject),
+            row.version,
+            _stored(row, used.get(row.id, ())),
+            row.deleted,
+            row.registered_ms,
+        )
+        for row in rows
+    ]
+
+
+def _references_of(
+    connection: Connection, context: str, ids: Collection[int]
+) -> dict[int, tuple[Reference, ...]]:
+    statement = (
+        select(references)
+        .where(references.c.context == context)
+        .order_by(references.c.schema_id, references.c.position)
+    )
+    if len(ids) <= _MANY:
+        statement = statement.where(references.c.schema_id.in_(ids))
+    found: dict[int, tuple[Reference, ...]] = {}
+    for row in connection.execute(statement):
+        reference = Reference(row.name, row.written, row.to_version)
+        found[row.schema_id] = (*found.get(row.schema_id, ()), reference)
+    return found
+
+
+def _stored(row: Row[Any], used: tuple[Reference, ...]) -> Stored:
+    definition = Definition(row.text, used, _load(row.metadata), _load(row.rule_set))
+    return Stored(row.context, row.id, definition, row.created_ms)
+
+
+def _dump(content: JsonObject | None) -> str | None:
+    return None if content is None else json.dumps(content, ensure_ascii=False)
+
+
+def _load(content: str | None) -> JsonObject | None:
+    return None if content is None else cast(JsonObject, json.loads(content))

@@ -1,0 +1,160 @@
+"""Counter files: whatever is killed and whenever, the published increments sum to the truth."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headworks.audit import WINDOW_MS, window_of
+from headworks.audit.counters import (
+    BROKER_ERROR,
+    DELIVERED,
+    FAILED,
+    OUTCOMES,
+    QUEUE_FULL,
+    CounterFile,
+    PendingIncrement,
+    leftover_files,
+)
+
+Books = dict[str, PendingIncrement]
+
+
+def summed(books: Books) -> Counter[tuple[str, int, str]]:
+    """What the audit makes of the increments: each id once."""
+    total: Counter[tuple[str, int, str]] = Counter()
+    for increment in books.values():
+        for outcome, count in increment.counts.items():
+            total[increment.topic, increment.window_start, outcome] += count
+    return total
+
+
+def book(books: Books, increment: PendingIncrement) -> None:
+    """Receive an increment; the same id must never say something else."""
+    assert books.setdefault(increment.id, increment).counts == increment.counts
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("send"),
+            st.sampled_from(["a", "b"]),
+            st.integers(0, 3),
+            st.sampled_from([DELIVERED, FAILED, QUEUE_FULL, BROKER_ERROR, None]),
+        ),
+        st.tuples(
+            st.sampled_from(["report", "report-without-ack", "crash"]),
+            st.just(""),
+            st.just(0),
+            st.none(),
+        ),
+    ),
+    max_size=60,
+)
+
+
+@given(steps)
+def test_increments_sum_to_what_was_counted(
+    tmp_path_factory: pytest.TempPathFactory, given_steps: list[tuple[str, str, int, int | None]]
+) -> None:
+    folder = tmp_path_factory.mktemp("counts")
+    books: Books = {}
+    truth: Counter[tuple[str, int, str]] = Counter()
+    open_messages: Counter[tuple[str, int, str]] = Counter()
+    counters = CounterFile(folder)
+    for what, topic, number, outcome in given_steps:
+        window = number * WINDOW_MS
+        if what == "send":
+            slot = counters.attempt(topic, window, 10)
+            truth[topic, window, "attempted"] += 1
+            if outcome is None:
+                open_messages[topic, window, "unresolved"] += 1
+            else:
+                slot.resolve(outcome)
+                truth[topic, window, OUTCOMES[outcome]] += 1
+        elif what == "crash":
+            counters.close()
+            truth.update(open_messages)
+            open_messages.clear()
+            counters = CounterFile(folder)
+            publish_leftovers(folder, books)
+        else:
+            for increment in counters.increments():
+                book(books, increment)
+                if what == "report":
+                    counters.published(increment)
+    counters.close()
+    truth.update(open_messages)
+    publish_leftovers(folder, books)
+    assert summed(books) == truth
+    assert not list(folder.iterdir())
+
+
+def publish_leftovers(folder: Path, books: Books) -> None:
+    for file in leftover_files(folder):
+        # Twice: what was being published when the process died, then what came after.
+        for _ in range(2):
+            for increment in file.increments(owner_died=True):
+                book(books, increment)
+                file.published(increment)
+        file.close(remove=file.settled())
+
+
+def test_counts_survive_sigkill_and_a_live_file_is_left_alone(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path\n"
+        "from headworks.audit.counters import CounterFile, DELIVERED\n"
+        f"c = CounterFile(Path({str(tmp_path)!r}))\n"
+        "for i in range(1000):\n"
+        "    s = c.attempt('flights', 0, 7)\n"
+        "    if i % 2: s.resolve(DELIVERED)\n"
+        "print('counted', flush=True); time.sleep(60)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "counted\n"
+        assert not list(leftover_files(tmp_path))
+        os.kill(process.pid, signal.SIGKILL)
+    (file,) = leftover_files(tmp_path)
+    (increment,) = file.increments(owner_died=True)
+    file.close()
+    assert increment.counts == {"attempted": 1000, "delivered": 500, "unresolved": 500}
+    assert increment.bytes == 7000
+
+
+def test_more_windows_than_the_file_first_had_room_for(tmp_path: Path) -> None:
+    counters = CounterFile(tmp_path)
+    for number in range(2000):
+        counters.attempt("t", number * WINDOW_MS, 1).resolve(DELIVERED)
+    published = list(counters.increments())
+    for increment in published:
+        counters.published(increment)
+    assert len({increment.window_start for increment in published}) == 2000
+    assert counters.settled()
+    counters.attempt("t", 0, 1)
+    assert counters.used == 2000, "freed slots are used again"
+    counters.close()
+
+
+@given(st.integers(-(2**40), 2**40))
+def test_a_window_holds_its_timestamp(timestamp: int) -> None:
+    start = window_of(timestamp)
+    assert start <= timestamp < start + WINDOW_MS
+    assert start % WINDOW_MS == 0
+
+
+def test_windows_before_1970_are_kept(tmp_path: Path) -> None:
+    counters = CounterFile(tmp_path)
+    counters.attempt("t", -WINDOW_MS, 1)
+    (increment,) = counters.increments()
+    counters.close()
+    assert increment.window_start == -WINDOW_MS

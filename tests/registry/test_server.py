@@ -1,0 +1,77 @@
+"""Starting and stopping: addresses, stores, signals, and errors that say what to do."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from headworks import service
+from headworks.errors import UsageError
+from registry.server import bind
+from tests.registry.conftest import start_registry
+from tests.registry.rest import Rest
+
+
+def start(*arguments: str) -> service.Service:
+    return service.start(["registry", "start", *arguments])
+
+
+def test_a_taken_address(registry: service.Service, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'r.db'}"
+    with pytest.raises(UsageError, match=f"cannot listen on {registry.address}") as refused:
+        start("--listen", registry.address, "--store", store)
+    assert "--listen" in str(refused.value)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_exit_code_0(tmp_path: Path, number: signal.Signals) -> None:
+    with start_registry(tmp_path) as running:
+        assert Rest(running.url)("GET", "/health").status == 200
+        running.process.send_signal(number)
+        assert running.process.wait(10) == 0
+
+
+@pytest.mark.parametrize(
+    ("store", "words"),
+    [
+        ("mysql://localhost/x", "is not the address of a store"),
+        ("nonsense", "is not the address of a store"),
+        ("sqlite://", "in memory"),
+        ("sqlite:////no/such/folder/r.db", "mkdir -p /no/such/folder"),
+    ],
+)
+def test_a_store_that_cannot_be(store: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        start("--listen", "127.0.0.1:0", "--store", store)
+
+
+def test_a_file_that_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "r.db").write_text("not a database, and longer than its header" * 100)
+    with pytest.raises(UsageError, match="cannot open the store"):
+        start("--listen", "127.0.0.1:0", "--store", f"sqlite:///{tmp_path / 'r.db'}")
+
+
+def test_a_store_of_a_newer_program(tmp_path: Path) -> None:
+    start_registry(tmp_path).stop()
+    with sqlite3.connect(tmp_path / "registry.db") as connection:
+        connection.execute("INSERT INTO schema_migrations VALUES (99, 'later', 0)")
+    connection.close()
+    with pytest.raises(UsageError, match="the store is at migration 99"):
+        start_registry(tmp_path)
+
+
+@pytest.mark.parametrize("listen", ["8081", "127.0.0.1:port", "127.0.0.1:99999"])
+def test_an_address_that_is_none(listen: str) -> None:
+    with pytest.raises(UsageError, match="is not an address"):
+        bind(listen)
+
+
+def test_an_address_that_others_reach_must_be_asked_for() -> None:
+    with pytest.raises(UsageError, match="not a loopback address"):
+        bind("0.0.0.0:0")
+    bind("0.0.0.0:0", insecure=True).close()
+    bind("127.0.0.2:0").close()
+    bind("localhost:0").close()
