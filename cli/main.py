@@ -27,6 +27,7 @@ _NOUNS = {
     "broker": "cli.broker:broker_app",
     "log": "cli.log:log_app",
     "registry": "cli.registry:registry_app",
+    "topic": "cli.topic:topic_app",
     "load": "cli.load:load_app",
     "audit": "cli.audit:audit_app",
     "config": "cli.config:config_app",

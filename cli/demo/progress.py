@@ -6,6 +6,7 @@ stderr when it is done, so that a log stays readable.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,8 +25,10 @@ class Progress:
     """Steps and bars on stderr; `quiet` shows nothing."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self._console = Console(stderr=True, quiet=quiet, highlight=False)
-        self._terminal = sys.stderr.isatty() and not quiet
+        # A descriptor of its own: while Spark's JVM starts, descriptor 2 is turned away.
+        own = os.fdopen(os.dup(sys.stderr.fileno()), "w", buffering=1, encoding="utf-8")
+        self._console = Console(file=own, quiet=quiet, highlight=False)
+        self._terminal = own.isatty() and not quiet
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:

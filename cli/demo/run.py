@@ -28,11 +28,12 @@ from cli.demo.queries import Answers, ask
 from cli.demo.source import Source
 from cli.stack import Stack, running_stack
 from headworks import catalogue
-from headworks.errors import FindingsError, HeadworksError, RefusedError
+from headworks.errors import FindingsError, HeadworksError, RefusedError, UnreachableError
 
 __all__ = ["Demo", "Outcome"]
 
 TOPICS = ("airlines", "airports", "planes", "weather", "flights")
+_PATIENCE = 30_000
 _CHANGES = Path(__file__).parent / "changes"
 
 
@@ -162,7 +163,7 @@ class Demo:
         return f"registry:{self._stack.registry.url}"
 
     def _produce(self, half: int, topics: tuple[str, ...]) -> None:
-        from producer_sdk import Producer
+        from producer_sdk import Producer, WhenFull
 
         module = self._generated(f"events_v{half}")
         with Producer(
@@ -170,13 +171,15 @@ class Demo:
             self._stack.registry.url,
             application="headworks-demo",
             state_dir=self._home / "producer",
+            when_full=WhenFull.BLOCK,
+            block_ms=_PATIENCE,
         ) as producer:
             for topic in topics:
                 rows = self._rows(topic, half)
                 with self._progress.bar(topic, len(rows)) as advance:
                     for event in BUILDERS[topic](module, rows, self._as_of):
-                        while not producer.send(event):
-                            producer.flush(0.1)
+                        if not producer.send(event):
+                            raise UnreachableError(f"the broker took no event for {_PATIENCE} ms")
                         advance()
                 self.outcome.sent[topic] = self.outcome.sent.get(topic, 0) + len(rows)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cli.demo.run import Outcome
-from cli.output import print_table
+from cli.output import percent, print_table
 
 __all__ = ["as_json", "print_summary"]
 
@@ -41,7 +41,7 @@ def print_summary(outcome: Outcome) -> None:
     assert answers is not None
     print("\nThe breaking change was refused, by the gate and by the registry (409):\n")
     for finding in outcome.refused:
-        print(f"  {finding['rule']}  {finding['path']}: {finding['message']}")
+        print(f"  {finding['rule']}  {finding['message']}")
         print(f"         fix: {finding['fix']}")
     print("\nTables in Hive:\n")
     print_table(("table", "rows"), list(answers.tables.items()))
@@ -64,7 +64,7 @@ def print_summary(outcome: Outcome) -> None:
                 row["accounted"],
                 row["lost"],
                 row["duplicated"],
-                f"{row['completeness']:.4%}",
+                percent(row["completeness"]),
             )
             for row in outcome.audit["topics"]
         ],

@@ -47,17 +47,23 @@ def living_aliases(reader: Schema, writer: Schema) -> Iterator[tuple[Named, Name
 def living_field_aliases(reader: Schema, writer: Schema) -> Iterator[tuple[Field, Field]]:
     """Fields with an alias that the writer's record of that name has beside the field itself.
 
-    Also in records that resolution never meets: aliases are applied to all of the writer's schema.
+    Also in records that resolution never meets: aliases are applied to all of the writer's schema,
+    and twice, so that an alias which names a field with an alias of its own leads on.
     """
     theirs = {node.name: node for node in named_types(writer) if isinstance(node, Record)}
     for node in named_types(reader):
         other = theirs.get(node.name)
         if isinstance(node, Record) and other is not None:
             known = {f.name: f for f in other.fields}
-            for mine in node.fields:
-                for alias in mine.aliases:
-                    if alias != mine.name and alias in known and mine.name in known:
-                        yield mine, known[mine.name]
+            mine = {f.name: f for f in node.fields if f.aliases}
+            for one in mine.values():
+                for alias in one.aliases:
+                    if alias in known and one.name in known and alias != one.name:
+                        yield one, known[one.name]
+                    next_ = mine.get(alias)
+                    if next_ is not None and next_ is not one:
+                        led = (known[a] for a in next_.aliases if a in known and a != next_.name)
+                        yield from ((one, field) for field in led)
 
 
 def logical_problem(

@@ -1,7 +1,9 @@
 """The schema model: an Avro schema parsed once into typed nodes that every part walks.
 
 - `model`: the nodes (Primitive, Fixed, EnumType, Array, MapType, Union, Record, Field).
-- `parse`: text to nodes, with Avro Java's strictness.
+- `parse`: text to nodes, with Avro Java's strictness; `defaults`: what a default may be.
+- `canonical`: the printed forms and fingerprints, equal to Avro Java's.
+- `difference`: what changed between two schemas, field by field.
 - `governance`: what Headworks itself reads from a schema (topic, event time, key).
 """
 

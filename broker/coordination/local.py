@@ -1,0 +1,160 @@
+"""Coordination of a single broker: one SQLite file in its data folder.
+
+Rules: every change is one transaction. Topics and producer ids are on disk when the call returns;
+offsets are in the write-ahead log, which survives the process but not a power cut.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from broker.coordination.interface import Committed, PartitionKey, Topic, TopicExistsError
+from headworks.errors import CorruptError
+
+__all__ = ["LocalCoordination"]
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS topics (
+    name TEXT PRIMARY KEY, partitions INTEGER NOT NULL, configs TEXT NOT NULL,
+    deleting INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS offsets (
+    member_group TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
+    next_offset INTEGER NOT NULL, leader_epoch INTEGER NOT NULL, metadata TEXT NOT NULL,
+    PRIMARY KEY (member_group, topic, partition)) WITHOUT ROWID;
+"""
+
+
+class LocalCoordination:
+    """The store in the file `path`, which is created if it is missing."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.executescript(_TABLES)
+        except sqlite3.DatabaseError as error:
+            raise CorruptError(
+                f"{path} is not a readable coordination store: {error}",
+                fix="restore it from a copy; the logs beside it are untouched",
+            ) from None
+        self.cluster_id = self._cluster_id()
+
+    async def topics(self) -> list[Topic]:
+        """See `Coordination`."""
+        rows = self._db.execute("SELECT name, partitions, configs, deleting FROM topics")
+        return [Topic(name, n, json.loads(configs), bool(d)) for name, n, configs, d in rows]
+
+    async def create_topic(self, topic: Topic) -> None:
+        """See `Coordination`."""
+        try:
+            with self._transaction() as db:
+                db.execute(
+                    "INSERT INTO topics (name, partitions, configs) VALUES (?, ?, ?)",
+                    (topic.name, topic.partitions, json.dumps(dict(topic.configs))),
+                )
+        except sqlite3.IntegrityError:
+            raise TopicExistsError(topic.name) from None
+
+    async def begin_delete(self, name: str) -> None:
+        """See `Coordination`."""
+        with self._transaction() as db:
+            db.execute("UPDATE topics SET deleting = 1 WHERE name = ?", (name,))
+
+    async def finish_delete(self, name: str) -> None:
+        """See `Coordination`."""
+        with self._transaction() as db:
+            db.execute("DELETE FROM topics WHERE name = ?", (name,))
+            db.execute("DELETE FROM offsets WHERE topic = ?", (name,))
+
+    async def set_partitions(self, name: str, count: int) -> None:
+        """See `Coordination`."""
+        with self._transaction() as db:
+            db.execute("UPDATE topics SET partitions = ? WHERE name = ?", (count, name))
+
+    async def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """See `Coordination`."""
+        with self._transaction() as db:
+            text = json.dumps(dict(configs))
+            db.execute("UPDATE topics SET configs = ? WHERE name = ?", (text, name))
+
+    async def allocate_producer_ids(self, count: int) -> int:
+        """See `Coordination`."""
+        with self._transaction() as db:
+            first = int(self._fact("next_producer_id") or 0)
+            self._set_fact(db, "next_producer_id", str(first + count))
+        return first
+
+    async def commit_offsets(self, group: str, offsets: Mapping[PartitionKey, Committed]) -> None:
+        """See `Coordination`."""
+        with self._transaction(durable=False) as db:
+            db.executemany(
+                "INSERT OR REPLACE INTO offsets VALUES (?, ?, ?, ?, ?, ?)",
+                [
+                    (group, topic, partition, at.offset, at.leader_epoch, at.metadata)
+                    for (topic, partition), at in offsets.items()
+                ],
+            )
+
+    async def offsets(self, group: str) -> dict[PartitionKey, Committed]:
+        """See `Coordination`."""
+        rows = self._db.execute(
+            "SELECT topic, partition, next_offset, leader_epoch, metadata FROM offsets"
+            " WHERE member_group = ?",
+            (group,),
+        )
+        return {(topic, partition): Committed(*at) for topic, partition, *at in rows}
+
+    async def groups(self) -> list[str]:
+        """See `Coordination`."""
+        rows = self._db.execute("SELECT DISTINCT member_group FROM offsets")
+        return [group for (group,) in rows]
+
+    async def forget_offsets(self, group: str, keys: Iterable[PartitionKey] | None = None) -> None:
+        """See `Coordination`."""
+        with self._transaction(durable=False) as db:
+            if keys is None:
+                db.execute("DELETE FROM offsets WHERE member_group = ?", (group,))
+            else:
+                db.executemany(
+                    "DELETE FROM offsets WHERE member_group = ? AND topic = ? AND partition = ?",
+                    [(group, *key) for key in keys],
+                )
+
+    async def close(self) -> None:
+        """See `Coordination`."""
+        self._db.close()
+
+    @contextmanager
+    def _transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._db
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def _cluster_id(self) -> str:
+        known = self._fact("cluster_id")
+        if known is not None:
+            return known
+        new = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        with self._transaction() as db:
+            self._set_fact(db, "cluster_id", new)
+        return new
+
+    def _fact(self, name: str) -> str | None:
+        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+    @staticmethod
+    def _set_fact(db: sqlite3.Connection, name: str, value: str) -> None:
+        db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))

@@ -1,0 +1,111 @@
+"""All groups of a broker, and the timers that move them on.
+
+Rules: the clock and the timers are passed in (`call_at` is the event loop's). A group is in memory
+only while somebody is in it; its offsets live in the coordination store. Members of a group, and
+groups, are bounded.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker.groups.group import Group
+from broker.groups.members import Join, Joined, JoinReply
+from broker.protocol.errors import ErrorCode
+
+__all__ = ["GroupCoordinator", "GroupSettings", "Timer"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Limits and times, in seconds."""
+
+    initial_delay: float = 0.1
+    min_session: float = 0.5
+    max_session: float = 1800.0
+    max_members: int = 1000
+    max_groups: int = 10_000
+
+
+class Timer(Protocol):
+    """A call that is due and can be called off."""
+
+    def cancel(self) -> None:
+        """Call it off."""
+
+    def when(self) -> float:
+        """When it is due."""
+
+
+class GroupCoordinator:
+    """The groups. `clock` and `call_at` share one time."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        call_at: Callable[[float, Callable[[str], None], str], Timer],
+        settings: GroupSettings | None = None,
+    ) -> None:
+        self.groups: dict[str, Group] = {}
+        self.clock = clock
+        self._call_at = call_at
+        self._settings = settings or GroupSettings()
+        self._timers: dict[str, Timer] = {}
+
+    def find(self, name: str) -> Group | None:
+        """The group, if anybody is in it."""
+        return self.groups.get(name)
+
+    def join(self, name: str, join: Join, reply: JoinReply) -> None:
+        """See `Group.join`; makes the group if it is new."""
+        settings = self._settings
+        if not name:
+            reply(Joined(ErrorCode.INVALID_GROUP_ID))
+            return
+        if not settings.min_session <= join.session_timeout <= settings.max_session:
+            reply(Joined(ErrorCode.INVALID_SESSION_TIMEOUT))
+            return
+        group = self.groups.get(name)
+        if group is None:
+            if join.member_id:
+                reply(Joined(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id))
+                return
+            if len(self.groups) >= settings.max_groups:
+                reply(Joined(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+                return
+            group = self.groups[name] = Group(name, _new_id, settings.initial_delay)
+        if not join.member_id and len(group.members) >= settings.max_members:
+            reply(Joined(ErrorCode.GROUP_MAX_SIZE_REACHED))
+            return
+        group.join(self.clock(), join, reply)
+        self.changed(group)
+
+    def changed(self, group: Group) -> None:
+        """Set the group's timer anew after a call that may have moved it; forget it when idle."""
+        timer = self._timers.pop(group.name, None)
+        if timer is not None:
+            timer.cancel()
+        if group.idle:
+            self.groups.pop(group.name, None)
+            return
+        deadline = group.next_deadline()
+        if deadline is not None:
+            self._timers[group.name] = self._call_at(deadline, self._tick, group.name)
+
+    def close(self) -> None:
+        """Call off all timers."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _tick(self, name: str) -> None:
+        group = self.groups[name]
+        group.tick(self.clock())
+        self.changed(group)
+
+
+def _new_id(prefix: str) -> str:
+    return f"{prefix}-{uuid.uuid4()}"

@@ -1,0 +1,87 @@
+"""The members of a group, and what is asked and answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from broker.protocol.errors import ErrorCode
+
+__all__ = ["Join", "JoinReply", "Joined", "Member", "SyncReply", "Synced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A request to join; times in seconds. `needs_id`: a new member must come back with its id."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    session_timeout: float
+    rebalance_timeout: float
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    needs_id: bool
+    may_skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The answer to a join; `members` (id, instance id, metadata) only for the leader."""
+
+    error: ErrorCode
+    member_id: str = ""
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    members: Sequence[tuple[str, str | None, bytes]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """The answer to a sync."""
+
+    error: ErrorCode
+    assignment: bytes = b""
+    protocol_type: str | None = None
+    protocol: str | None = None
+
+
+JoinReply = Callable[[Joined], None]
+SyncReply = Callable[[Synced], None]
+
+
+@dataclass(slots=True)
+class Member:
+    """A member: who it is, what it can do, and what it waits for."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    session_timeout: float
+    rebalance_timeout: float
+    protocols: tuple[tuple[str, bytes], ...]
+    deadline: float  # when its session ends, unless it is heard of
+    assignment: bytes = b""
+    joining: JoinReply | None = field(default=None, repr=False)
+    syncing: SyncReply | None = field(default=None, repr=False)
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What the member said for a protocol."""
+        return dict(self.protocols).get(protocol or "", b"")
+
+    def answer_join(self, joined: Joined) -> None:
+        """Answer the join that waits, if one does."""
+        reply, self.joining = self.joining, None
+        if reply is not None:
+            reply(joined)
+
+    def answer_sync(self, synced: Synced) -> None:
+        """Answer the sync that waits, if one does."""
+        reply, self.syncing = self.syncing, None
+        if reply is not None:
+            reply(synced)

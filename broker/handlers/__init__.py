@@ -1,0 +1,69 @@
+"""What the broker answers: a table of handlers, one per API.
+
+Produce and Fetch are not in it: the server drives them by hand, without copying records.
+ApiVersions is not either, as its reply is always ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.handlers.config_admin import (
+    alter_configs,
+    describe_configs,
+    incremental_alter_configs,
+)
+from broker.handlers.group_admin import (
+    delete_groups,
+    describe_groups,
+    list_groups,
+    offset_delete,
+)
+from broker.handlers.list_offsets import list_offsets
+from broker.handlers.log_admin import (
+    delete_records,
+    describe_cluster,
+    describe_log_dirs,
+    offset_for_leader_epoch,
+)
+from broker.handlers.membership import (
+    find_coordinator,
+    heartbeat,
+    join_group,
+    leave_group,
+    sync_group,
+)
+from broker.handlers.metadata import metadata
+from broker.handlers.node import Handler, Node, Request
+from broker.handlers.offsets import offset_commit, offset_fetch
+from broker.handlers.producer_id import init_producer_id
+from broker.handlers.topic_admin import create_partitions, create_topics, delete_topics
+
+__all__ = ["HANDLERS", "Handler", "Node", "Request"]
+
+HANDLERS: Mapping[int, Handler] = {
+    2: list_offsets,
+    3: metadata,
+    8: offset_commit,
+    9: offset_fetch,
+    10: find_coordinator,
+    11: join_group,
+    12: heartbeat,
+    13: leave_group,
+    14: sync_group,
+    15: describe_groups,
+    16: list_groups,
+    19: create_topics,
+    20: delete_topics,
+    21: delete_records,
+    22: init_producer_id,
+    23: offset_for_leader_epoch,
+    32: describe_configs,
+    33: alter_configs,
+    35: describe_log_dirs,
+    37: create_partitions,
+    42: delete_groups,
+    44: incremental_alter_configs,
+    47: offset_delete,
+    60: describe_cluster,
+}

@@ -1,0 +1,26 @@
+"""ApiVersions: what is served. A version that is too high is answered in the oldest layout."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from broker.protocol.apis import API_VERSIONS, APIS
+from broker.protocol.errors import ErrorCode
+from broker.protocol.messages import encode
+
+__all__ = ["api_versions"]
+
+
+@cache
+def api_versions(version: int) -> bytes:
+    """The body of the reply to a request of `version`."""
+    api = APIS[API_VERSIONS]
+    known = api.serves(version)
+    fields = {
+        "error_code": ErrorCode.NONE if known else ErrorCode.UNSUPPORTED_VERSION,
+        "api_keys": [
+            {"api_key": served.key, "min_version": served.minimum, "max_version": served.maximum}
+            for served in APIS.values()
+        ],
+    }
+    return encode(api, version if known else 0, fields)

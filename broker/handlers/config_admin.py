@@ -1,0 +1,146 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, of topics and of the broker.
+
+Rules: a topic's configs can be changed while it is served. The broker's are what it was started
+with: they are shown, and changing them is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.handlers.node import Node, Request
+from broker.protocol.errors import ErrorCode, refused
+from broker.protocol.messages import Fields
+from broker.topics import CONFIGS, InvalidConfigError
+from headworks.errors import RefusedError
+
+__all__ = ["alter_configs", "describe_configs", "incremental_alter_configs"]
+
+_TOPIC, _BROKER = 2, 4
+_SOURCE_TOPIC, _SOURCE_STATIC, _SOURCE_DEFAULT = 1, 4, 5
+_SET, _DELETE = 0, 1
+
+
+async def describe_configs(node: Node, request: Request) -> Fields:
+    """Every config with its value, where that comes from, its type and its meaning."""
+    results = []
+    for resource in request.message.resources:
+        fields = _resource(resource)
+        try:
+            fields["configs"] = _describe(node, request, resource)
+        except RefusedError as error:
+            fields |= {"error_code": error.code, "error_message": str(error), "configs": []}
+        results.append(fields)
+    return {"results": results}
+
+
+async def alter_configs(node: Node, request: Request) -> Fields:
+    """Replace all of a topic's own configs."""
+
+    def replaced(resource: Any, _: dict[str, str]) -> dict[str, str]:
+        return {config.name: config.value or "" for config in resource.configs}
+
+    return await _alter(node, request, replaced)
+
+
+async def incremental_alter_configs(node: Node, request: Request) -> Fields:
+    """Set or delete single configs of a topic."""
+
+    def changed(resource: Any, configs: dict[str, str]) -> dict[str, str]:
+        for config in resource.configs:
+            if config.config_operation == _SET:
+                configs[config.name] = config.value or ""
+            elif config.config_operation == _DELETE:
+                configs.pop(config.name, None)
+            else:
+                raise refused(
+                    ErrorCode.INVALID_CONFIG,
+                    f"{config.name} is not a list: it can be set or deleted",
+                )
+        return configs
+
+    return await _alter(node, request, changed)
+
+
+async def _alter(
+    node: Node, request: Request, change: Callable[[Any, dict[str, str]], dict[str, str]]
+) -> Fields:
+    responses = []
+    for resource in request.message.resources:
+        fields = _resource(resource)
+        try:
+            if resource.resource_type != _TOPIC:
+                raise refused(
+                    ErrorCode.INVALID_REQUEST,
+                    "only a topic's configs can be changed; the broker's are its start options",
+                )
+            topic = _topic(node, resource.resource_name)
+            configs = change(resource, dict(topic.configs))
+            node.catalogue.config(configs)
+            if not request.message.validate_only:
+                await node.catalogue.configure(topic.name, configs)
+        except RefusedError as error:
+            fields |= {"error_code": error.code, "error_message": str(error)}
+        except InvalidConfigError as error:
+            fields |= {"error_code": ErrorCode.INVALID_CONFIG, "error_message": str(error)}
+        responses.append(fields)
+    return {"responses": responses}
+
+
+def _resource(resource: Any) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+    }
+
+
+def _topic(node: Node, name: str) -> Any:
+    topic = node.catalogue.topics.get(name)
+    if topic is None:
+        raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    return topic
+
+
+def _describe(node: Node, request: Request, resource: Any) -> list[dict[str, Any]]:
+    own: dict[str, str] = {}
+    if resource.resource_type == _TOPIC:
+        own = dict(_topic(node, resource.resource_name).configs)
+    elif resource.resource_type != _BROKER or resource.resource_name != str(node.node_id):
+        raise refused(
+            ErrorCode.INVALID_REQUEST, f"there are configs of topics and of broker {node.node_id}"
+        )
+    names = resource.configuration_keys
+    return [
+        _entry(node, request, own, name, read_only=resource.resource_type == _BROKER)
+        for name in CONFIGS
+        if names is None or name in names
+    ]
+
+
+def _entry(
+    node: Node, request: Request, own: dict[str, str], name: str, *, read_only: bool
+) -> dict[str, Any]:
+    key = CONFIGS[name]
+    values = [(_SOURCE_DEFAULT, key.default)]
+    if name in node.catalogue.defaults:
+        values.insert(0, (_SOURCE_STATIC, node.catalogue.defaults[name]))
+    if name in own:
+        values.insert(0, (_SOURCE_TOPIC, own[name]))
+    source, value = values[0]
+    return {
+        "name": name,
+        "value": value,
+        "read_only": read_only,
+        "config_source": source,
+        "is_sensitive": False,
+        "synonyms": [{"name": name, "value": each, "source": where} for where, each in values]
+        if request.message.include_synonyms
+        else [],
+        "config_type": key.kind,
+        "documentation": key.meaning
+        if getattr(request.message, "include_documentation", False)
+        else None,
+    }

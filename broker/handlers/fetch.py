@@ -1,0 +1,128 @@
+"""Fetch: read what is there, or wait until there is enough.
+
+Rules:
+
+- Answer at once when there is an error, enough bytes, or nothing to wait for; otherwise park until
+  an append or the client's time limit. Never answer empty at once (clients spin), never forget to
+  answer (they hang), and leave nothing behind when the connection goes.
+- The first partition with data gives at least one whole batch, however small the client's limits.
+- Sessions are declined: the session id is 0, and a request that continues one is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from broker.handlers.node import Node
+from broker.log import OffsetOutOfRangeError
+from broker.log.partition import LEADER_EPOCH
+from broker.protocol.errors import ErrorCode
+from broker.protocol.fetch import FetchRequest, Piece, Read, Wanted, encode_reply
+from broker.protocol.frame import Header
+from broker.topics import Partition
+
+__all__ = ["Fetch"]
+
+_MOST = 1 << 30  # of one reply: its length must fit 31 bits
+
+
+class Fetch:
+    """One fetch request; `start` answers through `reply`, at once or later."""
+
+    def __init__(
+        self,
+        node: Node,
+        header: Header,
+        request: FetchRequest,
+        reply: Callable[[list[Piece]], None],
+    ) -> None:
+        self._node = node
+        self._header = header
+        self._request = request
+        self._reply = reply
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Answer, or park until there is something to answer."""
+        request = self._request
+        if request.session_epoch > 0:
+            self._reply(
+                encode_reply(
+                    self._header.correlation,
+                    self._header.version,
+                    [],
+                    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                )
+            )
+            return
+        reads, enough = self._read()
+        if enough or request.max_wait_ms <= 0 or not reads:
+            self._answer(reads)
+            return
+        for partition in self._partitions():
+            partition.watch(self._wake)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(request.max_wait_ms / 1000, self._expire)
+
+    def cancel(self) -> None:
+        """Stop waiting, without an answer: the connection is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            for partition in self._partitions():
+                partition.unwatch(self._wake)
+
+    def _wake(self) -> None:
+        reads, enough = self._read()
+        if enough:
+            self.cancel()
+            self._answer(reads)
+
+    def _expire(self) -> None:
+        self.cancel()
+        self._answer(self._read()[0])
+
+    def _answer(self, reads: list[Read]) -> None:
+        self._reply(encode_reply(self._header.correlation, self._header.version, reads))
+
+    def _partitions(self) -> list[Partition]:
+        found = (self._node.catalogue.partition(w.topic, w.partition) for w in self._request.wanted)
+        return [partition for partition in found if partition is not None]
+
+    def _read(self) -> tuple[list[Read], bool]:
+        """What there is now, and whether that is enough to answer."""
+        room = min(self._request.max_bytes, _MOST)
+        total, failed = 0, False
+        reads = []
+        for wanted in self._request.wanted:
+            read = self._read_one(wanted, room - total, first=not total)
+            reads.append(read)
+            if read.error:
+                failed = True
+            elif read.slice is not None:
+                total += read.slice.size
+        return reads, failed or total >= self._request.min_bytes
+
+    def _read_one(self, wanted: Wanted, room: int, *, first: bool) -> Read:
+        topic, index = wanted.topic, wanted.partition
+        partition = self._node.catalogue.partition(topic, index)
+        if partition is None:
+            served = self._node.catalogue.topics.get(topic)
+            refused = served is not None and index in served.refused
+            return Read(
+                topic,
+                index,
+                ErrorCode.KAFKA_STORAGE_ERROR if refused else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            )
+        if wanted.leader_epoch > LEADER_EPOCH:
+            return Read(topic, index, ErrorCode.UNKNOWN_LEADER_EPOCH)
+        log = partition.log
+        try:
+            piece = log.read(wanted.offset, min(wanted.max_bytes, max(room, 0)), at_least_one=first)
+        except OffsetOutOfRangeError:
+            code = ErrorCode.OFFSET_OUT_OF_RANGE
+            return Read(topic, index, code, log.visible, log.start_offset)
+        except OSError:
+            return Read(topic, index, ErrorCode.KAFKA_STORAGE_ERROR)
+        return Read(topic, index, 0, log.visible, log.start_offset, piece)

@@ -1,0 +1,114 @@
+"""DescribeGroups, ListGroups, DeleteGroups, OffsetDelete: groups as an administrator sees them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.groups import State
+from broker.handlers.node import Node, Request
+from broker.protocol.errors import ErrorCode
+from broker.protocol.messages import Fields
+
+__all__ = ["delete_groups", "describe_groups", "list_groups", "offset_delete"]
+
+
+async def list_groups(node: Node, request: Request) -> Fields:
+    """Groups with members, and groups that only have offsets (which are empty)."""
+    states = {state.lower() for state in getattr(request.message, "states_filter", ())}
+    listed = {
+        name: {
+            "group_id": name,
+            "protocol_type": group.protocol_type,
+            "group_state": group.state.value,
+        }
+        for name, group in node.groups.groups.items()
+    }
+    for name in await node.coordination.groups():
+        empty = {"group_id": name, "protocol_type": "", "group_state": State.EMPTY.value}
+        listed.setdefault(name, empty)
+    return {
+        "error_code": ErrorCode.NONE,
+        "groups": [
+            fields
+            for fields in listed.values()
+            if not states or fields["group_state"].lower() in states
+        ],
+    }
+
+
+async def describe_groups(node: Node, request: Request) -> Fields:
+    """State and members; a group that nobody knows is dead."""
+    stored = set(await node.coordination.groups())
+    return {"groups": [_describe(node, name, stored) for name in request.message.groups]}
+
+
+def _describe(node: Node, name: str, stored: set[str]) -> dict[str, Any]:
+    group = node.groups.find(name)
+    fields: dict[str, Any] = {"error_code": ErrorCode.NONE, "group_id": name}
+    if group is None:
+        return fields | {
+            "group_state": State.EMPTY.value if name in stored else "Dead",
+            "protocol_type": "",
+            "protocol_data": "",
+            "members": [],
+        }
+    return fields | {
+        "group_state": group.state.value,
+        "protocol_type": group.protocol_type,
+        "protocol_data": group.protocol or "",
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.host,
+                "member_metadata": member.metadata(group.protocol),
+                "member_assignment": member.assignment,
+            }
+            for member in group.members.values()
+        ],
+    }
+
+
+async def delete_groups(node: Node, request: Request) -> Fields:
+    """Forget groups that nobody is in, with their offsets."""
+    stored = set(await node.coordination.groups())
+    results = []
+    for name in request.message.groups_names:
+        if node.groups.find(name) is not None:
+            error = ErrorCode.NON_EMPTY_GROUP
+        elif name not in stored:
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        else:
+            error = ErrorCode.NONE
+            await node.coordination.forget_offsets(name)
+        results.append({"group_id": name, "error_code": error})
+    return {"results": results}
+
+
+async def offset_delete(node: Node, request: Request) -> Fields:
+    """Forget a group's position in single partitions; not while somebody reads for the group."""
+    message = request.message
+    stored = set(await node.coordination.groups())
+    error = ErrorCode.NONE
+    if node.groups.find(message.group_id) is not None:
+        error = ErrorCode.NON_EMPTY_GROUP
+    elif message.group_id not in stored:
+        error = ErrorCode.GROUP_ID_NOT_FOUND
+    if error:
+        return {"error_code": error, "topics": []}
+    keys = [(t.name, p.partition_index) for t in message.topics for p in t.partitions]
+    await node.coordination.forget_offsets(message.group_id, keys)
+    return {
+        "error_code": error,
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": p.partition_index, "error_code": ErrorCode.NONE}
+                    for p in topic.partitions
+                ],
+            }
+            for topic in message.topics
+        ],
+    }

@@ -1,0 +1,56 @@
+"""ListOffsets: the ends of a partition, or the first offset at or after a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.handlers.node import Node, Request
+from broker.log.partition import LEADER_EPOCH
+from broker.protocol.errors import ErrorCode
+from broker.protocol.messages import Fields
+from broker.topics import Partition
+
+__all__ = ["list_offsets"]
+
+_LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
+
+
+async def list_offsets(node: Node, request: Request) -> Fields:
+    """Answer every partition by itself."""
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [_answer(node, topic.name, asked) for asked in topic.partitions],
+            }
+            for topic in request.message.topics
+        ]
+    }
+
+
+def _answer(node: Node, topic: str, asked: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = {"partition_index": asked.partition_index}
+    partition = node.catalogue.partition(topic, asked.partition_index)
+    if partition is None:
+        return fields | {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    if getattr(asked, "current_leader_epoch", -1) > LEADER_EPOCH:
+        return fields | {"error_code": ErrorCode.UNKNOWN_LEADER_EPOCH}
+    try:
+        found = _find(partition, asked.timestamp)
+    except OSError:
+        return fields | {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}
+    fields["error_code"] = ErrorCode.NONE
+    if found is None:
+        return fields | {"offset": -1, "timestamp": -1, "leader_epoch": -1}
+    return fields | {"offset": found[0], "timestamp": found[1], "leader_epoch": LEADER_EPOCH}
+
+
+def _find(partition: Partition, timestamp: int) -> tuple[int, int] | None:
+    log = partition.log
+    if timestamp == _LATEST:
+        return log.visible, -1
+    if timestamp == _EARLIEST:
+        return log.start_offset, -1
+    if timestamp == _MAX_TIMESTAMP:
+        return log.latest_timestamp()
+    return log.offset_at_time(timestamp)

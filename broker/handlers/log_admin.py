@@ -1,0 +1,136 @@
+"""DeleteRecords, OffsetForLeaderEpoch, DescribeLogDirs and DescribeCluster."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from broker.handlers.metadata import broker_fields
+from broker.handlers.node import Node, Request
+from broker.log import OffsetOutOfRangeError
+from broker.log.partition import LEADER_EPOCH
+from broker.protocol.errors import ErrorCode
+from broker.protocol.messages import Fields
+from broker.topics import Partition
+
+__all__ = ["delete_records", "describe_cluster", "describe_log_dirs", "offset_for_leader_epoch"]
+
+_HIGH_WATERMARK = -1
+_BROKERS = 1
+
+
+async def delete_records(node: Node, request: Request) -> Fields:
+    """Move the start of partitions; whole segments before it are removed."""
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [_delete(node, topic.name, asked) for asked in topic.partitions],
+            }
+            for topic in request.message.topics
+        ]
+    }
+
+
+def _delete(node: Node, topic: str, asked: Any) -> dict[str, Any]:
+    fields = {"partition_index": asked.partition_index, "low_watermark": -1}
+    partition = node.catalogue.partition(topic, asked.partition_index)
+    if partition is None:
+        return fields | {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    log = partition.log
+    offset = log.visible if asked.offset == _HIGH_WATERMARK else asked.offset
+    try:
+        for segment in log.delete_before(offset):
+            segment.remove_files()
+    except OffsetOutOfRangeError:
+        return fields | {"error_code": ErrorCode.OFFSET_OUT_OF_RANGE}
+    except OSError:
+        return fields | {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}
+    return fields | {"error_code": ErrorCode.NONE, "low_watermark": log.start_offset}
+
+
+async def offset_for_leader_epoch(node: Node, request: Request) -> Fields:
+    """There is one epoch, and it ends at the visible end."""
+    return {
+        "topics": [
+            {
+                "topic": topic.topic,
+                "partitions": [_epoch_end(node, topic.topic, asked) for asked in topic.partitions],
+            }
+            for topic in request.message.topics
+        ]
+    }
+
+
+def _epoch_end(node: Node, topic: str, asked: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = {"partition": asked.partition}
+    partition = node.catalogue.partition(topic, asked.partition)
+    if partition is None:
+        return fields | {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    if asked.current_leader_epoch > LEADER_EPOCH:
+        return fields | {"error_code": ErrorCode.UNKNOWN_LEADER_EPOCH}
+    if asked.leader_epoch != LEADER_EPOCH:
+        return fields | {"error_code": ErrorCode.NONE, "leader_epoch": -1, "end_offset": -1}
+    return fields | {
+        "error_code": ErrorCode.NONE,
+        "leader_epoch": LEADER_EPOCH,
+        "end_offset": partition.log.visible,
+    }
+
+
+async def describe_cluster(node: Node, request: Request) -> Fields:
+    """The one broker."""
+    if getattr(request.message, "endpoint_type", _BROKERS) != _BROKERS:
+        return {
+            "error_code": ErrorCode.INVALID_REQUEST,
+            "error_message": "there are no controllers to describe",
+            "cluster_id": node.coordination.cluster_id,
+            "brokers": [],
+        }
+    return {
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "cluster_id": node.coordination.cluster_id,
+        "controller_id": node.node_id,
+        "brokers": [
+            {"broker_id": node.node_id, "rack": None}
+            | {name: value for name, value in broker_fields(node).items() if name != "node_id"}
+        ],
+    }
+
+
+async def describe_log_dirs(node: Node, request: Request) -> Fields:
+    """The one folder: size of every partition asked for, and the disk's."""
+    asked = request.message.topics
+    wanted = None if asked is None else {t.topic: set(t.partitions) for t in asked}
+    topics: dict[str, list[Partition]] = {}
+    for partition in node.catalogue.partitions():
+        if wanted is None or partition.index in wanted.get(partition.topic, ()):
+            topics.setdefault(partition.topic, []).append(partition)
+    disk = os.statvfs(node.catalogue.folder)
+    return {
+        "error_code": ErrorCode.NONE,
+        "results": [
+            {
+                "error_code": ErrorCode.NONE,
+                "log_dir": str(node.catalogue.folder),
+                "topics": [
+                    {
+                        "name": topic,
+                        "partitions": [
+                            {
+                                "partition_index": partition.index,
+                                "partition_size": partition.log.size,
+                                "offset_lag": 0,
+                                "is_future_key": False,
+                            }
+                            for partition in partitions
+                        ],
+                    }
+                    for topic, partitions in topics.items()
+                ],
+                "total_bytes": disk.f_blocks * disk.f_frsize,
+                "usable_bytes": disk.f_bavail * disk.f_frsize,
+            }
+        ],
+    }

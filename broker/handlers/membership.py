@@ -1,0 +1,158 @@
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup and FindCoordinator: being in a group.
+
+Rule: these modules translate; what a group does is decided in `broker.groups`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from broker.groups import Join, Joined, Synced
+from broker.handlers.metadata import broker_fields
+from broker.handlers.node import Node, Request
+from broker.protocol.errors import ErrorCode
+from broker.protocol.messages import Fields
+
+__all__ = ["find_coordinator", "heartbeat", "join_group", "leave_group", "sync_group"]
+
+_GROUP = 0
+_T = TypeVar("_T")
+
+
+async def find_coordinator(node: Node, request: Request) -> Fields:
+    """This broker coordinates every group; there are no transactions to coordinate."""
+    message = request.message
+    kind = getattr(message, "key_type", _GROUP)
+    good = kind == _GROUP
+    found: dict[str, Any] = {
+        "error_code": ErrorCode.NONE if good else ErrorCode.INVALID_REQUEST,
+        "error_message": None if good else "transactions are not supported",
+    }
+    found |= broker_fields(node) if good else {"node_id": -1, "host": "", "port": -1}
+    if request.version < 4:
+        return found
+    return {"coordinators": [found | {"key": key} for key in message.coordinator_keys]}
+
+
+async def join_group(node: Node, request: Request) -> Fields:
+    """Answered when the group has gathered."""
+    message = request.message
+    session = _seconds(message.session_timeout)
+    join = Join(
+        member_id=message.member_id,
+        instance_id=getattr(message, "group_instance_id", None),
+        client_id=request.header.client_id or "",
+        host=request.peer,
+        session_timeout=session,
+        # version 0 has no rebalance timeout: the session's serves, or nobody would be waited for
+        rebalance_timeout=_seconds(getattr(message, "rebalance_timeout", None), session),
+        protocol_type=message.protocol_type,
+        protocols=tuple((p.name, bytes(p.metadata)) for p in message.protocols),
+        needs_id=request.version >= 4,
+        may_skip_assignment=request.version >= 9,
+    )
+    done: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
+    node.groups.join(message.group_id, join, _settle(done))
+    joined = await done
+    return {
+        "error_code": joined.error,
+        "generation_id": joined.generation,
+        "protocol_type": joined.protocol_type,
+        # before version 7 the name cannot be null
+        "protocol_name": joined.protocol if request.version >= 7 else joined.protocol or "",
+        "leader": joined.leader,
+        "skip_assignment": joined.skip_assignment,
+        "member_id": joined.member_id,
+        "members": [
+            {"member_id": member_id, "group_instance_id": instance_id, "metadata": metadata}
+            for member_id, instance_id, metadata in joined.members
+        ],
+    }
+
+
+async def sync_group(node: Node, request: Request) -> Fields:
+    """Answered when the leader has brought the assignment."""
+    message = request.message
+    group = node.groups.find(message.group_id)
+    if group is None:
+        return {"error_code": ErrorCode.UNKNOWN_MEMBER_ID, "assignment": b""}
+    done: asyncio.Future[Synced] = asyncio.get_running_loop().create_future()
+    group.sync(
+        node.groups.clock(),
+        message.member_id,
+        getattr(message, "group_instance_id", None),
+        message.generation_id,
+        {a.member_id: bytes(a.assignment) for a in message.assignments},
+        _settle(done),
+        protocol_type=getattr(message, "protocol_type", None),
+        protocol=getattr(message, "protocol_name", None),
+    )
+    node.groups.changed(group)
+    synced = await done
+    return {
+        "error_code": synced.error,
+        "protocol_type": synced.protocol_type,
+        "protocol_name": synced.protocol,
+        "assignment": synced.assignment,
+    }
+
+
+async def heartbeat(node: Node, request: Request) -> Fields:
+    """The member is alive; the answer says whether to join again."""
+    message = request.message
+    group = node.groups.find(message.group_id)
+    if group is None:
+        return {"error_code": ErrorCode.UNKNOWN_MEMBER_ID}
+    error = group.heartbeat(
+        node.groups.clock(),
+        message.member_id,
+        getattr(message, "group_instance_id", None),
+        message.generation_id,
+    )
+    return {"error_code": error}
+
+
+async def leave_group(node: Node, request: Request) -> Fields:
+    """One member, or from version 3 several."""
+    message = request.message
+    if request.version < 3:
+        return {"error_code": _leave(node, message.group_id, message.member_id, None)}
+    return {
+        "error_code": ErrorCode.NONE,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "error_code": _leave(
+                    node, message.group_id, member.member_id, member.group_instance_id
+                ),
+            }
+            for member in message.members
+        ],
+    }
+
+
+def _leave(node: Node, name: str, member_id: str, instance_id: str | None) -> ErrorCode:
+    group = node.groups.find(name)
+    if group is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = group.leave(node.groups.clock(), member_id, instance_id)
+    node.groups.changed(group)
+    return error
+
+
+def _settle(future: asyncio.Future[_T]) -> Callable[[_T], None]:
+    """A callback that completes `future`, unless its connection has gone meanwhile."""
+
+    def settle(result: _T) -> None:
+        if not future.done():
+            future.set_result(result)
+
+    return settle
+
+
+def _seconds(value: timedelta | None, otherwise: float = 0.0) -> float:
+    return otherwise if value is None else value.total_seconds()

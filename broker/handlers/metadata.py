@@ -1,0 +1,87 @@
+"""Metadata: brokers, topics, partitions and who leads them; creates topics that are asked for.
+
+Rules: the reply to a question is kept as bytes until a topic changes. A topic that is not there is
+created only if the client allows it (producers do, consumers do not) and the broker does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.coordination import TopicExistsError
+from broker.handlers.node import Node, Request
+from broker.log.partition import LEADER_EPOCH
+from broker.protocol.errors import ErrorCode
+from broker.protocol.messages import Fields
+from broker.topics import InvalidTopicError, ServedTopic
+
+__all__ = ["broker_fields", "metadata"]
+
+
+async def metadata(node: Node, request: Request) -> Fields:
+    """Answer for the named topics, or for all."""
+    message = request.message
+    names = None if message.topics is None else [topic.name for topic in message.topics]
+    if request.version == 0 and not names:
+        names = None  # version 0 cannot say null: an empty list means all
+    create = node.auto_create_topics and getattr(message, "allow_auto_topic_creation", True)
+    if names is None:
+        topics = [_topic(node, topic) for topic in node.catalogue.topics.values()]
+    else:
+        topics = [await _named(node, name, create=create) for name in names]
+    return {
+        "brokers": [broker_fields(node)],
+        "cluster_id": node.coordination.cluster_id,
+        "controller_id": node.node_id,
+        "topics": topics,
+    }
+
+
+def broker_fields(node: Node) -> dict[str, Any]:
+    """This broker, as replies name it."""
+    return {"node_id": node.node_id, "host": node.host, "port": node.port}
+
+
+async def _named(node: Node, name: str | None, *, create: bool) -> dict[str, Any]:
+    if name is None:  # asked by topic id: there are none
+        return _missing(name, ErrorCode.UNKNOWN_TOPIC_ID)
+    topic = node.catalogue.topics.get(name)
+    if topic is None and create:
+        try:
+            topic = await node.catalogue.create(name, node.default_partitions, {})
+        except InvalidTopicError:
+            return _missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        except TopicExistsError:  # created by another request meanwhile
+            topic = node.catalogue.topics.get(name)
+    if topic is None:
+        return _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return _topic(node, topic)
+
+
+def _missing(name: str | None, code: ErrorCode) -> dict[str, Any]:
+    return {"error_code": code, "name": name, "topic_id": None, "partitions": []}
+
+
+def _topic(node: Node, topic: ServedTopic) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.NONE,
+        "name": topic.name,
+        "topic_id": None,
+        "partitions": [
+            _partition(node, index, served=index in topic.partitions)
+            for index in range(topic.count)
+        ],
+    }
+
+
+def _partition(node: Node, index: int, *, served: bool) -> dict[str, Any]:
+    replicas = [node.node_id]
+    return {
+        "error_code": ErrorCode.NONE if served else ErrorCode.LEADER_NOT_AVAILABLE,
+        "partition_index": index,
+        "leader_id": node.node_id if served else -1,
+        "leader_epoch": LEADER_EPOCH,
+        "replica_nodes": replicas,
+        "isr_nodes": replicas if served else [],
+        "offline_replicas": [] if served else replicas,
+    }

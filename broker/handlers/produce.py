@@ -1,0 +1,212 @@
+"""Produce: check each batch, give it its offset, write, answer.
+
+Three steps, so that all requests of one read pass share the writes: `stage` (check and place each
+batch, in the receive buffer), `commit` (one write per partition), `finish` (the replies; those of
+acks=all when the flush is done).
+
+Rules: a batch is taken whole or refused with the code that says why; nothing is guessed or
+repaired. acks=0 is never answered; an error there closes the connection, which is the only sign
+the client can get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from broker.handlers.node import Node
+from broker.log import DuplicateError, OutOfSequenceError, StaleEpochError
+from broker.protocol.apis import APIS, PRODUCE
+from broker.protocol.errors import ErrorCode, refused
+from broker.protocol.frame import Header
+from broker.protocol.produce import Part, ProduceRequest, Result, encode_reply
+from broker.records import InvalidBatchError, check_batch, restamp_append_time
+from broker.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL, Batch
+from broker.records.compression import Codec
+from broker.topics import Partition, StorageFailureError
+from headworks.errors import RefusedError
+
+__all__ = ["Production", "commit"]
+
+_ALL = -1
+_CODES = {
+    "torn": ErrorCode.CORRUPT_MESSAGE,
+    "crc": ErrorCode.CORRUPT_MESSAGE,
+    "length": ErrorCode.CORRUPT_MESSAGE,
+    "magic": ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+}
+
+
+class Production:
+    """One produce request on its way; `reply` gets the frame, or None when acks=0 went well.
+
+    `failed` is called instead when acks=0 went wrong.
+    """
+
+    __slots__ = ("_failed", "_header", "_reply", "_waiting", "acks", "results", "touched")
+
+    def __init__(
+        self,
+        header: Header,
+        request: ProduceRequest,
+        reply: Callable[[bytes | None], None],
+        failed: Callable[[str], None],
+    ) -> None:
+        self.acks = request.acks
+        self.results: list[Result] = []
+        self.touched: list[tuple[int, Partition, int]] = []  # result's number, partition, end
+        self._header = header
+        self._reply = reply
+        self._failed = failed
+        self._waiting = 0
+
+    def stage(self, node: Node, request: ProduceRequest, buffer: bytearray) -> None:
+        """Check and place every part."""
+        refusal = _refusal(self._header, request)
+        for part in request.parts:
+            if refusal is not None:
+                self.results.append(_result(part, *refusal))
+                continue
+            try:
+                self.results.append(self._stage_part(node, part, buffer))
+            except RefusedError as error:
+                self.results.append(_result(part, ErrorCode(error.code), str(error)))
+
+    def _stage_part(self, node: Node, part: Part, buffer: bytearray) -> Result:
+        partition = _find(node, part)
+        batch = _check(part, buffer, partition)
+        log, append_time = partition.log, -1
+        if partition.config.append_time:
+            append_time = int(node.clock() * 1000)
+            restamp_append_time(buffer, batch, append_time)
+            batch = batch._replace(max_timestamp=append_time)
+        number = len(self.results)
+        try:
+            base = partition.stage(buffer, batch)
+        except DuplicateError as duplicate:
+            base = duplicate.base_offset
+        except OutOfSequenceError as error:
+            raise refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, str(error)) from None
+        except StaleEpochError as error:
+            raise refused(ErrorCode.INVALID_PRODUCER_EPOCH, str(error)) from None
+        except StorageFailureError as error:
+            raise refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
+        self.touched.append((number, partition, base + batch.last_offset_delta + 1))
+        return Result(part.topic, part.partition, 0, base, append_time, log.start_offset)
+
+    def fail(self, partition: Partition, message: str) -> None:
+        """Writing to `partition` failed: nothing that was staged there happened."""
+        self._set_error({n for n, touched, _ in self.touched if touched is partition}, message)
+        self.touched = [entry for entry in self.touched if entry[1] is not partition]
+
+    def finish(self) -> None:
+        """Answer, now or when everything touched is on disk."""
+        if self.acks != _ALL or not self.touched:
+            self._answer()
+            return
+        self._waiting = len(self.touched)
+        for number, partition, end in self.touched:
+            partition.when_flushed(end, partial(self._flushed, number))
+
+    def _flushed(self, number: int, error: str | None) -> None:
+        if error is not None:
+            self._set_error({number}, error)
+        self._waiting -= 1
+        if not self._waiting:
+            self._answer()
+
+    def _set_error(self, numbers: set[int], message: str) -> None:
+        for number in numbers:
+            old = self.results[number]
+            self.results[number] = Result(
+                old.topic, old.partition, ErrorCode.KAFKA_STORAGE_ERROR, message=message
+            )
+
+    def _answer(self) -> None:
+        if self.acks:
+            self._reply(encode_reply(self._header.correlation, self._header.version, self.results))
+            return
+        for result in self.results:
+            if result.error:
+                self._failed(f"acks=0 to {result.topic}-{result.partition}: {result.message}")
+                return
+        self._reply(None)
+
+
+def commit(productions: Sequence[Production]) -> None:
+    """Write what `productions` staged, once per partition, and answer them in order."""
+    urgent: dict[Partition, bool] = {}
+    for production in productions:
+        for _, partition, _ in production.touched:
+            urgent[partition] = urgent.get(partition, False) or production.acks == _ALL
+    for partition, flag in urgent.items():
+        try:
+            partition.commit(urgent=flag)
+        except StorageFailureError as error:
+            for production in productions:
+                production.fail(partition, str(error))
+    for production in productions:
+        production.finish()
+
+
+def _refusal(header: Header, request: ProduceRequest) -> tuple[ErrorCode, str] | None:
+    """Why the whole request cannot be taken."""
+    if not APIS[PRODUCE].serves(header.version):
+        return ErrorCode.UNSUPPORTED_VERSION, f"produce v{header.version} is not supported"
+    if request.transactional_id is not None:
+        return ErrorCode.INVALID_TXN_STATE, "transactions are not supported"
+    if request.acks not in (-1, 0, 1):
+        return ErrorCode.INVALID_REQUIRED_ACKS, f"acks cannot be {request.acks}"
+    return None
+
+
+def _find(node: Node, part: Part) -> Partition:
+    partition = node.catalogue.partition(part.topic, part.partition)
+    if partition is not None:
+        return partition
+    topic = node.catalogue.topics.get(part.topic)
+    if topic is not None and part.partition in topic.refused:
+        raise refused(ErrorCode.KAFKA_STORAGE_ERROR, topic.refused[part.partition])
+    raise refused(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {part.topic}-{part.partition}"
+    )
+
+
+def _check(part: Part, buffer: bytearray, partition: Partition) -> Batch:
+    """Everything that can be wrong with a client's batch."""
+    size = part.stop - part.start
+    if size <= 0:
+        raise refused(ErrorCode.INVALID_RECORD, "there are no records")
+    if size > partition.config.max_message_bytes:
+        raise refused(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"{size} bytes exceed max.message.bytes = {partition.config.max_message_bytes}",
+        )
+    try:
+        batch = check_batch(buffer, part.start, part.stop)
+    except InvalidBatchError as error:
+        raise refused(_CODES[error.reason], str(error)) from None
+    if batch.size != size:
+        raise refused(ErrorCode.INVALID_RECORD, "there is more than one batch for a partition")
+    if batch.record_count < 1 or batch.record_count != batch.last_offset_delta + 1:
+        raise refused(
+            ErrorCode.INVALID_RECORD,
+            f"{batch.record_count} records do not fill offsets 0 to {batch.last_offset_delta}",
+        )
+    attributes = batch.attributes
+    if attributes & (TRANSACTIONAL | CONTROL):
+        code = ErrorCode.INVALID_RECORD if attributes & CONTROL else ErrorCode.INVALID_TXN_STATE
+        raise refused(code, "control and transactional batches are not supported")
+    if attributes & APPEND_TIME:
+        raise refused(ErrorCode.INVALID_TIMESTAMP, "only the log may stamp append times")
+    if batch.codec > Codec.ZSTD:
+        raise refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {batch.codec} is unknown")
+    if batch.producer_id >= 0 and (batch.producer_epoch < 0 or batch.base_sequence < 0):
+        raise refused(
+            ErrorCode.INVALID_RECORD, "an idempotent producer needs an epoch and a sequence"
+        )
+    return batch
+
+
+def _result(part: Part, code: ErrorCode, message: str) -> Result:
+    return Result(part.topic, part.partition, code, message=message)

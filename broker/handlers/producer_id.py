@@ -1,0 +1,32 @@
+"""InitProducerId: a number for an idempotent producer, never given out twice."""
+
+from __future__ import annotations
+
+from broker.handlers.node import Node, Request
+from broker.protocol.errors import ErrorCode
+from broker.protocol.messages import Fields
+
+__all__ = ["init_producer_id"]
+
+_MAX_EPOCH = (1 << 15) - 1
+
+
+async def init_producer_id(node: Node, request: Request) -> Fields:
+    """A new id, or the next epoch of the id that the producer has. Transactions are refused."""
+    message = request.message
+    if message.transactional_id is not None:
+        return {
+            "error_code": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "producer_id": -1,
+            "producer_epoch": -1,
+        }
+    producer_id = getattr(message, "producer_id", -1)
+    epoch = getattr(message, "producer_epoch", -1)
+    if producer_id >= 0 and 0 <= epoch < _MAX_EPOCH:
+        return {
+            "error_code": ErrorCode.NONE,
+            "producer_id": producer_id,
+            "producer_epoch": epoch + 1,
+        }
+    new = await node.coordination.allocate_producer_ids(1)
+    return {"error_code": ErrorCode.NONE, "producer_id": new, "producer_epoch": 0}

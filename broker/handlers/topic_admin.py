@@ -1,0 +1,154 @@
+"""CreateTopics, DeleteTopics and CreatePartitions.
+
+Rule: when a change is answered it has happened, so that whoever asks next sees it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.coordination import TopicExistsError
+from broker.handlers.node import Node, Request
+from broker.protocol.errors import ErrorCode, refused
+from broker.protocol.messages import Fields
+from broker.topics import CONFIGS, InvalidConfigError, InvalidTopicError
+from headworks.errors import RefusedError
+
+__all__ = ["create_partitions", "create_topics", "delete_topics"]
+
+_MAX_PARTITIONS = 10_000
+_DEFAULT_SOURCE, _TOPIC_SOURCE = 5, 1
+
+
+async def create_topics(node: Node, request: Request) -> Fields:
+    """Create, or with `validate_only` say what would happen."""
+    message = request.message
+    named = [topic.name for topic in message.topics]
+    results = []
+    for topic in message.topics:
+        fields: dict[str, Any] = {"name": topic.name, "topic_id": None, "error_message": None}
+        try:
+            if named.count(topic.name) > 1:
+                raise refused(ErrorCode.INVALID_REQUEST, "the topic is named twice")
+            fields |= await _create(node, topic, validate_only=message.validate_only)
+            fields["error_code"] = ErrorCode.NONE
+        except RefusedError as error:
+            fields |= {"error_code": error.code, "error_message": str(error), "configs": None}
+        results.append(fields)
+    return {"topics": results}
+
+
+async def _create(node: Node, topic: Any, *, validate_only: bool) -> dict[str, Any]:
+    count = _partition_count(node, topic)
+    configs = {config.name: config.value or "" for config in topic.configs}
+    try:
+        if validate_only:
+            node.catalogue.check_new(topic.name, configs)
+        else:
+            await node.catalogue.create(topic.name, count, configs)
+    except InvalidTopicError as error:
+        raise refused(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
+    except TopicExistsError:
+        raise refused(
+            ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name!r} exists already"
+        ) from None
+    except InvalidConfigError as error:
+        raise refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+    shown = {name: key.default for name, key in CONFIGS.items()} | {**node.catalogue.defaults}
+    return {
+        "num_partitions": count,
+        "replication_factor": 1,
+        "configs": [
+            {
+                "name": name,
+                "value": configs.get(name, value),
+                "read_only": False,
+                "config_source": _TOPIC_SOURCE if name in configs else _DEFAULT_SOURCE,
+                "is_sensitive": False,
+            }
+            for name, value in shown.items()
+        ],
+    }
+
+
+def _partition_count(node: Node, topic: Any) -> int:
+    """The partitions asked for: a number, a list of assignments, or the broker's default."""
+    if topic.assignments:
+        if topic.num_partitions != -1 or topic.replication_factor != -1:
+            raise refused(ErrorCode.INVALID_REQUEST, "give assignments or numbers, not both")
+        indexes = sorted(assigned.partition_index for assigned in topic.assignments)
+        if indexes != list(range(len(indexes))):
+            raise refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions are not numbered from 0 up"
+            )
+        if any(tuple(a.broker_ids) != (node.node_id,) for a in topic.assignments):
+            raise refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there is one broker: {node.node_id}"
+            )
+        return len(indexes)
+    if topic.replication_factor not in (-1, 1):
+        raise refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {topic.replication_factor}: there is one broker, so it is 1",
+        )
+    count = int(topic.num_partitions)
+    if count == -1:
+        return node.default_partitions
+    _check_count(count)
+    return count
+
+
+def _check_count(count: int) -> None:
+    if not 1 <= count <= _MAX_PARTITIONS:
+        raise refused(
+            ErrorCode.INVALID_PARTITIONS, f"{count} partitions: 1 to {_MAX_PARTITIONS} are allowed"
+        )
+
+
+async def delete_topics(node: Node, request: Request) -> Fields:
+    """Delete; answered when the topics are gone."""
+    responses = []
+    for name in request.message.topic_names:
+        error, text = ErrorCode.NONE, None
+        if name in node.catalogue.topics:
+            await node.catalogue.delete(name)
+        else:
+            error, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"
+        responses.append({"name": name, "error_code": error, "error_message": text})
+    return {"responses": responses}
+
+
+async def create_partitions(node: Node, request: Request) -> Fields:
+    """Give topics more partitions."""
+    results = []
+    for asked in request.message.topics:
+        error, text = ErrorCode.NONE, None
+        try:
+            await _grow(node, asked, validate_only=request.message.validate_only)
+        except RefusedError as refusal:
+            error, text = ErrorCode(refusal.code), str(refusal)
+        results.append({"name": asked.name, "error_code": error, "error_message": text})
+    return {"results": results}
+
+
+async def _grow(node: Node, asked: Any, *, validate_only: bool) -> None:
+    topic = node.catalogue.topics.get(asked.name)
+    if topic is None:
+        raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}")
+    _check_count(asked.count)
+    if asked.count <= topic.count:
+        raise refused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{asked.name} has {topic.count} partitions; the number can only grow",
+        )
+    if asked.assignments is not None:
+        if len(asked.assignments) != asked.count - topic.count:
+            raise refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "one assignment is needed per new partition"
+            )
+        if any(tuple(a.broker_ids) != (node.node_id,) for a in asked.assignments):
+            raise refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there is one broker: {node.node_id}"
+            )
+    if not validate_only:
+        await node.catalogue.add_partitions(asked.name, asked.count)

@@ -1,0 +1,21 @@
+"""The log of one partition: segments, sparse indexes, recovery, producer state. No sockets."""
+
+from broker.log.partition import LogConfig, OffsetOutOfRangeError, PartitionLog, Slice
+from broker.log.producers import DuplicateError, OutOfSequenceError, ProducerStates, StaleEpochError
+from broker.log.recovery import Recovery, open_log
+from broker.log.segment import Descriptor, Segment
+
+__all__ = [
+    "Descriptor",
+    "DuplicateError",
+    "LogConfig",
+    "OffsetOutOfRangeError",
+    "OutOfSequenceError",
+    "PartitionLog",
+    "ProducerStates",
+    "Recovery",
+    "Segment",
+    "Slice",
+    "StaleEpochError",
+    "open_log",
+]

@@ -1,0 +1,304 @@
+"""The log of one partition: append, read, flush, find by time, retention.
+
+Rules:
+
+- One writer (the event loop) appends and rolls; the flusher thread only calls `sync`. Readers take
+  the tuple of segments as it is: it is replaced, never changed, so reading needs no lock.
+- `end` is what is written, `flushed` what is on disk, `visible` what consumers may see: the flushed
+  end, or the written end when the config says so. All three only grow.
+- Appending is in two steps: `stage` gives a batch its offset, `commit` writes all staged batches in
+  one call. When writing fails, everything staged is undone: offsets and producer states too.
+- Retention goes by when a segment was last written, not by the records' own timestamps: those are
+  event times, and last year's events must survive being loaded today.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from broker.log.producers import ProducerStates, State
+from broker.log.segment import NO_TIMESTAMP, Descriptor, Segment, segment_path
+from broker.records import InvalidBatchError, iter_records
+from broker.records.batch import Batch, Buffer, patch_placement
+from broker.records.compression import CodecUnavailableError
+from headworks.errors import RefusedError
+
+__all__ = ["LEADER_EPOCH", "LogConfig", "OffsetOutOfRangeError", "PartitionLog", "Slice"]
+
+LEADER_EPOCH = 0
+_MAX_RELATIVE = (1 << 31) - 1
+START_FILE = "start-offset"
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """How a partition's log behaves; -1 means no limit."""
+
+    segment_bytes: int = 1 << 30
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    retention_bytes: int = -1
+    show_unflushed: bool = False
+
+
+class OffsetOutOfRangeError(RefusedError):
+    """An offset that the log does not hold: removed already, or not written yet."""
+
+
+class Slice(NamedTuple):
+    """A piece of a segment's file, to be sent as it is; size 0 when there is nothing to read."""
+
+    descriptor: Descriptor
+    position: int
+    size: int
+
+
+class _Point(NamedTuple):
+    """An offset and where it lies: the segment (by base offset) and the position in its file."""
+
+    offset: int
+    base: int
+    position: int
+
+
+class PartitionLog:
+    """A partition's log, opened by `broker.log.open_log`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        segments: tuple[Segment, ...],
+        producers: ProducerStates,
+        config: LogConfig,
+        start_offset: int,
+    ) -> None:
+        self.folder = folder
+        self.config = config
+        self.start_offset = start_offset
+        self.producers = producers
+        self._segments = segments
+        self._bases = tuple(segment.base_offset for segment in segments)
+        active = segments[-1]
+        self._next = active.next_offset
+        self._flushed = self._written = _Point(self._next, active.base_offset, active.size)
+        self._staged: list[Buffer] = []
+        self._staged_batches: list[tuple[int, int, int, int]] = []
+        self._staged_bytes = 0
+        self._undo: list[tuple[int, State | None]] = []
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments, oldest first; the last is being written."""
+        return self._segments
+
+    @property
+    def end(self) -> int:
+        """The offset after the last written record."""
+        return self._written.offset
+
+    @property
+    def flushed(self) -> int:
+        """The offset after the last record that is on disk."""
+        return self._flushed.offset
+
+    @property
+    def visible(self) -> int:
+        """The offset after the last record that consumers may see: the high watermark."""
+        return self._visible.offset
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def _visible(self) -> _Point:
+        return self._written if self.config.show_unflushed else self._flushed
+
+    # -- append ------------------------------------------------------------------------------
+
+    def stage(self, buffer: bytearray | memoryview, batch: Batch) -> int:
+        """Give a checked batch, which lies in `buffer`, its offset; it is written by `commit`.
+
+        Raises what `ProducerStates.check` raises; OSError when rolling to a new segment fails.
+        """
+        if batch.producer_id >= 0:
+            self.producers.check(batch)
+        size = batch.size
+        active = self._segments[-1]
+        relative = self._next + batch.last_offset_delta - active.base_offset
+        filled = active.size + self._staged_bytes
+        if filled and (filled + size > self.config.segment_bytes or relative > _MAX_RELATIVE):
+            self.commit()
+            self.roll()
+        base = self._next
+        patch_placement(buffer, batch.position, base, batch.length, LEADER_EPOCH)
+        self._staged.append(memoryview(buffer)[batch.position : batch.position + size])
+        self._next = following = base + batch.last_offset_delta + 1
+        self._staged_batches.append((base, following, size, batch.max_timestamp))
+        self._staged_bytes += size
+        if batch.producer_id >= 0:
+            self._undo.append((batch.producer_id, self.producers.record(batch, base)))
+        return base
+
+    def commit(self) -> None:
+        """Write what is staged. On OSError nothing of it has happened."""
+        if not self._staged:
+            return
+        active = self._segments[-1]
+        try:
+            active.append(self._staged, self._staged_batches)
+        except OSError:
+            self._next = self._written.offset
+            for producer_id, before in reversed(self._undo):
+                self.producers.restore(producer_id, before)
+            raise
+        else:
+            self._written = _Point(self._next, active.base_offset, active.size)
+        finally:
+            self._staged.clear()
+            self._staged_batches.clear()
+            self._undo.clear()
+            self._staged_bytes = 0
+
+    def roll(self) -> None:
+        """Seal the active segment and start the next; an empty one is left as it is."""
+        active = self._segments[-1]
+        if not active.size:
+            return
+        active.seal()
+        self.mark_flushed(self._written)
+        new = Segment(segment_path(self.folder, self._next))
+        new.path.with_suffix(".producers").write_bytes(self.producers.dump())
+        self._replace((*self._segments, new))
+        self._written = self._flushed = _Point(self._next, new.base_offset, 0)
+
+    # -- flush -------------------------------------------------------------------------------
+
+    def sync(self) -> _Point:
+        """Put what is written on disk; for `mark_flushed`. May run in another thread."""
+        point = self._written  # read before the segment: rolling syncs the old one itself
+        self._segments[-1].sync()
+        return point
+
+    def mark_flushed(self, point: _Point) -> None:
+        """Take note of a finished `sync`."""
+        if point.offset > self._flushed.offset:
+            self._flushed = point
+
+    # -- read --------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> Slice:
+        """Bytes from the batch that holds `offset` on, at most `max_bytes` of one segment.
+
+        With `at_least_one` the first batch comes whole, however large. The piece may end inside a
+        batch, which readers drop. OffsetOutOfRangeError below the start or above the visible end.
+        """
+        visible = self._visible
+        if not self.start_offset <= offset <= visible.offset:
+            raise OffsetOutOfRangeError(
+                f"offset {offset} is not in {self.start_offset}..{visible.offset}"
+            )
+        segments = self._segments
+        at = bisect_right(self._bases, offset) - 1
+        while offset < visible.offset and at < len(segments):
+            segment = segments[at]
+            limit = visible.position if segment.base_offset == visible.base else segment.size
+            batch = segment.locate(offset)
+            if batch is not None and batch.position < limit:
+                size = min(limit - batch.position, max_bytes)
+                if size < batch.size:
+                    size = batch.size if at_least_one else 0
+                return Slice(segment.descriptor, batch.position, size)
+            at += 1
+        return Slice(segments[-1].descriptor, 0, 0)
+
+    def offset_at_time(self, timestamp: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first visible record at or after `timestamp`.
+
+        In a batch whose codec cannot be undone here, the batch's first offset stands for it.
+        """
+        for segment in self._segments:
+            batch = segment.locate_time(timestamp)
+            if batch is None or batch.last_offset < self.start_offset:
+                continue
+            if batch.base_offset >= self.visible:
+                return None
+            return self._inside(segment, batch, timestamp)
+        return None
+
+    def latest_timestamp(self) -> tuple[int, int] | None:
+        """(offset, timestamp) of the record with the largest timestamp."""
+        latest = max(segment.max_timestamp for segment in self._segments)
+        return None if latest == NO_TIMESTAMP else self.offset_at_time(latest)
+
+    def _inside(self, segment: Segment, batch: Batch, timestamp: int) -> tuple[int, int]:
+        data = segment.read(batch)
+        placed = batch._replace(position=0)
+        try:
+            for record in iter_records(data, placed):
+                if record.timestamp >= timestamp and record.offset >= self.start_offset:
+                    return record.offset, record.timestamp
+        except (CodecUnavailableError, InvalidBatchError):
+            pass  # the batch's own header answers, as good as it can
+        return max(batch.base_offset, self.start_offset), batch.base_timestamp
+
+    # -- removal -----------------------------------------------------------------------------
+
+    def expire(self, now_ms: int) -> list[Segment]:
+        """Drop the oldest segments that time or size say; the caller removes their files."""
+        config, segments = self.config, self._segments
+        keep_from = 0
+        size = self.size
+        for segment in segments:
+            old = (
+                config.retention_ms >= 0
+                and segment.size
+                and now_ms - segment.last_write_ms() > config.retention_ms
+            )
+            last = segment is segments[-1]
+            large = not last and 0 <= config.retention_bytes < size - segment.size
+            if not (old or large):
+                break
+            if last:
+                self.roll()
+            size -= segment.size
+            keep_from += 1
+        return self._drop(keep_from)
+
+    def delete_before(self, offset: int) -> list[Segment]:
+        """Move the start to `offset`; returns the segments that fall away wholly."""
+        if not self.start_offset <= offset <= self.visible:
+            raise OffsetOutOfRangeError(
+                f"offset {offset} is not in {self.start_offset}..{self.visible}"
+            )
+        if offset > self.start_offset:
+            self.start_offset = offset
+            (self.folder / START_FILE).write_text(f"{offset}\n", encoding="ascii")
+        return self._drop(bisect_right(self._bases, offset) - 1)
+
+    def _drop(self, count: int) -> list[Segment]:
+        dropped = list(self._segments[:count])
+        if dropped:
+            self._replace(self._segments[count:])
+            self.start_offset = max(self.start_offset, self._bases[0])
+        return dropped
+
+    def _replace(self, segments: tuple[Segment, ...]) -> None:
+        self._segments = segments
+        self._bases = tuple(segment.base_offset for segment in segments)
+
+    def close(self) -> None:
+        """Flush, save what makes the next start short, and close the files."""
+        try:
+            self.mark_flushed(self.sync())
+            self._segments[-1].save_index()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the files without flushing: the log is being deleted, or has failed."""
+        for segment in self._segments:
+            segment.close()

@@ -1,0 +1,188 @@
+"""Opening a partition's folder: what is on disk becomes a log, or a clear refusal.
+
+Rules:
+
+- The newest segment may have a torn tail (a crash): every batch is verified (length, CRC32C, magic,
+  consecutive offsets), and the file is cut at the first that fails. What is cut is reported.
+- Older segments were put on disk whole before their successor began. Their headers must chain
+  without a gap up to the next segment; if they do not, the partition is refused (CorruptError),
+  because cutting there would throw away what was acknowledged.
+- Indexes and producer snapshots are caches and are rebuilt when missing or implausible.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from broker.log.index import GrowingIndex, MappedIndex
+from broker.log.partition import LEADER_EPOCH, START_FILE, LogConfig, PartitionLog
+from broker.log.producers import ProducerStates
+from broker.log.segment import NO_TIMESTAMP, Segment, segment_path, walk
+from broker.records.batch import InvalidBatchError, check_batch
+from headworks.errors import CorruptError
+
+__all__ = ["Recovery", "open_log", "valid_prefix"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What opening found: bytes cut from the tail, and why."""
+
+    cut_bytes: int = 0
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class _Scan:
+    """What walking over a segment found."""
+
+    size: int
+    next_offset: int
+    max_timestamp: int
+    index: GrowingIndex
+    reason: str = ""
+
+
+def open_log(folder: Path, config: LogConfig) -> tuple[PartitionLog, Recovery]:
+    """Open (or create) the log in `folder`. CorruptError if it must not be served."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = sorted(path for path in folder.iterdir() if path.suffix == ".log")
+    if not paths:
+        paths = [segment_path(folder, 0)]
+    for path in paths:
+        if not (path.stem.isdigit() and len(path.stem) == 20):
+            raise CorruptError(f"{path} is not named like a segment (20 digits and .log)")
+    segments: list[Segment] = []
+    try:
+        for path, following in pairwise(paths):
+            segments.append(_open_sealed(path, int(following.stem)))
+        newest, recovery = _open_newest(paths[-1])
+        segments.append(newest)
+    except BaseException:
+        for segment in segments:
+            segment.close()
+        raise
+    start = max(segments[0].base_offset, _saved_start(folder, newest.next_offset))
+    log = PartitionLog(folder, tuple(segments), _producers(segments), config, start)
+    if recovery.cut_bytes:
+        newest.sync()
+    return log, recovery
+
+
+def valid_prefix(data: bytes | mmap.mmap, base_offset: int) -> _Scan:
+    """How far `data` is a chain of undamaged batches with consecutive offsets."""
+    scan = _Scan(0, base_offset, NO_TIMESTAMP, GrowingIndex())
+    end = len(data)
+    with memoryview(data) as view:
+        while scan.size < end:
+            try:
+                batch = check_batch(view, scan.size, end)
+            except InvalidBatchError as error:
+                scan.reason = str(error)
+                break
+            if batch.base_offset != scan.next_offset or batch.leader_epoch != LEADER_EPOCH:
+                scan.reason = f"offset {batch.base_offset} stands where {scan.next_offset} follows"
+                break
+            scan.index.note(batch.base_offset - base_offset, scan.size, scan.max_timestamp)
+            scan.max_timestamp = max(scan.max_timestamp, batch.max_timestamp)
+            scan.next_offset = batch.last_offset + 1
+            scan.size += batch.size
+    return scan
+
+
+def _open_newest(path: Path) -> tuple[Segment, Recovery]:
+    path.touch()
+    size = path.stat().st_size
+    if not size:
+        return Segment(path), Recovery()
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        scan = valid_prefix(data, int(path.stem))
+    if scan.size < size:
+        os.truncate(path, scan.size)
+    path.with_suffix(".index").unlink(missing_ok=True)
+    return Segment(
+        path,
+        size=scan.size,
+        next_offset=scan.next_offset,
+        max_timestamp=scan.max_timestamp,
+        index=scan.index,
+    ), Recovery(size - scan.size, scan.reason)
+
+
+def _open_sealed(path: Path, following: int) -> Segment:
+    size = path.stat().st_size
+    base = int(path.stem)
+    segment = Segment(path, size=size)
+    try:
+        index = MappedIndex.open(segment.index_path, size)
+        if index is None:
+            scan = _walk_sealed(segment, GrowingIndex(), 0, base, NO_TIMESTAMP)
+            if scan.size == size and size:
+                scan.index.write(segment.index_path)
+                index = MappedIndex.open(segment.index_path, size)
+        else:
+            relative, position, earlier = index.last_entry
+            scan = _walk_sealed(segment, GrowingIndex(), position, base + relative, earlier)
+        if scan.size != size or scan.next_offset != following or index is None:
+            raise CorruptError(
+                f"{path}: its batches end at offset {scan.next_offset}, byte {scan.size} of {size},"
+                f" but the next segment starts at offset {following}",
+                fix=f"look with `headworks log dump {path}`; restore the file from a copy, or move"
+                f" this and the older segments away to serve only what follows",
+            )
+    except BaseException:
+        segment.close()
+        raise
+    segment.index = index
+    segment.next_offset, segment.max_timestamp = scan.next_offset, scan.max_timestamp
+    segment.listed = True
+    return segment
+
+
+def _walk_sealed(
+    segment: Segment, index: GrowingIndex, position: int, offset: int, timestamp: int
+) -> _Scan:
+    """Follow the headers from `position`; the records of a sealed segment are not read."""
+    scan = _Scan(position, offset, timestamp, index)
+    for batch in walk(segment.descriptor.fd, position, segment.size):
+        stop = scan.size + batch.size
+        if batch.base_offset != scan.next_offset or batch.magic != 2 or stop > segment.size:
+            break
+        index.note(batch.base_offset - segment.base_offset, scan.size, scan.max_timestamp)
+        scan.max_timestamp = max(scan.max_timestamp, batch.max_timestamp)
+        scan.next_offset = batch.last_offset + 1
+        scan.size = stop
+    return scan
+
+
+def _producers(segments: list[Segment]) -> ProducerStates:
+    """Producer states at the end: the newest usable snapshot, and the headers after it."""
+    states, first = ProducerStates(), 0
+    for number in range(len(segments) - 1, 0, -1):
+        try:
+            data = segments[number].path.with_suffix(".producers").read_bytes()
+        except FileNotFoundError:
+            continue
+        loaded = ProducerStates.load(data)
+        if loaded is not None:
+            states, first = loaded, number
+            break
+    for segment in segments[first:]:
+        for batch in segment.headers():
+            if batch.producer_id >= 0:
+                states.record(batch, batch.base_offset)
+    return states
+
+
+def _saved_start(folder: Path, end: int) -> int:
+    path = folder / START_FILE
+    if not path.exists():
+        return 0
+    try:
+        return min(int(path.read_text(encoding="ascii")), end)
+    except ValueError:
+        raise CorruptError(f"{path} does not hold an offset") from None

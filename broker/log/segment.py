@@ -1,0 +1,200 @@
+"""One segment: a file of record batches named by the offset of its first record, and its index.
+
+Rules:
+
+- Batches lie in the file exactly as they came, but for base offset and leader epoch.
+- Only the newest segment of a partition is written. `seal` puts it on disk before it makes the
+  index file, so a segment that has a successor is durable and whole.
+- A reader holds a `Descriptor`; the file stays open until the last reader lets go, even if
+  retention has removed it meanwhile.
+- An append either lands whole or leaves the file as it was.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from broker.log.index import INTERVAL, GrowingIndex, Index, MappedIndex
+from broker.records.batch import HEADER, HEADER_SIZE, LENGTH_PREFIX, Batch, Buffer
+
+__all__ = ["NO_TIMESTAMP", "Descriptor", "Segment", "segment_path", "walk"]
+
+NO_TIMESTAMP = -1
+_MAX_BUFFERS = 1000  # of one writev call; the kernel's limit is 1024
+_READ_AHEAD = INTERVAL + HEADER_SIZE
+
+
+class Descriptor:
+    """An open file that closes when nobody refers to it any more."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, path: Path) -> None:
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def close(self) -> None:
+        """Close now; closing twice does nothing."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def segment_path(folder: Path, base_offset: int) -> Path:
+    """The path of the segment that starts at `base_offset`."""
+    return folder / f"{base_offset:020d}.log"
+
+
+class Segment:
+    """A segment of which everything is known: size, next offset, largest timestamp, index."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        size: int = 0,
+        next_offset: int | None = None,
+        max_timestamp: int = NO_TIMESTAMP,
+        index: Index | None = None,
+    ) -> None:
+        self.path = path
+        self.base_offset = int(path.stem)
+        self.descriptor = Descriptor(path)
+        self.size = size
+        self.next_offset = self.base_offset if next_offset is None else next_offset
+        self.max_timestamp = max_timestamp
+        self.index = GrowingIndex() if index is None else index
+        self.listed = False  # whether the folder's entry of the file is known to be on disk
+
+    @property
+    def index_path(self) -> Path:
+        """Where a sealed segment keeps its index."""
+        return self.path.with_suffix(".index")
+
+    def append(
+        self, buffers: Sequence[Buffer], batches: Sequence[tuple[int, int, int, int]]
+    ) -> None:
+        """Write `buffers` at the end; of each batch: base offset, next offset, size, max timestamp.
+
+        On OSError the file is as before.
+        """
+        try:
+            written = _write_all(self.descriptor.fd, buffers, self.size)
+        except OSError:
+            os.ftruncate(self.descriptor.fd, self.size)
+            raise
+        index, position = self.index, self.size
+        assert isinstance(index, GrowingIndex)
+        for base, following, size, timestamp in batches:
+            index.note(base - self.base_offset, position, self.max_timestamp)
+            position += size
+            self.next_offset = following
+            self.max_timestamp = max(self.max_timestamp, timestamp)
+        self.size += written
+
+    def sync(self) -> None:
+        """Put the data, and once the file's name, on disk."""
+        os.fdatasync(self.descriptor.fd)
+        if not self.listed:
+            sync_folder(self.path.parent)
+            self.listed = True
+
+    def seal(self) -> None:
+        """Put the segment on disk and change to a mapped index; it will not be written again."""
+        self.sync()
+        self.save_index()
+        if self.size:
+            self.index = MappedIndex(self.index_path)
+
+    def save_index(self) -> None:
+        """Write the index file of a segment that was being written."""
+        if self.size and isinstance(self.index, GrowingIndex):
+            self.index.write(self.index_path)
+
+    def locate(self, offset: int) -> Batch | None:
+        """The header of the batch that holds `offset` or is the first after it."""
+        start = self.index.at_offset(offset - self.base_offset)
+        for batch in self.headers(start):
+            if batch.last_offset >= offset:
+                return batch
+        return None
+
+    def locate_time(self, timestamp: int) -> Batch | None:
+        """The header of the first batch with a record at or after `timestamp`."""
+        if self.max_timestamp < timestamp:
+            return None
+        for batch in self.headers(self.index.at_time(timestamp)):
+            if batch.max_timestamp >= timestamp:
+                return batch
+        return None
+
+    def headers(self, position: int = 0) -> Iterator[Batch]:
+        """Batch headers from the batch at `position` on; records are not read."""
+        return walk(self.descriptor.fd, position, self.size)
+
+    def read(self, batch: Batch) -> bytes:
+        """The bytes of a batch."""
+        return os.pread(self.descriptor.fd, batch.size, batch.position)
+
+    def last_write_ms(self) -> int:
+        """When the segment was last written, by the file's time."""
+        return os.fstat(self.descriptor.fd).st_mtime_ns // 1_000_000
+
+    def remove_files(self) -> None:
+        """Delete from disk; readers that hold the descriptor read on."""
+        for path in (self.path, self.index_path, self.path.with_suffix(".producers")):
+            path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let go of index and file."""
+        self.index.close()
+        self.descriptor.close()
+
+
+def walk(fd: int, position: int, end: int) -> Iterator[Batch]:
+    """Headers of the batches of a file between `position` and `end`, read in pieces of 4 KB.
+
+    Stops before a header that is not whole; a header's content is not judged.
+    """
+    window, window_start = b"", position
+    while end - position >= HEADER_SIZE:
+        inside = position - window_start
+        if inside + HEADER_SIZE > len(window):
+            window = os.pread(fd, min(_READ_AHEAD, end - position), position)
+            window_start, inside = position, 0
+            if len(window) < HEADER_SIZE:
+                return
+        batch = Batch._make((*HEADER.unpack_from(window, inside), position))
+        yield batch
+        if batch.length < HEADER_SIZE - LENGTH_PREFIX:
+            return
+        position += batch.size
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on disk."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _write_all(fd: int, buffers: Sequence[Buffer], position: int) -> int:
+    total = 0
+    for first in range(0, len(buffers), _MAX_BUFFERS):
+        chunk = list(buffers[first : first + _MAX_BUFFERS])
+        wanted = sum(map(len, chunk))
+        written = os.pwritev(fd, chunk, position + total)
+        if written < wanted:  # a full disk or a signal: go on, so that the kernel tells which
+            rest = b"".join(chunk)[written:]
+            while rest:
+                step = os.pwrite(fd, rest, position + total + written)
+                written += step
+                rest = rest[step:]
+        total += wanted
+    return total

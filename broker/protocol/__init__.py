@@ -1,0 +1,19 @@
+"""The Kafka protocol without I/O: bytes in, requests out; replies in, bytes out."""
+
+from broker.protocol.apis import APIS, Api, find_api
+from broker.protocol.errors import ErrorCode
+from broker.protocol.frame import Header, MalformedError, parse_header, seal
+from broker.protocol.messages import decode, encode
+
+__all__ = [
+    "APIS",
+    "Api",
+    "ErrorCode",
+    "Header",
+    "MalformedError",
+    "decode",
+    "encode",
+    "find_api",
+    "parse_header",
+    "seal",
+]

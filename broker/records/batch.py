@@ -1,0 +1,175 @@
+"""The header of a record batch (format v2): read it, check it, patch what may be patched.
+
+Layout (big endian), 61 bytes before the records:
+
+    base offset 8 | length 4 | leader epoch 4 | magic 1 | CRC32C 4 | attributes 2 |
+    last offset delta 4 | base timestamp 8 | max timestamp 8 | producer id 8 |
+    producer epoch 2 | base sequence 4 | record count 4 | records
+
+Rules:
+
+- Nothing here copies records; buffers are read in place.
+- The CRC covers everything after itself. Base offset and leader epoch lie before it, so they may
+  be patched freely; any other change must compute the CRC again.
+- Offsets advance by `last offset delta + 1`, never by the record count.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from headworks.errors import CorruptError
+
+__all__ = [
+    "APPEND_TIME",
+    "CODEC_MASK",
+    "CONTROL",
+    "HEADER",
+    "HEADER_SIZE",
+    "LENGTH_PREFIX",
+    "TRANSACTIONAL",
+    "Batch",
+    "Buffer",
+    "InvalidBatchError",
+    "check_batch",
+    "iter_batches",
+    "patch_placement",
+    "read_header",
+    "restamp_append_time",
+]
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE = HEADER.size
+LENGTH_PREFIX = 12  # base offset and length: what the length field does not count
+_CRC_FROM = 21  # the first byte that the CRC covers: the attributes
+_PLACEMENT = struct.Struct(">qii")
+_MAGIC = 2
+
+CODEC_MASK = 0b111
+APPEND_TIME = 0b1000
+TRANSACTIONAL = 0b10000
+CONTROL = 0b100000
+
+
+class InvalidBatchError(CorruptError):
+    """Bytes that are not a whole, undamaged record batch of format v2; `reason` is one word."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Batch(NamedTuple):
+    """A record batch's header, and where its bytes lie in the buffer it was read from."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    position: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.length + LENGTH_PREFIX
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def codec(self) -> int:
+        """Number of the compression codec."""
+        return self.attributes & CODEC_MASK
+
+
+def read_header(buffer: Buffer, position: int = 0) -> Batch:
+    """Read the header at `position`; InvalidBatchError ("torn") if it is not whole."""
+    if len(buffer) - position < HEADER_SIZE:
+        raise InvalidBatchError(
+            "torn", f"{len(buffer) - position} bytes are too few for a batch header"
+        )
+    return Batch._make((*HEADER.unpack_from(buffer, position), position))
+
+
+def check_batch(buffer: Buffer, position: int = 0, end: int | None = None) -> Batch:
+    """Read the batch at `position` and verify its length, magic and CRC.
+
+    `InvalidBatchError.reason` is "torn" (the buffer ends inside it), "magic", "length" or "crc".
+    """
+    limit = len(buffer) if end is None else end
+    if limit - position < HEADER_SIZE:
+        raise InvalidBatchError("torn", f"{limit - position} bytes are too few for a batch header")
+    batch = Batch._make((*HEADER.unpack_from(buffer, position), position))
+    if batch.magic != _MAGIC:
+        raise InvalidBatchError("magic", f"magic is {batch.magic}, not 2")
+    stop = position + LENGTH_PREFIX + batch.length
+    if batch.length < HEADER_SIZE - LENGTH_PREFIX:
+        raise InvalidBatchError("length", f"batch length {batch.length} is smaller than its header")
+    if stop > limit:
+        raise InvalidBatchError(
+            "torn", f"batch of {batch.size} bytes ends {stop - limit} bytes too late"
+        )
+    if batch.last_offset_delta < 0:
+        raise InvalidBatchError(
+            "length", f"last offset delta {batch.last_offset_delta} is negative"
+        )
+    with memoryview(buffer) as view, view[position + _CRC_FROM : stop] as covered:
+        found = crc32c(covered)
+    if found != batch.crc:
+        raise InvalidBatchError(
+            "crc", f"CRC32C is {found:#010x}, the header says {batch.crc:#010x}"
+        )
+    return batch
+
+
+def iter_batches(buffer: Buffer, *, verify: bool = True) -> Iterator[Batch]:
+    """Every whole batch of a buffer, in order; a batch that the buffer cuts short ends it.
+
+    This is how the reply of a fetch reads: the last batch may be incomplete and is dropped.
+    `InvalidBatchError` is raised for bytes that are damaged rather than missing.
+    """
+    position, limit = 0, len(buffer)
+    while limit - position >= HEADER_SIZE:
+        batch = read_header(buffer, position)
+        if batch.magic == _MAGIC and position + batch.size > limit:
+            return
+        if verify or batch.magic != _MAGIC or batch.length < HEADER_SIZE - LENGTH_PREFIX:
+            batch = check_batch(buffer, position)
+        yield batch
+        position += batch.size
+
+
+def patch_placement(
+    buffer: bytearray | memoryview, position: int, base_offset: int, length: int, epoch: int
+) -> None:
+    """Write base offset and leader epoch (and the same length) in place; the CRC stays true."""
+    _PLACEMENT.pack_into(buffer, position, base_offset, length, epoch)
+
+
+def restamp_append_time(buffer: bytearray | memoryview, batch: Batch, now_ms: int) -> None:
+    """Give a batch the log's time: set the flag and the max timestamp, and compute the CRC again.
+
+    The base timestamp stays the producer's, as records hold differences to it.
+    """
+    position = batch.position
+    struct.pack_into(">h", buffer, position + _CRC_FROM, batch.attributes | APPEND_TIME)
+    struct.pack_into(">q", buffer, position + 35, now_ms)
+    with memoryview(buffer) as view, view[position + _CRC_FROM : position + batch.size] as covered:
+        struct.pack_into(">I", buffer, position + 17, crc32c(covered))

@@ -1,0 +1,65 @@
+"""The one thread that puts logs on disk, so that the event loop never waits for a disk.
+
+Rules: a log is asked for by the loop and flushed once, however often it was asked for meanwhile
+(group commit); results return to the loop in order. The thread touches nothing but `log.sync`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+__all__ = ["Flushable", "Flusher"]
+
+
+class Flushable(Protocol):
+    """Something whose `sync` puts it on disk."""
+
+    def sync(self) -> Any:
+        """Runs in the flusher thread; may raise OSError."""
+
+
+_Done = Callable[[Any, OSError | None], None]
+
+
+class Flusher:
+    """Starts its thread when made; `stop` ends it after what was asked for is done."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._wanted: dict[Flushable, _Done] = {}
+        self._condition = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
+        self._thread.start()
+
+    def request(self, log: Flushable, done: _Done) -> None:
+        """Flush `log` soon, then call `done(result, error)` in the loop."""
+        with self._condition:
+            self._wanted[log] = done
+            self._condition.notify()
+
+    def stop(self) -> None:
+        """Finish what was asked for and end the thread."""
+        with self._condition:
+            self._stopping = True
+            self._condition.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                while not self._wanted and not self._stopping:
+                    self._condition.wait()
+                if not self._wanted:
+                    return
+                round_, self._wanted = self._wanted, {}
+            for log, done in round_.items():
+                result, error = None, None
+                try:
+                    result = log.sync()
+                except OSError as failure:
+                    error = failure
+                self._loop.call_soon_threadsafe(done, result, error)

@@ -1,0 +1,148 @@
+"""A served partition: its log, when it is flushed, and who waits for it.
+
+Rules:
+
+- A batch is acknowledged to acks=all only after the flush that covers it; acks=1 after the write.
+- A flush that fails ends the partition: what the kernel dropped cannot be written again, so
+  pretending otherwise would lose data. Writers get a storage error until the broker restarts.
+- Waiting readers are called when the visible end moves, and must take themselves off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from broker.log import PartitionLog
+from broker.records.batch import Batch
+from broker.topics.config import TopicConfig
+from broker.topics.flusher import Flusher
+from headworks.errors import RefusedError
+
+__all__ = ["Partition", "StorageFailureError"]
+
+_log = logging.getLogger(__name__)
+
+
+class StorageFailureError(RefusedError):
+    """The partition cannot be written: the disk is full, or has failed."""
+
+
+class Partition:
+    """One partition of a topic, served by this broker."""
+
+    def __init__(
+        self, topic: str, index: int, log: PartitionLog, config: TopicConfig, flusher: Flusher
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self.config = config
+        self.failure: str | None = None
+        self._flusher = flusher
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._requested = 0  # flushes up to here are asked for
+        self._until_flushed: deque[tuple[int, Callable[[str | None], None]]] = deque()
+        self._readers: dict[Callable[[], None], None] = {}
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    def configure(self, config: TopicConfig) -> None:
+        """Take over changed configs."""
+        self.config = config
+        self.log.config = config.log
+
+    def stage(self, buffer: bytearray | memoryview, batch: Batch) -> int:
+        """See `PartitionLog.stage`; StorageFailureError if the partition cannot be written."""
+        if self.failure is not None:
+            raise StorageFailureError(self.failure)
+        try:
+            return self.log.stage(buffer, batch)
+        except OSError as error:
+            raise self._refuse(error) from error
+
+    def commit(self, *, urgent: bool) -> None:
+        """Write what is staged and see to its flush, at once if `urgent` (somebody waits)."""
+        try:
+            self.log.commit()
+        except OSError as error:
+            raise self._refuse(error) from error
+        end = self.log.end
+        if urgent or end - self.log.flushed >= self.config.flush_messages:
+            self.flush()
+        elif self._timer is None and end > self._requested:
+            self._timer = self._loop.call_later(self.config.flush_ms / 1000, self.flush)
+        if self.config.log.show_unflushed:
+            self._wake_readers()
+
+    def flush(self) -> None:
+        """Ask for a flush of everything written, unless one is asked for already."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.log.end > self._requested:
+            self._requested = self.log.end
+            self._flusher.request(self.log, self._flushed)
+
+    def when_flushed(self, offset: int, callback: Callable[[str | None], None]) -> None:
+        """Call back with None once everything before `offset` is on disk, or with an error."""
+        if offset <= self.log.flushed:
+            callback(None)
+        elif self.failure is not None:
+            callback(self.failure)
+        else:
+            self._until_flushed.append((offset, callback))
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Call back whenever there is more to read, until `unwatch`."""
+        self._readers[callback] = None
+
+    def unwatch(self, callback: Callable[[], None]) -> None:
+        """Stop calling back."""
+        self._readers.pop(callback, None)
+
+    @property
+    def readers(self) -> int:
+        """How many wait for more to read."""
+        return len(self._readers)
+
+    def end(self, reason: str) -> None:
+        """Refuse writes from now on and answer everybody who waits."""
+        self.failure = reason
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting, self._until_flushed = self._until_flushed, deque()
+        for _, callback in waiting:
+            callback(reason)
+        self._wake_readers()
+
+    def _flushed(self, point: Any, error: OSError | None) -> None:
+        if self.failure is not None:
+            return
+        if error is not None:
+            _log.error("%s: flush failed, no longer writable: %s", self, error)
+            self.end(f"flush failed: {error}")
+            return
+        self.log.mark_flushed(point)
+        flushed = self.log.flushed
+        waiting = self._until_flushed
+        while waiting and waiting[0][0] <= flushed:
+            waiting.popleft()[1](None)
+        if waiting:
+            self.flush()
+        if not self.config.log.show_unflushed:
+            self._wake_readers()
+
+    def _wake_readers(self) -> None:
+        for callback in tuple(self._readers):
+            callback()
+
+    def _refuse(self, error: OSError) -> StorageFailureError:
+        _log.error("%s: append failed: %s", self, error)
+        return StorageFailureError(f"append failed: {error}")

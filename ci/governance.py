@@ -1,0 +1,155 @@
+"""Which level and policy each subject is held to: `governance.toml` beside the schemas.
+
+    [default]
+    compatibility = "BACKWARD_TRANSITIVE"
+    policy = "warehouse"
+
+    [subjects."payments-value"]
+    compatibility = "FULL_TRANSITIVE"
+    waivers = [
+      { rule = "HW205", path = "amount", reason = "agreed with the lake team", until = 2026-12-31 },
+    ]
+
+Rules: an unknown key is refused (a typo must not be silence); a waiver needs a reason and a last
+day, and after that day it counts no more.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import cast
+
+from ci.rules import LINT_RULES
+from headworks.compatibility import RULES, Finding, Level, Policy
+from headworks.errors import UsageError
+
+__all__ = ["FILE_NAME", "Demand", "Governance", "Waiver", "catalogue_root", "read_governance"]
+
+FILE_NAME = "governance.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiver:
+    """Leave to break one rule, at one field or anywhere in the subject, until a day."""
+
+    rule: str
+    reason: str
+    until: date
+    path: str | None = None
+
+    def covers(self, finding: Finding, today: date) -> bool:
+        """Whether the finding is waived today."""
+        same = self.rule == finding.rule and self.path in (None, finding.path)
+        return same and today <= self.until
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a subject is held to."""
+
+    level: Level = Level.BACKWARD_TRANSITIVE
+    policy: Policy = Policy.AVRO
+    waivers: tuple[Waiver, ...] = ()
+
+    def waiver(self, finding: Finding, today: date) -> Waiver | None:
+        """The waiver that covers the finding today, if any."""
+        return next((one for one in self.waivers if one.covers(finding, today)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Governance:
+    """The demands of a catalogue; without a file, the default of `Demand`."""
+
+    default: Demand = Demand()
+    subjects: Mapping[str, Demand] = field(default_factory=dict)
+
+    def of(self, subject: str) -> Demand:
+        """What `subject` is held to."""
+        return self.subjects.get(subject, self.default)
+
+
+def catalogue_root(schemas: Path) -> Path:
+    """The folder of the catalogue that `schemas`, a folder or a file, is part of.
+
+    It is the nearest folder with a `governance.toml`, never above the repository; without one,
+    `schemas` itself or the folder of the file.
+    """
+    start = schemas if schemas.is_dir() else schemas.parent
+    for folder in (start, *start.parents):
+        if (folder / FILE_NAME).is_file():
+            return folder
+        if (folder / ".git").exists():
+            break
+    return start
+
+
+def read_governance(root: Path) -> Governance:
+    """Read `governance.toml` in the root of a catalogue."""
+    path = root / FILE_NAME
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Governance()
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not TOML: {error}") from None
+    _only(path, "", content, "default", "subjects")
+    default = _demand(path, "[default]", content.get("default", {}), Demand())
+    subjects = _table(path, "[subjects]", content.get("subjects", {}))
+    return Governance(
+        default,
+        {
+            name: _demand(path, f'[subjects."{name}"]', value, default)
+            for name, value in subjects.items()
+        },
+    )
+
+
+def _demand(path: Path, where: str, value: object, base: Demand) -> Demand:
+    table = _table(path, where, value)
+    _only(path, where, table, "compatibility", "policy", "waivers")
+    waivers = table.get("waivers", [])
+    if not isinstance(waivers, list):
+        raise UsageError(f"{path}: waivers in {where} must be a list")
+    try:
+        return Demand(
+            Level.read(str(table.get("compatibility", base.level))),
+            Policy.read(str(table.get("policy", base.policy))),
+            base.waivers + tuple(_waiver(path, where, waiver) for waiver in waivers),
+        )
+    except UsageError as error:
+        raise UsageError(f"{path}: {where}: {error.message}", fix=error.fix) from None
+
+
+def _waiver(path: Path, where: str, value: object) -> Waiver:
+    table = _table(path, f"a waiver of {where}", value)
+    _only(path, f"a waiver of {where}", table, "rule", "path", "reason", "until")
+    rule, reason, until = table.get("rule"), table.get("reason"), table.get("until")
+    field_path = table.get("path")
+    if rule not in RULES and rule not in LINT_RULES:
+        raise UsageError(f"a waiver names {rule!r}, which is no rule of compatibility or lint")
+    if not isinstance(reason, str) or not reason.strip():
+        raise UsageError(f"the waiver of {rule} needs a reason")
+    if type(until) is not date:
+        raise UsageError(f"the waiver of {rule} needs a last day: until = 2026-12-31")
+    if not (field_path is None or isinstance(field_path, str)):
+        raise UsageError(f"the path of the waiver of {rule} must be a string")
+    return Waiver(str(rule), reason, until, field_path)
+
+
+def _table(path: Path, where: str, value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: {where} must be a table")
+    return cast(dict[str, object], value)
+
+
+def _only(path: Path, where: str, table: Mapping[str, object], *known: str) -> None:
+    for key in table:
+        if key not in known:
+            raise UsageError(
+                f"{path}: {where or 'the file'} sets {key!r}, which means nothing",
+                fix=f"use {', '.join(known)}",
+            )

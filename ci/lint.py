@@ -1,0 +1,197 @@
+"""What a schema should be like before anyone depends on it.
+
+Compatibility asks whether a change breaks readers; lint asks what will be regretted: a field that
+nobody explained, a name that a table cannot hold, an event that does not say when it happened.
+Only the file's own definitions are looked at; types of other files are linted there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from ci.catalogue import Catalogue, SchemaFile, read_folder, within
+from ci.gate import SubjectVerdict, Verdict, place, refusal
+from ci.governance import Governance, catalogue_root, read_governance
+from ci.rules import LINT_RULES
+from headworks.compatibility import Finding, Policy
+from headworks.compatibility.table import column_problems
+from headworks.schema import governance_of
+from headworks.schema.model import (
+    EnumType,
+    Field,
+    Record,
+    Schema,
+    Union,
+    named_types,
+)
+
+__all__ = ["lint", "lint_catalogue"]
+
+_UPPER_CAMEL = re.compile(r"[A-Z][A-Za-z0-9]*\Z")
+_LOWER_SNAKE = re.compile(r"[a-z][a-z0-9_]*\Z")
+_UPPER_SNAKE = re.compile(r"[A-Z][A-Z0-9_]*\Z")
+# Reserved in Hive 2.3, where a column of that name must be quoted in every query.
+_RESERVED = frozenset(
+    """all alter and array as authorization between bigint binary boolean both by cache case cast
+    char column commit conf constraint create cross cube current current_date current_timestamp
+    cursor database date dayofweek decimal delete describe distinct double drop else end exchange
+    exists extended external extract false fetch float floor following for foreign from full
+    function grant group grouping having if import in inner insert int integer intersect interval
+    into is join lateral left less like local macro map more none not null numeric of on only or
+    order out outer over partialscan partition percent preceding precision preserve primary
+    procedure range reads reduce references regexp revoke right rlike rollback rollup row rows
+    select set smallint start table tablesample then time timestamp to transform trigger true
+    truncate unbounded union uniquejoin update user using utc_tmestamp values varchar views when
+    where window with""".split()  # noqa: SIM905
+)
+
+
+def lint_catalogue(schemas: Path, *, today: date | None = None) -> Verdict:
+    """Lint every file of `schemas`, a folder or one file."""
+    root = catalogue_root(schemas)
+    whole = Catalogue(read_folder(root))
+    governance = read_governance(root)
+    files = [one for one in whole.files() if within(one.path, schemas)]
+    day = today or datetime.now(tz=UTC).date()
+    return Verdict(tuple(_of_file(one, whole, governance, day) for one in files))
+
+
+def _of_file(
+    one: SchemaFile, whole: Catalogue, governance: Governance, day: date
+) -> SubjectVerdict:
+    if one.error is not None:
+        return SubjectVerdict(None, one.path, (place(one, refusal(one), texts=whole),))
+    assert one.schema is not None
+    found = list(lint(one.schema, event=one.subject is not None, home=f"{one.path}#"))
+    demand = governance.of(one.subject or "")
+    if one.subject is not None and demand.policy is Policy.WAREHOUSE:
+        found += [_no_column(problem) for problem in column_problems(one.schema)]
+    placed = tuple(
+        place(one, finding, texts=whole, waiver=demand.waiver(finding, day)) for finding in found
+    )
+    return SubjectVerdict(one.subject, one.path, placed)
+
+
+def lint(schema: Schema, *, event: bool = True, home: str = "") -> Iterator[Finding]:
+    """Everything to say about one schema. `home` begins the pointers of its own definitions."""
+    if event and isinstance(schema, Record):
+        yield from _event(schema)
+    for node in named_types(schema):
+        if not node.pointer.startswith(home):
+            continue
+        simple = node.name.rpartition(".")[2]
+        if not _UPPER_CAMEL.match(simple):
+            yield _finding("HW402", f"the type {simple!r} is not UpperCamel", node.pointer)
+        if isinstance(node, EnumType):
+            yield from _enum(node)
+        elif isinstance(node, Record):
+            yield from _record(node)
+
+
+def _event(schema: Record) -> Iterator[Finding]:
+    if "." not in schema.name:
+        message = f"{schema.name} has no namespace, and shares its name with every other such type"
+        yield _finding("HW405", message, schema.pointer, 'add "namespace"')
+    if governance_of(schema).event_time is None:
+        message = f"{schema.name} does not say when the event happened: tables and audit go by the "
+        message += "time it was sent"
+        fix = 'add "headworks": {"event_time": "FIELD"}, naming a timestamp-millis field'
+        yield _finding("HW406", message, schema.pointer, fix)
+    if _is_empty(schema):
+        message = f"{schema.name} encodes to no bytes, and consumers refuse a message without any"
+        yield _finding("HW409", message, schema.pointer, "add a field")
+
+
+def _enum(node: EnumType) -> Iterator[Finding]:
+    if not node.doc:
+        yield _undocumented("enum", node.name, node.pointer)
+    for i, symbol in enumerate(node.symbols):
+        if not _UPPER_SNAKE.match(symbol):
+            message = f"the symbol {symbol!r} is not UPPER_SNAKE"
+            yield _finding("HW402", message, f"{node.pointer}/symbols/{i}")
+
+
+def _record(node: Record) -> Iterator[Finding]:
+    if not node.doc:
+        yield _undocumented("record", node.name, node.pointer)
+    if _needs_itself(node):
+        message = f"a {node.name} always holds another one: no value of it can exist"
+        yield _finding("HW410", message, node.pointer, "make the inner one nullable, or an array")
+    cases: dict[str, str] = {}
+    for one in node.fields:
+        other = cases.setdefault(one.name.lower(), one.name)
+        if other != one.name:
+            message = f"the fields {other!r} and {one.name!r} differ in case only"
+            yield _finding("HW408", message, one.pointer, "give one of them another name", one.name)
+        yield from _field(one)
+
+
+def _field(one: Field) -> Iterator[Finding]:
+    if not one.doc:
+        yield _undocumented("field", one.name, one.pointer)
+    if not _LOWER_SNAKE.match(one.name):
+        message = f"the field {one.name!r} is not lower_snake"
+        yield _finding("HW402", message, f"{one.pointer}/name", path=one.name)
+    if one.name.lower() in _RESERVED:
+        message = f"{one.name!r} is a reserved word of Hive: every query must quote the column"
+        yield _finding("HW407", message, f"{one.pointer}/name", "choose another name", one.name)
+    if not isinstance(one.type, Union):
+        return
+    kinds = [branch.kind for branch in one.type.branches]
+    if "null" not in kinds:
+        return
+    if not one.has_default:
+        message = f"{one.name!r} allows null and has no default: it cannot be added or left out "
+        message += "later"
+        yield _finding("HW403", message, one.pointer, 'add "default": null', one.name)
+    if kinds[0] != "null" and (not one.has_default or one.default is None):
+        message = f"null is not the first branch of {one.name!r}, and many readers take a default "
+        message += "for the first branch only"
+        fix = 'write ["null", ...]'
+        yield _finding("HW404", message, f"{one.pointer}/type", fix, one.name)
+
+
+def _undocumented(kind: str, name: str, pointer: str) -> Finding:
+    message = f"the {kind} {name!r} has no doc: nobody can know what it means"
+    return _finding("HW401", message, pointer, 'add "doc"', name if kind == "field" else "")
+
+
+def _finding(
+    rule: str, message: str, pointer: str, fix: str = "rename it", path: str = ""
+) -> Finding:
+    text = message[:1].upper() + message[1:]
+    return Finding(rule, LINT_RULES[rule][0], text, fix, path, pointer, "")
+
+
+def _no_column(problem: Finding) -> Finding:
+    kind = LINT_RULES["HW411"][0]
+    return Finding(
+        "HW411", kind, problem.message, problem.fix, problem.path, problem.reader_pointer, ""
+    )
+
+
+def _is_empty(schema: Schema, around: frozenset[int] = frozenset()) -> bool:
+    """Whether every value of the type encodes to no bytes."""
+    if isinstance(schema, Record):
+        if id(schema) in around:
+            return True
+        inside = around | {id(schema)}
+        return all(_is_empty(one.type, inside) for one in schema.fields)
+    return schema.kind == "null"
+
+
+def _needs_itself(record: Record) -> bool:
+    """Whether a value of the record needs another one inside: no union, array or map between."""
+    seen: set[int] = set()
+    stack: list[Schema] = [one.type for one in record.fields]
+    while stack:
+        node = stack.pop()
+        if node is record:
+            return True
+        if isinstance(node, Record) and id(node) not in seen:
+            seen.add(id(node))
+            stack += [one.type for one in node.fields]
+    return False

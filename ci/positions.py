@@ -1,0 +1,116 @@
+"""Where in a JSON text each value stands: JSON pointer to line and column.
+
+A finding names a place by JSON pointer; people and review tools need the line. This is a scanner
+of its own because the standard decoder forgets positions. Lines and columns count from 1; a
+member of an object stands where its key begins, an item of a list where the item begins.
+
+Rules: meant for text that decoded as JSON (Avro's comments allowed), and never fails on other text;
+keeps an explicit stack, so depth costs no Python stack; below MAX_DEPTH, where no schema goes, all
+places are that of the value at MAX_DEPTH.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import re
+from dataclasses import dataclass, field
+
+__all__ = ["MAX_DEPTH", "Position", "SourceMap"]
+
+MAX_DEPTH = 500
+
+_TOKEN = re.compile(
+    r'\s+|//[^\n]*|/\*.*?\*/|(?P<string>"(?:[^"\\]|\\.)*")|(?P<mark>[{}\[\],:])|(?P<word>[^\s{}\[\],:"]+)',
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The extent of a value: first line and column, last line and the column after its end."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+@dataclass(slots=True)
+class _Open:
+    """A container being read: its pointer, where it starts, the next key or index."""
+
+    pointer: str
+    start: int
+    is_list: bool
+    key: str = ""
+    key_start: int | None = None
+    index: int = 0
+
+
+@dataclass(slots=True)
+class SourceMap:
+    """The positions of every value of one JSON text."""
+
+    text: str
+    _spans: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _lines: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._lines = [0, *(m.end() for m in re.finditer("\n", self.text))]
+        self._scan()
+
+    def position(self, pointer: str) -> Position:
+        """The extent of the value at `pointer`, or of the nearest value around it."""
+        while pointer and pointer not in self._spans:
+            pointer = pointer.rpartition("/")[0]
+        start, end = self._spans.get(pointer, (0, len(self.text)))
+        line, column = self._at(start)
+        return Position(line, column, *self._at(end))
+
+    def line(self, number: int) -> str:
+        """The text of a line, counted from 1, without its end."""
+        start = self._lines[number - 1]
+        end = self._lines[number] if number < len(self._lines) else len(self.text)
+        return self.text[start:end].rstrip("\r\n")
+
+    def _at(self, offset: int) -> tuple[int, int]:
+        index = bisect.bisect_right(self._lines, offset) - 1
+        return index + 1, offset - self._lines[index] + 1
+
+    def _scan(self) -> None:
+        stack: list[_Open] = []
+        expect_key = False
+        for token in _TOKEN.finditer(self.text):
+            text, start, end = token.group(), token.start(), token.end()
+            if token["mark"] in ("{", "["):
+                stack.append(_Open(_pointer(stack), start, text == "["))
+                expect_key = text == "{"
+            elif token["mark"] in ("}", "]") and stack:
+                done = stack.pop()
+                self._note(stack, done.pointer, done.start, end)
+                expect_key = False
+            elif token["mark"] == "," and stack:
+                expect_key = not stack[-1].is_list
+            elif token["string"] and expect_key and stack:
+                stack[-1].key, stack[-1].key_start = json.loads(text), start
+                expect_key = False
+            elif token["string"] or token["word"]:
+                self._note(stack, _pointer(stack), start, end)
+
+    def _note(self, stack: list[_Open], pointer: str, start: int, end: int) -> None:
+        if stack and stack[-1].is_list:
+            stack[-1].index += 1
+        elif stack and stack[-1].key_start is not None:
+            start = stack[-1].key_start
+        self._spans[pointer] = (start, end)
+
+
+def _pointer(stack: list[_Open]) -> str:
+    if not stack:
+        return ""
+    around = stack[-1]
+    if len(stack) > MAX_DEPTH:
+        return around.pointer
+    step = str(around.index) if around.is_list else around.key
+    return f"{around.pointer}/{step.replace('~', '~0').replace('/', '~1')}"

@@ -1,0 +1,135 @@
+"""A git repository as the gate reads it: commits, trees and the history of one file.
+
+Asks the `git` program, offline; writes nothing. Every failure says what to do about it: a shallow
+clone in CI is the usual one.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headworks.errors import UsageError
+
+__all__ = ["Change", "Repository"]
+
+_TIMEOUT_S = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One commit that touched a file: the commit, its day, and the file's path after it."""
+
+    commit: str
+    day: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """The repository whose work tree is `root`."""
+
+    root: Path
+
+    @classmethod
+    def around(cls, path: Path) -> Repository:
+        """The repository that holds `path`; UsageError if none does."""
+        folder = (path if path.is_dir() else path.parent).resolve()
+        found = _text(_git(folder, "rev-parse", "--show-toplevel"))
+        if found is None:
+            raise UsageError(
+                f"{path} is not in a git repository",
+                fix="use --against registry:URL, or run it inside the repository",
+            )
+        return cls(Path(found.strip()))
+
+    def relative(self, path: Path) -> str:
+        """The path of a file or folder inside the repository, as git writes it."""
+        return path.resolve().relative_to(self.root.resolve()).as_posix()
+
+    def merge_base(self, ref: str) -> str:
+        """The commit where HEAD left `ref`; UsageError if git cannot tell."""
+        if self._ask("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}") is None:
+            raise UsageError(
+                f"git knows no {ref!r} in {self.root}",
+                fix=f"fetch it (git fetch origin {ref.removeprefix('origin/')}), or name another",
+            )
+        found = self._ask("merge-base", "HEAD", ref)
+        if found is None:
+            fix = "they share no commit"
+            if self.is_shallow():
+                fix = "the clone is shallow: git fetch --unshallow (in CI: fetch-depth: 0)"
+            raise UsageError(f"HEAD and {ref!r} have no common commit", fix=fix)
+        return found.strip()
+
+    def is_shallow(self) -> bool:
+        """Whether part of the history is missing."""
+        return (self._ask("rev-parse", "--is-shallow-repository") or "").strip() == "true"
+
+    def texts(self, commit: str, folder: str) -> dict[str, str]:
+        """The .avsc files at or below `folder` in `commit`, by path inside the repository."""
+        listed = self._ask("ls-tree", "-r", "-z", "--name-only", commit, "--", folder or ".")
+        paths = [p for p in (listed or "").split("\0") if p.endswith(".avsc")]
+        contents = self._blobs([f"{commit}:{path}" for path in paths])
+        return dict(zip(paths, contents, strict=True))
+
+    def text(self, commit: str, path: str) -> str | None:
+        """One file of a commit, or None if it was not there."""
+        return self._ask("cat-file", "blob", f"{commit}:{path}")
+
+    def _blobs(self, names: Sequence[str]) -> Iterator[str]:
+        """The contents of many objects, from one process."""
+        asked = "".join(f"{name}\n" for name in names)
+        answer = _git(self.root, "cat-file", "--batch", stdin=asked.encode()) if names else b""
+        if answer is None:
+            raise UsageError(f"git cannot read the objects of {self.root}")
+        at = 0
+        for name in names:
+            end = answer.index(b"\n", at)
+            size = answer[at:end].rpartition(b" ")[2]
+            if not size.isdigit():
+                raise UsageError(f"git cannot read {name}")
+            at = end + 1 + int(size)
+            yield answer[end + 1 : at].decode("utf-8", "replace")
+            at += 1
+
+    def changes(self, commit: str, path: str) -> Iterator[Change]:
+        """The commits up to `commit` that touched the file, newest first, across renames."""
+        log = self._ask(
+            "log", "--follow", "--format=%x00%H %cs", "--name-only", "-z", commit, "--", path
+        )
+        # With -z: NUL, "HASH DAY", NUL, newline and the path, NUL, the next.
+        parts = [part.strip("\n") for part in (log or "").split("\0")]
+        head: str | None = None
+        for part in parts:
+            if not part:
+                continue
+            if head is None:
+                head = part
+            else:
+                hash_, _, day = head.partition(" ")
+                yield Change(hash_, day, part)
+                head = None
+
+    def _ask(self, *arguments: str) -> str | None:
+        return _text(_git(self.root, *arguments))
+
+
+def _text(answer: bytes | None) -> str | None:
+    return None if answer is None else answer.decode("utf-8", "replace")
+
+
+def _git(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes | None:
+    """What git prints, or None if it refuses."""
+    command = ["git", "-c", "core.quotePath=false", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, check=False, timeout=_TIMEOUT_S, input=stdin
+        )
+    except FileNotFoundError:
+        raise UsageError("git is not installed", fix="install git") from None
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"git {arguments[0]} took more than {_TIMEOUT_S} s") from None
+    return done.stdout if done.returncode == 0 else None

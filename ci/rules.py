@@ -1,0 +1,29 @@
+"""The rules of the gate beyond compatibility: what it finds in a catalogue, and what lint asks.
+
+Ids follow those of `headworks.compatibility.rules` and are as stable: 301-399 the catalogue,
+401-499 lint. Each is documented in docs/compatibility.md; a test fails on one that is not.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["CATALOGUE_RULES", "LINT_RULES"]
+
+CATALOGUE_RULES: Final = {
+    "HW301": ("INVALID_SCHEMA", "a file that is no Avro schema"),
+    "HW302": ("SUBJECT_DELETED", "a subject whose file is gone"),
+}
+LINT_RULES: Final = {
+    "HW401": ("UNDOCUMENTED", "every record, field and enum has a doc"),
+    "HW402": ("NAMING", "types UpperCamel, fields lower_snake, enum symbols UPPER_SNAKE"),
+    "HW403": ("NULLABLE_WITHOUT_DEFAULT", "a field that allows null has a default"),
+    "HW404": ("NULL_NOT_FIRST", "null comes first in a union whose default is null"),
+    "HW405": ("NO_NAMESPACE", "an event's record has a namespace"),
+    "HW406": ("NO_EVENT_TIME", "an event says when it happened"),
+    "HW407": ("RESERVED_WORD", "no field is named like a reserved word of Hive"),
+    "HW408": ("CASE_DUPLICATE", "no two fields differ in case only"),
+    "HW409": ("ENCODES_TO_NOTHING", "an event has at least one byte"),
+    "HW410": ("NO_VALUE", "a record does not need itself to exist"),
+    "HW411": ("NO_COLUMN", "under policy warehouse, every field has a column"),
+}

@@ -1,0 +1,100 @@
+"""`headworks broker start`: run the broker."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["broker_app"]
+
+broker_app = typer.Typer(
+    no_args_is_help=True, help="The broker: a log that every Kafka client can use."
+)
+
+
+@broker_app.callback()
+def _broker() -> None:
+    """The broker: a log that every Kafka client can use."""
+
+
+@broker_app.command()
+def start(
+    listen: Annotated[
+        str, typer.Option(help="HOST:PORT to listen on and to tell clients; port 0: any free one.")
+    ] = "127.0.0.1:9092",
+    data_dir: Annotated[
+        str | None, typer.Option(help="Data folder; the broker's is DATA_DIR/broker.")
+    ] = None,
+    default_partitions: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Partitions of topics created by being used.")
+    ] = 4,
+    auto_create: Annotated[
+        bool, typer.Option(help="Create a topic when a producer asks for it.")
+    ] = True,
+    segment_bytes: Annotated[
+        int | None, typer.Option(min=1024, help="Start a new segment file at this size.")
+    ] = None,
+    retention_ms: Annotated[
+        int | None, typer.Option(min=-1, help="Remove segments so long after their last write.")
+    ] = None,
+    retention_bytes: Annotated[
+        int | None, typer.Option(min=-1, help="Keep at most so many bytes of a partition.")
+    ] = None,
+    flush_messages: Annotated[
+        int | None, typer.Option(min=1, help="Put a partition on disk after so many messages.")
+    ] = None,
+    flush_ms: Annotated[
+        int | None, typer.Option(min=0, help="Put a partition on disk after so many ms.")
+    ] = None,
+    max_message_bytes: Annotated[
+        int | None, typer.Option(min=0, help="Largest record batch that is taken.")
+    ] = None,
+    show_unflushed: Annotated[
+        bool, typer.Option(help="Let consumers see what is written but not on disk yet.")
+    ] = False,
+    max_connections: Annotated[int, typer.Option(min=1, help="Connections at a time.")] = 2000,
+    insecure: Annotated[
+        bool, typer.Option(help="Listen beyond loopback although anybody there may do anything.")
+    ] = False,
+    format: Annotated[str, typer.Option(help="How to say that it serves: text or json.")] = "text",
+) -> None:
+    """Serve until SIGTERM or Ctrl-C. Prints one line when clients may come."""
+    from headworks.service import end_with_parent
+
+    end_with_parent()
+
+    from pathlib import Path
+
+    from broker.server.run import StartOptions, run
+    from headworks.settings import resolve
+
+    defaults = {
+        "segment.bytes": segment_bytes,
+        "retention.ms": retention_ms,
+        "retention.bytes": retention_bytes,
+        "flush.messages": flush_messages,
+        "flush.ms": flush_ms,
+        "max.message.bytes": max_message_bytes,
+    }
+    run(
+        StartOptions(
+            listen=listen,
+            folder=Path(resolve("data_dir", data_dir)) / "broker",
+            default_partitions=default_partitions,
+            auto_create_topics=auto_create,
+            show_unflushed=show_unflushed,
+            topic_defaults={k: str(v) for k, v in defaults.items() if v is not None},
+            max_connections=max_connections,
+            insecure=insecure,
+            json=_is_json(format),
+        )
+    )
+
+
+def _is_json(format_: str) -> bool:
+    from headworks.errors import UsageError
+
+    if format_ not in ("text", "json"):
+        raise UsageError(f"--format is text or json, not {format_!r}")
+    return format_ == "json"

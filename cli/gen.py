@@ -1,0 +1,51 @@
+"""`headworks gen SCHEMAS --out PACKAGE`: typed classes from `.avsc` files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.output import Format, FormatOption, print_json, say
+from headworks.errors import FindingsError, UsageError
+from headworks.settings import resolve
+
+__all__ = ["gen"]
+
+
+def gen(
+    schemas: Annotated[
+        list[Path] | None, typer.Argument(help="folders or files (setting schemas)")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="folder of the package to write")] = Path("events"),
+    check: Annotated[
+        bool, typer.Option("--check", help="write nothing; exit 1 if something would change")
+    ] = False,
+    format: FormatOption = Format.TEXT,
+) -> None:
+    """Write one module per namespace, or check that what is there is fresh (for CI)."""
+    from producer_sdk.generator.package import generate, stale, write
+
+    sources = schemas or [Path(resolve("schemas"))]
+    if not out.name.isidentifier():
+        raise UsageError(
+            f"{out.name!r} cannot be the name of a Python package",
+            fix="give --out a folder whose name is letters, digits and underscores",
+        )
+    files = generate(sources)
+    changed = stale(files, out) if check else write(files, out)
+    if format is Format.JSON:
+        print_json(
+            {"package": str(out), "files": sorted(files), "changed": [str(p) for p in changed]}
+        )
+    else:
+        for path in changed:
+            say(f"{'stale' if check else 'wrote'} {path}")
+        say(f"{out}: {len(files)} files, {len(changed)} {'stale' if check else 'changed'}")
+    if check and changed:
+        raise FindingsError(
+            f"{len(changed)} generated files are not what the schemas say: "
+            + ", ".join(str(path) for path in changed),
+            fix=f"headworks gen {' '.join(map(str, sources))} --out {out}",
+        )

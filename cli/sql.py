@@ -1,0 +1,63 @@
+"""`headworks sql`: one statement, answered by HiveServer2 through PyHive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.output import Format, FormatOption, print_json, print_table, say
+from headworks.settings import resolve, resolve_optional
+
+if TYPE_CHECKING:
+    from hadoop_loader.sql import Rows
+
+__all__ = ["sql"]
+
+
+def sql(
+    statement: Annotated[str, typer.Argument(help="the statement, e.g. SELECT count(*) FROM t")],
+    hive: Annotated[
+        str | None, typer.Option(help="HOST:PORT of a HiveServer2; without: one is started")
+    ] = None,
+    data_dir: Annotated[str | None, typer.Option(help="folder that holds all state")] = None,
+    database: Annotated[str | None, typer.Option(help="database to query")] = None,
+    format: FormatOption = Format.TEXT,
+) -> None:
+    """Ask the Hive tables. Without --hive, a server for this one query takes some 15 seconds."""
+    from hadoop_loader.sql import query
+
+    name = resolve("database", database)
+    address = resolve_optional("hive", hive)
+    if address is not None:
+        rows = query(address, statement, database=name)
+    else:
+        rows = _with_own_server(statement, name, data_dir)
+    if format is Format.JSON:
+        print_json([dict(zip(rows.names, row, strict=True)) for row in rows.rows])
+    elif rows.names:
+        print_table(rows.names, rows.rows)
+        say(f"{len(rows.rows):,} rows")
+
+
+def _with_own_server(statement: str, database: str, data_dir: str | None) -> Rows:
+    from hadoop_loader.config import WarehouseConfig
+    from hadoop_loader.serve import serve
+    from hadoop_loader.session import start_session, stop_session
+    from hadoop_loader.sql import query
+    from headworks.errors import UsageError
+
+    folder = Path(resolve("data_dir", data_dir))
+    config = WarehouseConfig(data_dir=folder, bootstrap="", registry="", database=database)
+    if not config.metastore.is_dir():
+        raise UsageError(
+            f"there is no metastore in {folder}",
+            fix="load something first (`headworks load run`), or give --data-dir or --hive",
+        )
+    spark = start_session(config)
+    try:
+        host, port = serve(spark, "127.0.0.1", 0)
+        return query(f"{host}:{port}", statement, database=database)
+    finally:
+        stop_session(spark)

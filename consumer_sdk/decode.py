@@ -1,0 +1,165 @@
+"""Message values to events: the writer's bytes, resolved to the reader's schema, as objects.
+
+Rules:
+
+- The writer's schema is found by the id in the message and kept for ever: an id never changes.
+- With a class, its schema is the reader's (Avro 1.12.0, "Schema Resolution"): what the writer did
+  not know takes its default. Without one, events are dicts in the writer's own schema.
+- Bytes that do not decode raise DecodeError with the reason; they never give a half-filled event.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastavro import parse_schema, schemaless_reader
+from fastavro.schema import SchemaParseException
+
+from headworks.codec.event import EventType, RecordType
+from headworks.errors import HeadworksError
+from headworks.registry_client import RegistryClient
+from headworks.schema import Array, EnumType, MapType, Record, Schema, Union, parse
+from headworks.wire import unframe
+
+__all__ = ["DecodeError", "Decoder"]
+
+Build = Callable[[Any], Any]
+_BAD_DATA = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    SchemaParseException,
+    StopIteration,
+    TypeError,
+    ValueError,
+)
+
+
+class DecodeError(HeadworksError):
+    """A message value that is not an event of the schema it names."""
+
+
+class Decoder:
+    """Decodes the values of one topic, to `event_type`'s class or (None) to dicts."""
+
+    def __init__(self, registry: RegistryClient, event_type: EventType[Any] | None = None) -> None:
+        self._registry = registry
+        self._writers: dict[int, Any] = {}
+        self._reader: Any = None
+        self._build: Build = _as_it_is
+        if event_type is not None:
+            self._reader = parse_schema(json.loads(event_type.schema))
+            self._build = _Builder(event_type.types).build(parse(event_type.schema))
+
+    def decode(self, value: bytes) -> tuple[Any, int]:
+        """The event in a message value, and the id of the schema it was written with.
+
+        Raises FramingError if the value is not framed, DecodeError if the bytes do not fit, and
+        UnreachableError if the schema is not known yet and no registry answers.
+        """
+        schema_id, payload = unframe(value)
+        writer = self._writers.get(schema_id)
+        if writer is None:
+            writer = self._writers[schema_id] = self._fetch(schema_id)
+        source = io.BytesIO(payload)
+        try:
+            plain = schemaless_reader(
+                source,
+                writer,
+                self._reader,
+                return_record_name=True,
+                return_record_name_override=True,
+            )
+            event = self._build(plain)
+        except _BAD_DATA as error:
+            reason = str(error) or type(error).__name__
+            raise DecodeError(
+                f"the bytes are not an event of schema {schema_id}: {reason}"
+            ) from error
+        if source.tell() != len(payload):
+            left = len(payload) - source.tell()
+            raise DecodeError(f"{left} bytes follow the event of schema {schema_id}")
+        return event, schema_id
+
+    def _fetch(self, schema_id: int) -> Any:
+        try:
+            return parse_schema(json.loads(self._registry.schema_text(schema_id)))
+        except (SchemaParseException, ValueError) as error:
+            raise DecodeError(f"schema {schema_id} cannot be read: {error}") from error
+
+
+def _as_it_is(plain: Any) -> Any:
+    return plain
+
+
+class _Builder:
+    """Compiles a reader schema to functions from fastavro's plain values to typed ones."""
+
+    def __init__(self, types: Mapping[str, type]) -> None:
+        self._types = types
+        self._records: dict[str, Build] = {}
+
+    def build(self, schema: Schema) -> Build:
+        if isinstance(schema, Record):
+            return self._record(schema)
+        if isinstance(schema, EnumType):
+            return self._types[schema.name]
+        if isinstance(schema, Array):
+            items = self.build(schema.items)
+            return _unless_plain(items, lambda plain: [items(item) for item in plain])
+        if isinstance(schema, MapType):
+            values = self.build(schema.values)
+            return _unless_plain(values, lambda plain: {k: values(v) for k, v in plain.items()})
+        return self._union(schema) if isinstance(schema, Union) else _as_it_is
+
+    def _record(self, schema: Record) -> Build:
+        if schema.name in self._records:
+            return self._records[schema.name]
+        cls: Any = self._types[schema.name]
+        told: RecordType[Any] = cls.__headworks__
+        attribute_of = {field: attribute for attribute, field in told.fields.items()}
+        parts: list[tuple[str, str, Build]] = []
+
+        def record(plain: Any) -> Any:
+            return cls(**{attribute: make(plain[field]) for attribute, field, make in parts})
+
+        self._records[schema.name] = record  # before its fields: a record may hold itself
+        parts += [(attribute_of[f.name], f.name, self.build(f.type)) for f in schema.fields]
+        return record
+
+    def _union(self, schema: Union) -> Build:
+        nullable = schema.nullable
+        if nullable is not None:
+            other = self.build(nullable)
+            return _unless_plain(other, lambda plain: None if plain is None else other(plain))
+        records = {b.name: self.build(b) for b in schema.branches if isinstance(b, Record)}
+        others = [(b, self.build(b)) for b in schema.branches if not isinstance(b, Record)]
+
+        def branch(plain: Any) -> Any:
+            if isinstance(plain, tuple):  # fastavro's (name, value) where records share a union
+                return records[plain[0]](plain[1])
+            if isinstance(plain, dict) and records:
+                return next(iter(records.values()))(plain)
+            for node, make in others:
+                if _fits(node, plain):
+                    return make(plain)
+            return plain
+
+        return branch
+
+
+def _unless_plain(inner: Build, outer: Build) -> Build:
+    """`outer`, or nothing to do at all if there is nothing to do for what is inside."""
+    return _as_it_is if inner is _as_it_is else outer
+
+
+def _fits(node: Schema, plain: Any) -> bool:
+    if isinstance(node, EnumType):
+        return isinstance(plain, str) and plain in node.symbols
+    if isinstance(node, Array):
+        return isinstance(plain, list)
+    return isinstance(node, MapType) and isinstance(plain, dict)

@@ -1,0 +1,121 @@
+"""The hadoop tier's audit counts: a pure function of a commit, published to the audit topic.
+
+Rules: counts come out of commits, never out of tasks, so that no retry can count twice; an id is
+made of commit, topic and window, so that publishing a commit again counts nothing again. The
+audit topic itself is loaded like any other, and not counted.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from hadoop_loader.commits import Commit
+from headworks.audit import AUDIT_TOPIC
+from headworks.catalogue import folder
+from headworks.errors import UnreachableError
+from headworks.registry_client import RegistryClient
+from headworks.schema import subject_of
+from headworks.wire import prefix
+
+__all__ = ["AuditPublisher", "events"]
+
+_NAMESPACE = uuid.UUID("6f2d2c1e-6a0b-5a44-9d4f-6c8f3b1f7f30")
+_TIER = "hadoop"
+
+
+def events(commit: Commit, *, warehouse: str, host: str) -> Iterator[dict[str, Any]]:
+    """The audit events of a commit; `warehouse` names the log that its number belongs to."""
+    for topic, found in sorted(commit.topics.items()):
+        if topic == AUDIT_TOPIC:
+            continue
+        for window, counts in sorted(found.windows.items(), key=lambda item: int(item[0])):
+            name = "/".join((_TIER, warehouse, commit.previous, str(commit.number), topic, window))
+            yield {
+                "id": str(uuid.uuid5(_NAMESPACE, name)),
+                "topic": topic,
+                "tier": _TIER,
+                "window_start": int(window),
+                "counts": {k: n for k, n in counts.items() if k != "bytes" and n},
+                "bytes": counts["bytes"],
+                "host": host,
+                "application": "headworks-loader",
+                "sent_at": commit.created_ms,
+            }
+
+
+class AuditPublisher:
+    """Publishes commits' counts to the broker at `bootstrap`."""
+
+    def __init__(self, bootstrap: str, registry: RegistryClient, warehouse: str) -> None:
+        self._bootstrap = bootstrap
+        self._registry = registry
+        self._warehouse = warehouse
+
+    def __call__(self, commit: Commit) -> None:
+        """Publish, and return when the broker has everything; UnreachableError if it does not."""
+        found = list(events(commit, warehouse=self._warehouse, host=socket.gethostname()))
+        if not found:
+            return
+        self._send([self._encoded(event) for event in found])
+
+    def _encoded(self, event: dict[str, Any]) -> tuple[bytes, bytes, int]:
+        from fastavro import schemaless_writer
+
+        schema_id, schema = self._schema()
+        out = io.BytesIO()
+        schemaless_writer(out, schema, event)
+        return event["topic"].encode(), prefix(schema_id) + out.getvalue(), event["sent_at"]
+
+    def _schema(self) -> tuple[int, Any]:
+        from fastavro.schema import load_schema
+
+        if not hasattr(self, "_pinned"):
+            path = folder() / "headworks" / "audit.avsc"
+            text = path.read_text(encoding="utf-8")
+            subject = subject_of(AUDIT_TOPIC)
+            known = self._registry.lookup(subject, text) or self._registry.register(subject, text)
+            self._pinned = (known.id, load_schema(str(path)))
+        return self._pinned
+
+    def _send(self, messages: list[tuple[bytes, bytes, int]]) -> None:
+        from confluent_kafka import KafkaException, Producer
+
+        failed: list[object] = []
+
+        def delivered(error: object, _: object) -> None:
+            if error is not None:
+                failed.append(error)
+
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "message.timeout.ms": 20_000,
+            }
+        )
+        try:
+            for key, value, timestamp in messages:
+                while True:
+                    try:
+                        producer.produce(
+                            AUDIT_TOPIC, value, key, timestamp=timestamp, on_delivery=delivered
+                        )
+                        break
+                    except BufferError:
+                        producer.poll(0.1)
+            left = producer.flush(30)
+        except KafkaException as error:
+            failed.append(error)
+            left = 0
+        if failed or left:
+            raise UnreachableError(
+                f"broker {self._bootstrap} does not take audit counts: "
+                f"{failed[0] if failed else f'{left} left after 30 s'}",
+                fix="the rows are committed; load again when the broker answers, "
+                "and the counts are published then",
+            )

@@ -1,0 +1,104 @@
+"""Decoded messages of a topic on their way into files: metadata columns, event days, order.
+
+Rules: Arrow in, Arrow out; a row's day is that of its event time, or of its record's timestamp
+where the schema declares none. A day that no calendar has is given back to the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hadoop_loader.columns import METADATA, arrow_type, table_columns
+from hadoop_loader.fetch import Message
+from hadoop_loader.slots import ArrowArray
+from headworks.schema import Schema
+
+__all__ = ["Accepted", "Micros", "TopicBatch", "day_name"]
+
+Micros = npt.NDArray[np.int64]
+DAY_MICROS = 86_400_000_000
+_EPOCH = date(1970, 1, 1).toordinal()
+_DAYS = (1 - _EPOCH, date(9999, 12, 31).toordinal() - _EPOCH)
+
+
+def day_name(day: int) -> str:
+    """Days since 1970 as YYYY-MM-DD."""
+    return date.fromordinal(_EPOCH + day).isoformat()
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Which messages became rows: `good` for each message; the good ones, and their times."""
+
+    good: npt.NDArray[np.bool_]
+    messages: Sequence[Message]
+    events: Micros
+
+
+class TopicBatch:
+    """Collects the rows of one topic until they are written."""
+
+    def __init__(self, reader: Schema, event_time: tuple[str, ...] | None, load: int) -> None:
+        columns = (*table_columns(reader), *METADATA)
+        self._schema = pa.schema([(c.name, arrow_type(c.type)) for c in columns])
+        self._event_time = event_time
+        self._load = load
+        self._batches: list[pa.RecordBatch] = []
+        self._days: list[Micros] = []
+        self.rows = 0
+
+    def add(self, arrays: list[ArrowArray], messages: Sequence[Message], version: int) -> Accepted:
+        """Add decoded columns and the messages that they came from."""
+        n = len(messages)
+        stamps = np.fromiter((m.timestamp for m in messages), np.int64, n) * 1000
+        metadata: list[ArrowArray] = [
+            pa.array(np.fromiter((m.partition for m in messages), np.int32, n)),
+            pa.array(np.fromiter((m.offset for m in messages), np.int64, n)),
+            pa.array(stamps).cast(pa.timestamp("us", "UTC")),
+            pa.array(np.full(n, version, np.int32)),
+            pa.array(np.full(n, self._load, np.int64)),
+        ]
+        batch = pa.RecordBatch.from_arrays([*arrays, *metadata], schema=self._schema)
+        events = self._events(batch, stamps)
+        days = events // DAY_MICROS
+        good = (days >= _DAYS[0]) & (days <= _DAYS[1])
+        if not good.all():
+            batch = batch.filter(pa.array(good))
+            days, events = days[good], events[good]
+            messages = [m for m, ok in zip(messages, good, strict=True) if ok]
+        if len(messages):
+            self._batches.append(batch)
+            self._days.append(days)
+            self.rows += len(messages)
+        return Accepted(good, messages, events)
+
+    def take(self) -> tuple[pa.Table, list[tuple[str, int, int]]]:
+        """All rows in order of day, and (day, first row, rows) of each; empty afterwards."""
+        table = pa.Table.from_batches(self._batches, schema=self._schema)
+        days = np.concatenate(self._days)
+        self._batches, self._days, self.rows = [], [], 0
+        if len(days) and (np.diff(days) < 0).any():
+            order = np.argsort(days, kind="stable")
+            table, days = table.take(order), days[order]
+        names, starts, counts = np.unique(days, return_index=True, return_counts=True)
+        return table, [
+            (day_name(int(d)), int(s), int(c))
+            for d, s, c in zip(names, starts, counts, strict=True)
+        ]
+
+    def _events(self, batch: pa.RecordBatch, stamps: Micros) -> Micros:
+        if self._event_time is None:
+            return stamps
+        first, *rest = self._event_time
+        column = batch.column(batch.schema.get_field_index(first))
+        for name in rest:
+            column = pc.struct_field(column, name)
+        values: Micros = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return values

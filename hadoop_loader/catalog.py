@@ -1,0 +1,195 @@
+"""The Hive metastore through Spark: the one module that knows Spark's catalog and its internals.
+
+Rules:
+
+- SQL where SQL can do it. It cannot alter nested or widened columns, so those go through
+  `externalCatalog().alterTableDataSchema`, an internal name of Spark 4: `self_test` tries it when
+  a session starts, so that another Spark fails at once and not in the middle of a load.
+- Partitions are added many to a statement (one at a time costs more than 100 ms each), and only
+  those that the metastore does not have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hadoop_loader.columns import (
+    PARTITION,
+    ColumnType,
+    Decimal,
+    ListOf,
+    MapOf,
+    Scalar,
+    Struct,
+    StructField,
+    ddl,
+    quoted,
+)
+from headworks.errors import UsageError
+
+__all__ = ["HiveCatalog"]
+
+_DAYS_PER_STATEMENT = 400
+# The metastore keeps comments in columns of 256 characters.
+_MAX_COMMENT = 250
+_SELF_TEST = "headworks_self_test"
+
+
+class HiveCatalog:
+    """Tables over files in `files_database`, views for users in `database`."""
+
+    def __init__(self, spark: Any, files_database: str, database: str) -> None:
+        self._spark = spark
+        self._files = files_database
+        self._views = database
+
+    def prepare(self) -> None:
+        """Make the databases and see that this Spark does what the loader needs of it."""
+        for name in (self._files, self._views):
+            self._sql(f"CREATE DATABASE IF NOT EXISTS {quoted(name)}")
+        self.self_test()
+
+    def self_test(self) -> None:
+        """Widen and nest in a table without files; UsageError if this Spark cannot."""
+        name = f"{quoted(self._files)}.{_SELF_TEST}"
+        before = [StructField("a", Struct((StructField("b", Scalar("int")),)))]
+        inner = (StructField("b", Scalar("bigint")), StructField("c", Scalar("string")))
+        after = [StructField("a", Struct(inner))]
+        self._sql(f"DROP TABLE IF EXISTS {name}")
+        location = f"{self._spark.conf.get('spark.sql.warehouse.dir')}/{_SELF_TEST}"
+        self._create(_SELF_TEST, before, location, None, {})
+        self._alter(_SELF_TEST, after)
+        found = [row[1] for row in self._sql(f"DESCRIBE {name}").collect()][:1]
+        self._sql(f"DROP TABLE {name}")
+        if found != ["struct<b:bigint,c:string>"]:
+            raise UsageError(
+                f"Spark {self._spark.version} does not alter nested columns of Hive tables",
+                fix="install the Spark it was built for: pip install 'headworks[hadoop]'",
+            )
+
+    def tables(self) -> set[str]:
+        """Names of the tables over files."""
+        return {t.name for t in self._spark.catalog.listTables(quoted(self._files))}
+
+    def put_table(
+        self,
+        name: str,
+        columns: Sequence[StructField],
+        location: Path,
+        comment: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        """Create a table over files, or give it these columns and properties."""
+        table = self.source_of(name)
+        if not self._spark.catalog.tableExists(table):
+            self._create(name, columns, location.as_uri(), comment, properties)
+            return
+        self._alter(name, columns)
+        if properties:
+            self._sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({_pairs(properties)})")
+
+    def put_view(
+        self,
+        name: str,
+        columns: Sequence[StructField],
+        query: str,
+        comment: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        """Create or replace a view."""
+        named = ", ".join(f"{quoted(c.name)}{_comment(c.comment)}" for c in columns)
+        held = f" TBLPROPERTIES ({_pairs(properties)})" if properties else ""
+        self._sql(
+            f"CREATE OR REPLACE VIEW {quoted(self._views)}.{quoted(name)} ({named})"
+            f"{_comment(comment)}{held} AS {query}"
+        )
+
+    def add_days(self, name: str, days: Iterable[str]) -> None:
+        """Add the partitions of these days that the table does not have."""
+        table = self.source_of(name)
+        wanted = list(days)
+        if not wanted:
+            return
+        known = {
+            row[0].partition("=")[2] for row in self._sql(f"SHOW PARTITIONS {table}").collect()
+        }
+        new = [day for day in wanted if day not in known]
+        for i in range(0, len(new), _DAYS_PER_STATEMENT):
+            parts = " ".join(
+                f"PARTITION ({PARTITION}='{day}')" for day in new[i : i + _DAYS_PER_STATEMENT]
+            )
+            self._sql(f"ALTER TABLE {table} ADD IF NOT EXISTS {parts}")
+
+    def source_of(self, name: str) -> str:
+        """A table over files, as SQL names it."""
+        return f"{quoted(self._files)}.{quoted(name)}"
+
+    def _create(
+        self,
+        name: str,
+        columns: Sequence[StructField],
+        location: str,
+        comment: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        defined = ", ".join(f"{quoted(c.name)} {ddl(c.type)}{_comment(c.comment)}" for c in columns)
+        held = f" TBLPROPERTIES ({_pairs(properties)})" if properties else ""
+        self._sql(
+            f"CREATE EXTERNAL TABLE {self.source_of(name)} ({defined}){_comment(comment)} "
+            f"PARTITIONED BY ({PARTITION} string) STORED AS PARQUET "
+            f"LOCATION {_string(location)}{held}"
+        )
+
+    def _alter(self, name: str, columns: Sequence[StructField]) -> None:
+        jvm = self._spark._jvm
+        schema = {"type": "struct", "fields": [_spark_field(c) for c in columns]}
+        type_ = jvm.org.apache.spark.sql.types.DataType.fromJson(json.dumps(schema))
+        catalog = self._spark._jsparkSession.sharedState().externalCatalog()
+        catalog.alterTableDataSchema(self._files, name, type_)
+        self._spark.catalog.refreshTable(self.source_of(name))
+
+    def _sql(self, statement: str) -> Any:
+        return self._spark.sql(statement)
+
+
+def _spark_field(f: StructField) -> dict[str, Any]:
+    comment = _cut(f.comment)
+    metadata = {"comment": comment} if comment else {}
+    return {"name": f.name, "type": _spark_type(f.type), "nullable": True, "metadata": metadata}
+
+
+def _spark_type(type_: ColumnType) -> Any:
+    """A type as Spark's JSON writes it."""
+    if isinstance(type_, Struct):
+        return {"type": "struct", "fields": [_spark_field(f) for f in type_.fields]}
+    if isinstance(type_, ListOf):
+        return {"type": "array", "elementType": _spark_type(type_.item), "containsNull": True}
+    if isinstance(type_, MapOf):
+        value = _spark_type(type_.value)
+        return {"type": "map", "keyType": "string", "valueType": value, "valueContainsNull": True}
+    if isinstance(type_, Decimal):
+        return ddl(type_)
+    return {"int": "integer", "bigint": "long"}.get(type_.name, type_.name)
+
+
+def _comment(comment: str | None) -> str:
+    cut = _cut(comment)
+    return f" COMMENT {_string(cut)}" if cut else ""
+
+
+def _cut(comment: str | None) -> str:
+    """A comment that fits the metastore, on one line."""
+    line = " ".join((comment or "").split())
+    return line if len(line) <= _MAX_COMMENT else line[: _MAX_COMMENT - 1] + "…"
+
+
+def _string(value: str) -> str:
+    """A string where the grammar takes a constant only, so no expression of bytes."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _pairs(properties: dict[str, str]) -> str:
+    return ", ".join(f"{_string(k)} = {_string(v)}" for k, v in sorted(properties.items()))

@@ -1,0 +1,354 @@
+"""The back end that needs nothing: a resolution program as generated Python.
+
+Rules:
+
+- One function per (writer, reader) pair: it loops over datums and appends to the flat lists of
+  `slots.Columns`; all resolution is decided before, so the function has no schema in it.
+- Every read is bounded by the datum, every block count by the bytes left (items that take no
+  bytes: by MAX_EMPTY_ITEMS), and a datum must end exactly where its bytes do. What breaks a rule
+  costs that datum: its appends are cut and (index, reason) is reported.
+- The generated text holds names and numbers only, never text from a schema: constants are passed
+  beside it.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hadoop_loader.columns import EMPTY_FIELD, Struct
+from hadoop_loader.resolution import (
+    Constant,
+    EnumRead,
+    Fail,
+    Leaf,
+    ListRead,
+    MapRead,
+    Member,
+    Read,
+    RecordRead,
+    Skip,
+    UnionRead,
+)
+from hadoop_loader.skipping import MAX_EMPTY_ITEMS, read_int, read_long, skipper
+from hadoop_loader.slots import Columns, ListSlot, MapSlot, Slot, StructSlot
+from hadoop_loader.values import (
+    BadDatumError,
+    as_float32,
+    decimal_text,
+    duration,
+    micros_of_millis,
+    to_decimal,
+)
+from headworks.errors import SchemaError
+
+__all__ = ["Errors", "generate", "source"]
+
+_MAX_DEPTH = 80
+_MAX_LOOPS = 8
+_MAX_LINES = 60_000
+
+Errors = list[tuple[int, str]]
+Decode = Callable[[Sequence[bytes], int, Errors], int]
+
+_GIVEN: dict[str, Any] = {
+    "BadDatum": BadDatumError,
+    "DATUM_ERRORS": (ValueError, IndexError, struct.error, RecursionError, OverflowError),
+    "read_int": read_int,
+    "read_long": read_long,
+    "float_at": struct.Struct("<f").unpack_from,
+    "double_at": struct.Struct("<d").unpack_from,
+    "float32": as_float32,
+    "millis": micros_of_millis,
+    "decimal": to_decimal,
+    "decimal_text": decimal_text,
+    "duration": duration,
+    "uuid_of": lambda raw: str(uuid.UUID(bytes=raw)),
+    "MAX_EMPTY": MAX_EMPTY_ITEMS,
+}
+_INTEGERS = {
+    "": "{}",
+    "double": "float({})",
+    "float32": "float32({})",
+    "millis_to_micros": "millis({})",
+    "nanos_to_micros": "{} // 1000",
+}
+
+
+def generate(read: Read, columns: Columns) -> Decode:
+    """The function `decode(values, start, errors) -> rows`: `start` is where a datum begins.
+
+    It appends the good datums to `columns`, and to `errors` the index and reason of the others.
+    """
+    text, constants = source(read, columns)
+    scope = {**_GIVEN, **constants}
+    exec(compile(text, "<headworks decoder>", "exec"), scope)
+    make: Callable[[Columns], Decode] = scope["make"]
+    return make(columns)
+
+
+def source(read: Read, columns: Columns) -> tuple[str, dict[str, Any]]:
+    """The text of the decoder, and the constants that it refers to."""
+    writer = _Writer()
+    top = StructSlot(-1, Struct(columns.columns), columns.slots)
+    if isinstance(read, RecordRead):
+        writer.record(read, top, 4, present=False)
+    elif isinstance(read, Fail) or not columns.columns:
+        writer.read(read, top, 4)
+    else:
+        writer.read(read, columns.slots[0], 4)
+    lists = "".join(f"  a{i} = columns.lists[{i}].append\n" for i in sorted(writer.used))
+    body = "\n".join(writer.lines)
+    text = (
+        "def make(columns):\n"
+        f"{lists}"
+        "  def decode(values, start, errors):\n"
+        "   row = 0\n"
+        "   for index, b in enumerate(values):\n"
+        "    p = start\n"
+        "    L = len(b)\n"
+        "    try:\n"
+        f"{body}\n"
+        "     if p != L:\n"
+        "      raise BadDatum(f'{L - p} bytes are left after the datum')\n"
+        "    except DATUM_ERRORS as error:\n"
+        "     columns.cut(row)\n"
+        "     errors.append((index, reason(error)))\n"
+        "     continue\n"
+        "    row += 1\n"
+        "   return row\n"
+        "  return decode\n"
+    )
+    return text, {**writer.constants, "reason": _reason}
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, (IndexError, struct.error)):
+        return "the datum ends too early"
+    if isinstance(error, RecursionError):
+        return "the datum is nested too deeply"
+    return str(error)
+
+
+class _Writer:
+    """Writes the lines of one decoder."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.constants: dict[str, Any] = {}
+        self.used: set[int] = set()
+        self._names = 0
+        self._loops = 0
+
+    def read(self, read: Read, slot: Slot, depth: int) -> None:
+        """Write the lines that carry out `read` and append to `slot`."""
+        if isinstance(read, Leaf):
+            self._leaf(read, slot, depth)
+        elif isinstance(read, EnumRead):
+            self._enum(read, slot, depth)
+        elif isinstance(read, RecordRead):
+            assert isinstance(slot, StructSlot)
+            self.record(read, slot, depth, present=True)
+        elif isinstance(read, UnionRead):
+            self._union(read, slot, depth)
+        elif isinstance(read, Member):
+            assert isinstance(slot, StructSlot)
+            self._append(slot.at, "True", depth)
+            for f, member in zip(slot.type.fields, slot.members, strict=True):
+                if f.name == read.name:
+                    self.read(read.read, member, depth)
+                else:
+                    self._value(member, None, depth)
+        elif isinstance(read, Constant):
+            self._value(slot, read.value, depth)
+        elif isinstance(read, Fail):
+            self._line(depth, f"raise BadDatum({self._constant(read.reason)})")
+        elif isinstance(read, (ListRead, MapRead)):
+            self._blocks(read, slot, depth)
+        else:
+            self._skip(read, depth)
+
+    def record(self, read: RecordRead, slot: StructSlot, depth: int, *, present: bool) -> None:
+        """Write the lines of a record; `present`: the struct says itself that it is there."""
+        if present:
+            self._append(slot.at, "True", depth)
+        for name, step in read.steps:
+            if name is None:
+                assert isinstance(step, Skip)
+                self._skip(step, depth)
+            else:
+                self.read(step, slot.member(name), depth)
+        if read.empty and present:
+            self._value(slot.member(EMPTY_FIELD), True, depth)
+        if not self.lines:
+            self._line(depth, "pass")
+
+    def _line(self, depth: int, text: str) -> None:
+        if depth > _MAX_DEPTH or len(self.lines) > _MAX_LINES:
+            raise SchemaError(
+                "the schema is nested too deeply, or too large, to be loaded",
+                rule="decoder-size",
+                fix="flatten it, or keep the deep part as a bytes field",
+            )
+        self.lines.append(" " * (depth + 1) + text)
+
+    def _append(self, at: int, expression: str, depth: int) -> None:
+        self.used.add(at)
+        self._line(depth, f"a{at}({expression})")
+
+    def _name(self, prefix: str) -> str:
+        self._names += 1
+        return f"{prefix}{self._names}"
+
+    def _constant(self, value: Any) -> str:
+        name = self._name("K")
+        self.constants[name] = value
+        return name
+
+    def _integer(self, wire: str, depth: int) -> None:
+        """Read a varint into `v`."""
+        self._line(depth, "v = b[p]; p += 1")
+        self._line(depth, "if v < 128: v = (v >> 1) ^ -(v & 1)")
+        self._line(depth, f"else: v, p = read_{wire}(b, p, v)")
+
+    def _bytes(self, size: int | None, depth: int) -> None:
+        """Read bytes (of a fixed size, or with their length before them) into `v`."""
+        if size is None:
+            self._integer("long", depth)
+            self._line(depth, "if v < 0: raise BadDatum('a length is negative')")
+            self._line(depth, "e = p + v")
+        else:
+            self._line(depth, f"e = p + {size}")
+        self._line(depth, "if e > L: raise IndexError")
+        self._line(depth, "v = b[p:e]; p = e")
+
+    def _leaf(self, read: Leaf, slot: Slot, depth: int) -> None:
+        if read.wire in ("int", "long"):
+            self._integer(read.wire, depth)
+            self._append(slot.at, _INTEGERS[read.convert].format("v"), depth)
+        elif read.wire == "boolean":
+            self._line(depth, "v = b[p]; p += 1")
+            self._line(depth, "if v > 1: raise BadDatum(f'{v} is not a boolean')")
+            self._append(slot.at, "v == 1", depth)
+        elif read.wire in ("float", "double"):
+            self._line(depth, f"v, = {read.wire}_at(b, p); p += {4 if read.wire == 'float' else 8}")
+            self._append(slot.at, "v", depth)
+        elif read.wire == "null":
+            self._value(slot, None, depth)
+        else:
+            self._bytes(read.size if read.wire == "fixed" else None, depth)
+            self._converted(read, slot, depth)
+
+    def _converted(self, read: Leaf, slot: Slot, depth: int) -> None:
+        if isinstance(slot, StructSlot):
+            self._line(depth, "v = duration(v)")
+            self._append(slot.at, "True", depth)
+            for f, member in zip(slot.type.fields, slot.members, strict=True):
+                self._append(member.at, f"v[{f.name!r}]", depth)
+            return
+        expression = {
+            "text": "str(v, 'utf-8')",
+            "bytes": "v",
+            "uuid": "uuid_of(v)",
+            "decimal": f"decimal(v, {read.precision}, {read.scale})",
+            "decimal_text": f"decimal_text(v, {read.precision}, {read.scale})",
+        }[read.convert]
+        self._append(slot.at, expression, depth)
+
+    def _enum(self, read: EnumRead, slot: Slot, depth: int) -> None:
+        self._integer("int", depth)
+        bad = "raise BadDatum(f'{v} is no symbol of the enum')"
+        self._line(depth, f"if not 0 <= v < {len(read.symbols)}: {bad}")
+        if None in read.symbols:
+            written = self._constant(read.written)
+            self._line(depth, f"w = {written}[v]")
+        self._line(depth, f"v = {self._constant(read.symbols)}[v]")
+        if None in read.symbols:
+            unknown = "raise BadDatum(f'the latest schema has no symbol {w!r}, and no default')"
+            self._line(depth, f"if v is None: {unknown}")
+        self._append(slot.at, "v", depth)
+
+    def _union(self, read: UnionRead, slot: Slot, depth: int) -> None:
+        self._integer("int", depth)
+        for i, branch in enumerate(read.branches):
+            self._line(depth, f"{'if' if i == 0 else 'elif'} v == {i}:")
+            before = len(self.lines)
+            self.read(branch, slot, depth + 1)
+            if len(self.lines) == before:
+                self._line(depth + 1, "pass")
+        if read.branches:
+            self._line(depth, "else: raise BadDatum(f'{v} is no branch of the union')")
+        else:
+            self._line(depth, "raise BadDatum('a union of nothing has no values')")
+
+    def _blocks(self, read: ListRead | MapRead, slot: Slot, depth: int) -> None:
+        assert isinstance(slot, (ListSlot, MapSlot))
+        self._loops += 1
+        if self._loops > _MAX_LOOPS:
+            raise SchemaError(
+                f"arrays and maps are nested more than {_MAX_LOOPS} deep",
+                rule="decoder-size",
+                fix="flatten the schema, or keep the deep part as a bytes field",
+            )
+        total, count, seen = self._name("n"), self._name("c"), self._name("s")
+        least = read.min_size + (1 if isinstance(read, MapRead) else 0)
+        self._line(depth, f"{total} = 0")
+        if isinstance(read, MapRead):
+            self._line(depth, f"{seen} = set()")
+        self._line(depth, "while True:")
+        self._integer("long", depth + 1)
+        self._line(depth + 1, f"{count} = v")
+        self._line(depth + 1, "if v == 0: break")
+        self._line(depth + 1, "if v < 0:")
+        self._line(depth + 2, f"{count} = -v")
+        self._integer("long", depth + 2)
+        if least:
+            self._line(depth + 1, f"if {count} * {least} > L - p: raise IndexError")
+        else:
+            many = "raise BadDatum('an array has too many items that take no bytes')"
+            self._line(depth + 1, f"if {total} + {count} > MAX_EMPTY: {many}")
+        self._line(depth + 1, f"{total} += {count}")
+        self._line(depth + 1, f"for _ in range({count}):")
+        if isinstance(slot, MapSlot):
+            assert isinstance(read, MapRead)
+            self._bytes(None, depth + 2)
+            self._line(depth + 2, "v = str(v, 'utf-8')")
+            self._line(
+                depth + 2, f"if v in {seen}: raise BadDatum(f'map key {{v!r}} occurs twice')"
+            )
+            self._line(depth + 2, f"{seen}.add(v)")
+            self._append(slot.key.at, "v", depth + 2)
+            self.read(read.value, slot.value, depth + 2)
+        else:
+            assert isinstance(read, ListRead)
+            self.read(read.item, slot.item, depth + 2)
+        self._append(slot.at, total, depth)
+        self._loops -= 1
+
+    def _skip(self, read: Skip, depth: int) -> None:
+        self._line(depth, f"p = {self._constant(skipper(read.schema))}(b, p, L)")
+
+    def _value(self, slot: Slot, value: Any, depth: int) -> None:
+        """Append a constant to every list below `slot`."""
+        if isinstance(slot, StructSlot):
+            self._append(slot.at, "False" if value is None else "True", depth)
+            for f, member in zip(slot.type.fields, slot.members, strict=True):
+                self._value(member, None if value is None else value[f.name], depth)
+        elif isinstance(slot, ListSlot):
+            self._append(slot.at, "None" if value is None else str(len(value)), depth)
+            for item in value or ():
+                self._value(slot.item, item, depth)
+        elif isinstance(slot, MapSlot):
+            self._append(slot.at, "None" if value is None else str(len(value)), depth)
+            for key, item in (value or {}).items():
+                self._append(slot.key.at, self._constant(key), depth)
+                self._value(slot.value, item, depth)
+        else:
+            self._append(slot.at, self._literal(value), depth)
+
+    def _literal(self, value: Any) -> str:
+        if value is None or isinstance(value, bool):
+            return repr(value)
+        return self._constant(value)

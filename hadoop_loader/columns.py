@@ -1,0 +1,307 @@
+"""Avro types to table columns: one mapping, from which DDL, Arrow and Parquet types all follow.
+
+Rules:
+
+- Pure: schema nodes in, column types out; docs/hadoop_loader.md has the mapping as a table.
+- The mapping is stable under evolution: Avro float is stored as double, so that the promotions
+  int -> float -> double never change a file's type in a way that Parquet cannot read back.
+- What no table can hold (recursion, names that differ only in case) is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headworks.errors import SchemaError
+from headworks.schema import Array, EnumType, Fixed, MapType, Primitive, Record, Schema, Union
+
+__all__ = [
+    "BIGINT",
+    "BINARY",
+    "BOOLEAN",
+    "DATE",
+    "DOUBLE",
+    "EMPTY_FIELD",
+    "INT",
+    "MAX_DECIMAL_PRECISION",
+    "METADATA",
+    "PARTITION",
+    "STRING",
+    "TIMESTAMP",
+    "ColumnType",
+    "Decimal",
+    "ListOf",
+    "MapOf",
+    "Scalar",
+    "Struct",
+    "StructField",
+    "arrow_type",
+    "branch_names",
+    "column_type",
+    "ddl",
+    "quoted",
+    "table_columns",
+    "union_type",
+]
+
+PARTITION = "datepartition"
+EMPTY_FIELD = "_present"
+MAX_DECIMAL_PRECISION = 38
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A column of one value; `name` is the Hive type."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """A decimal(precision, scale)."""
+
+    precision: int
+    scale: int
+
+
+@dataclass(frozen=True, slots=True)
+class StructField:
+    """A named member of a struct, or a column of a table; `comment` is the Avro doc."""
+
+    name: str
+    type: ColumnType
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """A struct with named members."""
+
+    fields: tuple[StructField, ...]
+
+    def field(self, name: str) -> StructField | None:
+        """The member of that name, or None."""
+        return next((f for f in self.fields if f.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """An array."""
+
+    item: ColumnType
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """A map from string."""
+
+    value: ColumnType
+
+
+ColumnType = Scalar | Decimal | Struct | ListOf | MapOf
+
+BOOLEAN, INT, BIGINT = Scalar("boolean"), Scalar("int"), Scalar("bigint")
+DOUBLE, STRING, BINARY = Scalar("double"), Scalar("string"), Scalar("binary")
+DATE, TIMESTAMP = Scalar("date"), Scalar("timestamp")
+
+# What every table tells about each row: where it came from, and by which schema and load.
+METADATA: tuple[StructField, ...] = (
+    StructField("_partition", INT, "partition of the topic"),
+    StructField("_offset", BIGINT, "offset in the partition"),
+    StructField("_timestamp", TIMESTAMP, "timestamp of the record in the log"),
+    StructField("_schema_version", INT, "version of the schema that the event was written with"),
+    StructField("_load", BIGINT, "number of the load that brought the row"),
+)
+
+_PRIMITIVES = {
+    "null": STRING,
+    "boolean": BOOLEAN,
+    "int": INT,
+    "long": BIGINT,
+    "float": DOUBLE,
+    "double": DOUBLE,
+    "bytes": BINARY,
+    "string": STRING,
+}
+_LOGICAL = {
+    "date": DATE,
+    "timestamp-millis": TIMESTAMP,
+    "timestamp-micros": TIMESTAMP,
+    "local-timestamp-millis": TIMESTAMP,
+    "local-timestamp-micros": TIMESTAMP,
+    "uuid": STRING,
+}
+_DURATION = Struct(tuple(StructField(name, BIGINT) for name in ("months", "days", "millis")))
+_ARROW: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+
+
+def table_columns(schema: Schema) -> tuple[StructField, ...]:
+    """The data columns of a topic whose schema is `schema`, without the metadata columns.
+
+    A schema that is not a record becomes one column `value`. Raises SchemaError for what no
+    table can hold: recursion, names equal but for case, a name that the loader uses itself.
+    """
+    if isinstance(schema, Record):
+        columns = tuple(
+            StructField(f.name, column_type(f.type, (schema,)), f.doc) for f in schema.fields
+        )
+    else:
+        columns = (StructField("value", column_type(schema)),)
+    reserved = {PARTITION, *(column.name for column in METADATA)}
+    for column in columns:
+        if column.name.lower() in reserved:
+            raise SchemaError(
+                f"field {column.name!r} has the name of a column that the loader adds",
+                rule="reserved-column",
+                fix=f"rename the field; reserved are {', '.join(sorted(reserved))}",
+            )
+    _check_case(columns, schema.pointer)
+    return columns
+
+
+def column_type(schema: Schema, inside: tuple[Schema, ...] = ()) -> ColumnType:
+    """The column type of an Avro type; `inside` are the records around it."""
+    if isinstance(schema, Primitive):
+        return _primitive(schema)
+    if isinstance(schema, Fixed):
+        return _fixed(schema)
+    if isinstance(schema, EnumType):
+        return STRING
+    if isinstance(schema, Array):
+        return ListOf(column_type(schema.items, inside))
+    if isinstance(schema, MapType):
+        return MapOf(column_type(schema.values, inside))
+    if isinstance(schema, Union):
+        return union_type(schema, inside)
+    if any(schema is record for record in inside):
+        raise SchemaError(
+            f"record {schema.name} contains itself, and a table column cannot",
+            pointer=schema.pointer,
+            rule="recursive-type",
+            fix="keep the recursive part as a string or bytes field",
+        )
+    if not schema.fields:
+        return Struct((StructField(EMPTY_FIELD, BOOLEAN),))
+    fields = tuple(
+        StructField(f.name, column_type(f.type, (*inside, schema)), f.doc) for f in schema.fields
+    )
+    _check_case(fields, schema.pointer)
+    return Struct(fields)
+
+
+def union_type(schema: Union, inside: tuple[Schema, ...] = ()) -> ColumnType:
+    """The column type of a union: its one value type if there is one, else a struct of branches."""
+    values = [branch for branch in schema.branches if branch.kind != "null"]
+    if not values:
+        return STRING
+    types = [column_type(branch, inside) for branch in values]
+    if len(values) == 1:
+        return types[0]
+    if all(isinstance(b, Primitive) and b.logical is None for b in values):
+        kinds = {branch.kind for branch in values}
+        if kinds == {"int", "long"}:
+            return BIGINT
+        if kinds == {"float", "double"}:
+            return DOUBLE
+    names = branch_names(values)
+    fields = tuple(StructField(name, type_) for name, type_ in zip(names, types, strict=True))
+    _check_case(fields, schema.pointer)
+    return Struct(fields)
+
+
+def branch_names(branches: list[Schema]) -> list[str]:
+    """Member names for a union's branches: the type's own name, whole where simple ones clash."""
+    simple = [
+        b.name.rpartition(".")[2] if isinstance(b, (Record, EnumType, Fixed)) else b.kind
+        for b in branches
+    ]
+    return [
+        b.name.replace(".", "_")
+        if isinstance(b, (Record, EnumType, Fixed)) and simple.count(name) > 1
+        else name
+        for b, name in zip(branches, simple, strict=True)
+    ]
+
+
+def ddl(type_: ColumnType) -> str:
+    """The type as Spark SQL and Hive write it."""
+    if isinstance(type_, Scalar):
+        return type_.name
+    if isinstance(type_, Decimal):
+        return f"decimal({type_.precision},{type_.scale})"
+    if isinstance(type_, ListOf):
+        return f"array<{ddl(type_.item)}>"
+    if isinstance(type_, MapOf):
+        return f"map<string,{ddl(type_.value)}>"
+    return f"struct<{','.join(f'{quoted(f.name)}:{ddl(f.type)}' for f in type_.fields)}>"
+
+
+def quoted(name: str) -> str:
+    """A name as SQL writes it whatever it is."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def arrow_type(type_: ColumnType) -> Any:
+    """The Arrow type of a column; Parquet's follows from it."""
+    if isinstance(type_, Scalar):
+        return _ARROW[type_.name]
+    if isinstance(type_, Decimal):
+        return pa.decimal128(type_.precision, type_.scale)
+    if isinstance(type_, ListOf):
+        return pa.list_(arrow_type(type_.item))
+    if isinstance(type_, MapOf):
+        return pa.map_(pa.string(), arrow_type(type_.value))
+    return pa.struct([(f.name, arrow_type(f.type)) for f in type_.fields])
+
+
+def _primitive(schema: Primitive) -> ColumnType:
+    logical = schema.logical
+    if logical is None:
+        return _PRIMITIVES[schema.kind]
+    if logical.name == "decimal":
+        return _decimal(logical.precision, logical.scale)
+    return _LOGICAL.get(logical.name, _PRIMITIVES[schema.kind])
+
+
+def _fixed(schema: Fixed) -> ColumnType:
+    logical = schema.logical
+    if logical is None:
+        return BINARY
+    if logical.name == "decimal":
+        return _decimal(logical.precision, logical.scale)
+    return _DURATION if logical.name == "duration" else _LOGICAL.get(logical.name, BINARY)
+
+
+def _decimal(precision: int, scale: int) -> ColumnType:
+    return Decimal(precision, scale) if precision <= MAX_DECIMAL_PRECISION else STRING
+
+
+def _check_case(fields: tuple[StructField, ...], pointer: str) -> None:
+    for first, second in _case_pairs(fields):
+        raise SchemaError(
+            f"names {first!r} and {second!r} differ only in case, and Hive's do not",
+            pointer=pointer,
+            rule="case-collision",
+            fix="rename one of them",
+        )
+
+
+def _case_pairs(fields: tuple[StructField, ...]) -> Iterator[tuple[str, str]]:
+    seen: dict[str, str] = {}
+    for f in fields:
+        if f.name.lower() in seen:
+            yield seen[f.name.lower()], f.name
+        seen[f.name.lower()] = f.name

@@ -1,0 +1,209 @@
+"""The commit log: numbered records, the only place where offsets live.
+
+Rules:
+
+- `commits/<n>.json` is created only if absent (a hard link to a durable temporary file): of two
+  loaders one wins. That creation is the commit; everything after it can be done again.
+- A record holds everything that the work after it needs, and all offsets of all topics.
+- A record is checksummed; one that does not match is CorruptError, never guessed at.
+- `commits/<n>.applied` says that the work after commit n is done.
+- Schema texts are kept by their fingerprint beside the log, durable before a record names them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hadoop_loader.staging import sync_folder
+from headworks.errors import CorruptError, UsageError
+
+__all__ = ["Commit", "CommitFile", "CommitLog", "TableState", "TopicCommit", "fingerprint"]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFile:
+    """A file of the load: where it was staged, and where it belongs (under the warehouse)."""
+
+    staged: str
+    target: str
+    table: str
+    day: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCommit:
+    """What the load did for one topic; `windows`: start in ms to counts, for the audit."""
+
+    ranges: dict[str, list[int]]
+    rows: int
+    bytes: int
+    quarantined: int
+    lost: int
+    files: int
+    versions: dict[str, int]
+    windows: dict[str, dict[str, int]]
+    first_event: int | None
+    last_event: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A topic's table: `projections` are (first load, version, schema id, fingerprint)."""
+
+    table: str
+    subject: str
+    projections: list[list[Any]]
+    record_bytes: float = 200.0
+
+    @property
+    def version(self) -> int:
+        """The version that rows are written in now."""
+        return int(self.projections[-1][1])
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One load, as it was committed."""
+
+    number: int
+    created_ms: int
+    previous: str
+    offsets: dict[str, dict[str, int]]
+    tables: dict[str, TableState]
+    topics: dict[str, TopicCommit] = field(default_factory=dict)
+    files: list[CommitFile] = field(default_factory=list)
+    quarantine: bool = False
+
+    def committed(self, topic: str) -> dict[int, int]:
+        """The next offset to load of each partition of a topic."""
+        return {int(p): offset for p, offset in self.offsets.get(topic, {}).items()}
+
+
+def fingerprint(text: str) -> str:
+    """What a schema text is filed under."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class CommitLog:
+    """The commit log in `folder` (made if absent)."""
+
+    def __init__(self, folder: Path) -> None:
+        self._commits = folder / "commits"
+        self._schemas = folder / "schemas"
+        self._commits.mkdir(parents=True, exist_ok=True)
+        self._schemas.mkdir(exist_ok=True)
+        self._texts: dict[str, str] = {}
+
+    def numbers(self) -> list[int]:
+        """The numbers of all commits, ascending."""
+        return sorted(int(p.stem) for p in self._commits.glob("*.json") if p.stem.isdecimal())
+
+    def latest(self) -> Commit | None:
+        """The last commit, or None before the first."""
+        numbers = self.numbers()
+        return self.read(numbers[-1]) if numbers else None
+
+    def read(self, number: int) -> Commit:
+        """Commit `number`; CorruptError if its bytes are not what was written."""
+        path = self._path(number)
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            body, checksum = record["commit"], record["checksum"]
+        except (ValueError, KeyError, TypeError):
+            raise _corrupt(path) from None
+        if _checksum(body) != checksum or body["number"] != number:
+            raise _corrupt(path)
+        return _from_json(body)
+
+    def checksum(self, commit: Commit | None) -> str:
+        """What the next commit names as its predecessor."""
+        return "" if commit is None else _checksum(asdict(commit))
+
+    def create(self, commit: Commit) -> None:
+        """Commit. Raises UsageError if another loader has taken the number."""
+        body = asdict(commit)
+        path = self._path(commit.number)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        record = {"checksum": _checksum(body), "commit": body}
+        _write_durably(temporary, json.dumps(record, separators=(",", ":"), sort_keys=True))
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            raise UsageError(
+                f"another loader has made load {commit.number} of {self._commits.parent.parent}",
+                fix="let one loader at a time work on a warehouse; nothing was lost, load again",
+            ) from None
+        finally:
+            temporary.unlink()
+        sync_folder(self._commits)
+
+    def is_applied(self, number: int) -> bool:
+        """Whether all work after commit `number` is done."""
+        return self._path(number).with_suffix(".applied").exists()
+
+    def mark_applied(self, number: int) -> None:
+        """Say that all work after commit `number` is done."""
+        _write_durably(self._path(number).with_suffix(".applied"), "")
+        sync_folder(self._commits)
+
+    def keep_schema(self, text: str) -> str:
+        """Keep a schema text for ever; its fingerprint."""
+        key = fingerprint(text)
+        path = self._schemas / f"{key}.avsc"
+        if key not in self._texts and not path.exists():
+            temporary = path.with_name(f".{path.name}.{os.getpid()}")
+            _write_durably(temporary, text)
+            temporary.rename(path)
+            sync_folder(self._schemas)
+        self._texts[key] = text
+        return key
+
+    def schema(self, key: str) -> str:
+        """The schema text of a fingerprint; CorruptError if it is gone or another."""
+        if key not in self._texts:
+            path = self._schemas / f"{key}.avsc"
+            text = path.read_text(encoding="utf-8") if path.exists() else ""
+            if fingerprint(text) != key:
+                raise _corrupt(path)
+            self._texts[key] = text
+        return self._texts[key]
+
+    def _path(self, number: int) -> Path:
+        return self._commits / f"{number:08d}.json"
+
+
+def _from_json(body: Mapping[str, Any]) -> Commit:
+    return Commit(
+        **{
+            **body,
+            "tables": {topic: TableState(**state) for topic, state in body["tables"].items()},
+            "topics": {topic: TopicCommit(**found) for topic, found in body["topics"].items()},
+            "files": [CommitFile(**file) for file in body["files"]],
+        }
+    )
+
+
+def _checksum(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _write_durably(path: Path, text: str) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _corrupt(path: Path) -> CorruptError:
+    return CorruptError(
+        f"{path} is not what the loader wrote",
+        fix="restore it from a backup of the warehouse; do not delete it: it holds the offsets",
+    )

@@ -1,0 +1,43 @@
+"""Where a warehouse is and what it reads: the one value that the loader is configured with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["WarehouseConfig"]
+
+
+@dataclass(frozen=True, slots=True)
+class WarehouseConfig:
+    """A warehouse on this machine.
+
+    `data_dir` holds the metastore, `warehouse` (default: in data_dir) the tables and the commit
+    log. Users find their tables in `database`; the files' own tables are in `<database>_files`
+    (`headworks_files` for "default"). `tasks`: bins of a load (default: Spark's parallelism).
+    `skip_lost`: go on behind messages that the broker no longer has, instead of refusing the topic.
+    """
+
+    data_dir: Path
+    bootstrap: str
+    registry: str
+    warehouse: str | None = None
+    database: str = "default"
+    master: str = "local[2]"
+    tasks: int | None = None
+    skip_lost: bool = False
+
+    @property
+    def root(self) -> Path:
+        """The folder of the tables, absolute."""
+        return Path(self.warehouse or Path(self.data_dir) / "warehouse").resolve()
+
+    @property
+    def metastore(self) -> Path:
+        """The folder of the embedded metastore, absolute."""
+        return Path(self.data_dir).resolve() / "metastore"
+
+    @property
+    def files_database(self) -> str:
+        """The database of the tables that point at the files."""
+        return "headworks_files" if self.database == "default" else f"{self.database}_files"

@@ -1,0 +1,40 @@
+"""Fault injection: the process kills itself at a named step, so that tests can prove recovery.
+
+`HEADWORKS_CRASH_AT=STEP` ends the loader with SIGKILL when it reaches the step; STEPS lists them
+in order. `HEADWORKS_CRASH_AT=STEP:N` does so the N-th time the step is reached.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+
+__all__ = ["STEPS", "Reach", "reach"]
+
+STEPS = (
+    "planned",
+    "staged",
+    "committing",
+    "committed",
+    "tables",
+    "views",
+    "renaming",
+    "renamed",
+    "partitions",
+    "audit",
+    "applied",
+)
+Reach = Callable[[str], None]
+_reached: Counter[str] = Counter()
+
+
+def reach(step: str) -> None:
+    """Say that `step` is reached; it may be the last thing this process says."""
+    wanted, _, count = os.environ.get("HEADWORKS_CRASH_AT", "").partition(":")
+    if wanted != step:
+        return
+    _reached[step] += 1
+    if _reached[step] == int(count or 1):
+        os.kill(os.getpid(), signal.SIGKILL)

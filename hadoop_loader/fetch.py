@@ -1,0 +1,214 @@
+"""Reading a log: what topics there are, where they end, and the messages of a range.
+
+Rules:
+
+- A fetcher gives every message of the ranges it was asked for, once, in order by partition, and
+  says when it is done; offsets without a message (compacted, control records) end nothing.
+- Offsets are never committed to the broker and never reset: the commit log alone knows them.
+- A broker that goes silent ends the fetch with an error after `timeout` seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from hadoop_loader.plan import Range, Watermarks, rounds
+from headworks.errors import UnreachableError
+
+__all__ = ["Fetcher", "KafkaFetcher", "KafkaLog", "Log", "Message"]
+
+
+class Message(NamedTuple):
+    """A record as the log has it; `timestamp` in ms."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Fetcher(Protocol):
+    """Reads ranges of one topic."""
+
+    def fetch(self, topic: str, ranges: Sequence[Range]) -> Iterator[list[Message]]:
+        """Yield all messages of `ranges`, in lists of bounded length."""
+        ...
+
+
+class Log(Protocol):
+    """What the driver asks a broker."""
+
+    def partitions(self) -> Mapping[str, Sequence[int]]:
+        """Every topic but the broker's own (`__...`), with its partitions."""
+        ...
+
+    def watermarks(
+        self, topics: Mapping[str, Sequence[int]]
+    ) -> Mapping[str, Mapping[int, Watermarks]]:
+        """The first and next offset of every partition of `topics`."""
+        ...
+
+
+class KafkaLog:
+    """A Kafka-protocol broker, for the driver."""
+
+    def __init__(self, bootstrap: str, *, timeout: float = 15.0) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self._bootstrap = bootstrap
+        self._timeout = timeout
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "logger": _quiet_logger()})
+
+    def partitions(self) -> Mapping[str, Sequence[int]]:
+        """See Log.partitions."""
+        found = self._call(lambda: self._admin.list_topics(timeout=self._timeout))
+        return {
+            name: sorted(topic.partitions)
+            for name, topic in sorted(found.topics.items())
+            if not name.startswith("__") and topic.error is None
+        }
+
+    def watermarks(
+        self, topics: Mapping[str, Sequence[int]]
+    ) -> Mapping[str, Mapping[int, Watermarks]]:
+        """See Log.watermarks."""
+        from confluent_kafka import admin
+
+        spec: Any = vars(admin)["OffsetSpec"]
+        low = self._offsets(topics, spec.earliest())
+        high = self._offsets(topics, spec.latest())
+        return {
+            topic: {p: Watermarks(low[topic, p], high[topic, p]) for p in partitions}
+            for topic, partitions in topics.items()
+        }
+
+    def _offsets(
+        self, topics: Mapping[str, Sequence[int]], spec: Any
+    ) -> dict[tuple[str, int], int]:
+        from confluent_kafka import TopicPartition
+
+        wanted = {TopicPartition(t, p): spec for t, ps in topics.items() for p in ps}
+        if not wanted:
+            return {}
+        futures = self._admin.list_offsets(wanted, request_timeout=self._timeout)
+        return {
+            (at.topic, at.partition): self._call(future.result).offset
+            for at, future in futures.items()
+        }
+
+    def _call(self, ask: Any) -> Any:
+        from confluent_kafka import KafkaException
+
+        try:
+            return ask()
+        except KafkaException as error:
+            raise _unreachable(self._bootstrap, error) from None
+
+
+class KafkaFetcher:
+    """A Kafka-protocol broker, for a task."""
+
+    def __init__(self, bootstrap: str, *, timeout: float = 30.0, batch: int = 10_000) -> None:
+        self._bootstrap = bootstrap
+        self._timeout = timeout
+        self._batch = batch
+
+    def fetch(self, topic: str, ranges: Sequence[Range]) -> Iterator[list[Message]]:
+        """See Fetcher.fetch."""
+        from confluent_kafka import Consumer
+
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": "headworks-loader",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "check.crcs": True,
+                "queued.min.messages": 50_000,
+                "fetch.message.max.bytes": 4 << 20,
+                "topic.metadata.refresh.interval.ms": -1,
+                "logger": _quiet_logger(),
+            }
+        )
+        try:
+            for group in rounds(ranges):
+                yield from self._group(consumer, topic, group)
+        finally:
+            consumer.close()
+
+    def _group(self, consumer: Any, topic: str, ranges: Sequence[Range]) -> Iterator[list[Message]]:
+        from confluent_kafka import TopicPartition
+
+        ends = {r.partition: r.end for r in ranges}
+        consumer.assign([TopicPartition(topic, r.partition, r.start) for r in ranges])
+        heard = time.monotonic()
+        while ends:
+            found = consumer.consume(self._batch, timeout=0.5)
+            if not found:
+                if time.monotonic() - heard > self._timeout:
+                    where = ", ".join(f"{topic}[{p}] to {end}" for p, end in ends.items())
+                    raise UnreachableError(
+                        f"broker {self._bootstrap} sends nothing for {where} "
+                        f"since {self._timeout:.0f} s",
+                        fix="see whether it runs, then load again: nothing is lost",
+                    )
+                continue
+            heard = time.monotonic()
+            messages, done = self._sort_out(found, ends)
+            if messages:
+                yield messages
+            if done and ends:
+                consumer.incremental_unassign([TopicPartition(topic, p) for p in done])
+
+    def _sort_out(self, found: list[Any], ends: dict[int, int]) -> tuple[list[Message], list[int]]:
+        """The messages inside the ranges; takes finished partitions out of `ends`."""
+        messages: list[Message] = []
+        done: list[int] = []
+        for m in found:
+            partition = m.partition()
+            end = ends.get(partition)
+            if end is None:
+                continue
+            offset = m.offset()
+            error = m.error()
+            if error is None:
+                if offset < end:
+                    timestamp = m.timestamp()[1]
+                    messages.append(
+                        Message(partition, offset, max(timestamp, 0), m.key(), m.value())
+                    )
+                reached = offset + 1 >= end
+            elif _is_end(error):
+                reached = offset >= end
+            else:
+                raise _unreachable(self._bootstrap, error)
+            if reached:
+                del ends[partition]
+                done.append(partition)
+        return messages, done
+
+
+def _is_end(error: Any) -> bool:
+    from confluent_kafka import KafkaError
+
+    return bool(error.code() == KafkaError._PARTITION_EOF)
+
+
+def _quiet_logger() -> Any:
+    import logging
+
+    logger = logging.getLogger("headworks.loader.kafka")
+    logger.setLevel(logging.CRITICAL)
+    return logger
+
+
+def _unreachable(bootstrap: str, error: object) -> UnreachableError:
+    return UnreachableError(
+        f"broker {bootstrap}: {error}",
+        fix="start one with `headworks up`, or give --bootstrap the right address",
+    )

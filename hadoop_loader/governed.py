@@ -1,0 +1,118 @@
+"""Which topics a load takes on, and by which schemas: what the registry says of what the log has.
+
+Rules: a topic without a subject is ungoverned: reported, never guessed at. A topic whose latest
+schema no table can follow is refused by name, with its offsets where they were; others go on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from hadoop_loader.commits import Commit, CommitLog, TableState, fingerprint
+from hadoop_loader.quarantine import QUARANTINE_TABLE
+from hadoop_loader.report import Refusal
+from hadoop_loader.roll_forward import history_of
+from hadoop_loader.task import TopicPlan, Writer
+from hadoop_loader.views import Projection, file_columns
+from headworks.errors import HeadworksError, UsageError
+from headworks.registry_client import RegistryClient
+from headworks.schema import Record, governance_of, parse, subject_of
+
+__all__ = ["Governed", "Subjects", "changes", "govern", "next_state", "table_name"]
+
+_ASKERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Governed:
+    """The topics with a schema, those without, and those that cannot be followed."""
+
+    plans: dict[str, TopicPlan]
+    ungoverned: tuple[str, ...]
+    refused: tuple[Refusal, ...]
+
+
+class Subjects:
+    """The registry's subjects as the loader needs them; a version is asked for once."""
+
+    def __init__(self, registry: RegistryClient) -> None:
+        self._registry = registry
+        self._known: dict[tuple[str, int], Writer] = {}
+
+    def versions(self, topic: str) -> tuple[Writer, ...]:
+        """Every live version of the topic's subject, oldest first; empty if it has none."""
+        subject = subject_of(topic)
+        return tuple(self._version(subject, n) for n in self._registry.versions(subject))
+
+    def _version(self, subject: str, number: int) -> Writer:
+        if (subject, number) not in self._known:
+            found = self._registry.version(subject, number)
+            text = self._registry.schema_text(found.id)
+            self._known[subject, number] = Writer(found.id, number, text)
+        return self._known[subject, number]
+
+
+def table_name(topic: str) -> str:
+    """The Hive table of a topic."""
+    return re.sub(r"[^a-z0-9_]", "_", topic.lower())
+
+
+def govern(
+    topics: Iterable[str],
+    versions: Callable[[str], Sequence[Writer]],
+    last: Commit | None,
+    log: CommitLog,
+) -> Governed:
+    """Ask for every topic's schemas, and see that tables can follow them."""
+    names = sorted(topics)
+    with ThreadPoolExecutor(_ASKERS, "registry") as pool:
+        writers = dict(zip(names, pool.map(versions, names), strict=True))
+    ungoverned = tuple(name for name in names if not writers[name])
+    taken = {QUARANTINE_TABLE: "(the loader's own)"}
+    taken |= {state.table: topic for topic, state in (last.tables if last else {}).items()}
+    plans, refused = {}, []
+    for topic in names:
+        if not writers[topic]:
+            continue
+        table = table_name(topic)
+        plan = TopicPlan(topic, table, subject_of(topic), writers[topic][-1], tuple(writers[topic]))
+        try:
+            if taken.setdefault(table, topic) != topic:
+                raise UsageError(
+                    f"topics {taken[table]} and {topic} would both be table {table}",
+                    fix="rename one of the topics",
+                )
+            _check(plan, last.tables.get(topic) if last else None, log)
+        except HeadworksError as error:
+            refused.append(Refusal(topic, str(error)))
+        else:
+            plans[topic] = plan
+    return Governed(plans, ungoverned, tuple(refused))
+
+
+def next_state(
+    plan: TopicPlan, before: TableState | None, load: int, record_bytes: float
+) -> TableState:
+    """The table's state after load number `load`: with a new projection if the schema is new."""
+    key = fingerprint(plan.latest.text)
+    projections = list(before.projections) if before else []
+    if not projections or projections[-1][3] != key or projections[-1][1] != plan.latest.version:
+        projections.append([load, plan.latest.version, plan.latest.schema_id, key])
+    return TableState(plan.table, plan.subject, projections, round(record_bytes, 1))
+
+
+def changes(plan: TopicPlan, before: TableState | None) -> bool:
+    """Whether the topic's schema is not the one that its table has."""
+    return bool(next_state(plan, before, 0, 0.0).projections[-1][0] == 0)
+
+
+def _check(plan: TopicPlan, before: TableState | None, log: CommitLog) -> None:
+    """Raise what keeps a table from following the topic's latest schema."""
+    history: list[Projection] = history_of(before, log) if before else []
+    schema = parse(plan.latest.text, strict=False)
+    if isinstance(schema, Record):
+        governance_of(schema)
+    file_columns([*history, Projection(0, plan.latest.version, schema)])

@@ -1,0 +1,161 @@
+"""What a load reads, and which task reads what. Pure.
+
+Rules:
+
+- A range is [start, end) of one partition, from the last commit's offset to the end that the
+  broker had when the load began. Every offset of it goes into exactly one bin.
+- Worst-fit decreasing over a fixed number of bins: the heaviest range into the lightest bin.
+  Ranges heavier than half a bin are split, so that one large partition does not rule the load.
+- A range's weight is its bytes, as the topic's last load measured them, plus the cost of opening
+  a topic: many small topics must not count as nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from headworks.errors import HeadworksError
+
+__all__ = [
+    "MIN_SPLIT",
+    "Gap",
+    "GapError",
+    "Range",
+    "Watermarks",
+    "new_ranges",
+    "pack",
+    "rounds",
+]
+
+OPEN_COST = 500_000.0
+DEFAULT_RECORD_BYTES = 200.0
+MIN_SPLIT = 5_000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Range:
+    """Offsets [start, end) of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Offsets in the range (not all of them need hold a message)."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Watermarks:
+    """The first offset that a partition still has, and the one it will give out next."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets [start, end) of a partition that the broker dropped before they were loaded."""
+
+    partition: int
+    start: int
+    end: int
+
+
+class GapError(HeadworksError):
+    """A topic whose log no longer joins on to what was loaded."""
+
+
+def new_ranges(
+    topic: str,
+    committed: Mapping[int, int],
+    marks: Mapping[int, Watermarks],
+    *,
+    skip_lost: bool,
+) -> tuple[list[Range], list[Gap]]:
+    """What is new in a topic, and what was lost.
+
+    Raises GapError if messages were lost (unless `skip_lost`) or the log is shorter than what
+    was loaded from it.
+    """
+    ranges, gaps = [], []
+    for partition, mark in sorted(marks.items()):
+        start = committed.get(partition, mark.low)
+        if start > mark.high:
+            raise GapError(
+                f"{topic}[{partition}] ends at offset {mark.high}, but it was loaded up to {start}",
+                fix="the topic was deleted and created again, or the broker lost its data: "
+                "give the new topic another name",
+            )
+        if start < mark.low:
+            if not skip_lost:
+                raise GapError(
+                    f"{topic}[{partition}] offsets {start} to {mark.low - 1} were dropped by the "
+                    "broker's retention before they were loaded",
+                    fix="load with --skip-lost to go on behind them; they are counted as lost",
+                )
+            gaps.append(Gap(partition, start, mark.low))
+            start = mark.low
+        if start < mark.high:
+            ranges.append(Range(topic, partition, start, mark.high))
+    return ranges, gaps
+
+
+def pack(
+    ranges: Iterable[Range], bins: int, record_bytes: Mapping[str, float] | None = None
+) -> list[tuple[Range, ...]]:
+    """Distribute ranges over at most `bins` bins, the heaviest bin first; no bin is empty."""
+    sizes = record_bytes or {}
+
+    def weight(r: Range) -> float:
+        return OPEN_COST + r.size * sizes.get(r.topic, DEFAULT_RECORD_BYTES)
+
+    whole = list(ranges)
+    limit = sum(map(weight, whole)) / (2 * bins)
+    pieces = [p for r in whole for p in _split(r, limit, sizes.get(r.topic, DEFAULT_RECORD_BYTES))]
+    heap: list[tuple[float, int]] = [(0.0, i) for i in range(bins)]
+    packed: list[list[Range]] = [[] for _ in range(bins)]
+    for piece in sorted(pieces, key=lambda r: (-weight(r), r)):
+        load, at = heapq.heappop(heap)
+        packed[at].append(piece)
+        heapq.heappush(heap, (load + weight(piece), at))
+    loads = {at: load for load, at in heap}
+    order = sorted((i for i in range(bins) if packed[i]), key=lambda i: -loads[i])
+    return [_joined(packed[i]) for i in order]
+
+
+def rounds(ranges: Iterable[Range]) -> list[list[Range]]:
+    """Ranges in groups in which no partition occurs twice, as a consumer can be assigned them."""
+    groups: list[list[Range]] = []
+    seen: dict[tuple[str, int], int] = {}
+    for r in sorted(ranges):
+        at = seen.get((r.topic, r.partition), 0)
+        seen[r.topic, r.partition] = at + 1
+        if at == len(groups):
+            groups.append([])
+        groups[at].append(r)
+    return groups
+
+
+def _split(r: Range, limit: float, record_bytes: float) -> list[Range]:
+    step = max(MIN_SPLIT, int(limit / record_bytes))
+    count = -(-r.size // step)
+    edges = [r.start + r.size * i // count for i in range(count + 1)]
+    return [Range(r.topic, r.partition, a, b) for a, b in pairwise(edges) if a < b]
+
+
+def _joined(ranges: list[Range]) -> tuple[Range, ...]:
+    """A bin's ranges in order, neighbours made one."""
+    joined: list[Range] = []
+    for r in sorted(ranges):
+        last = joined[-1] if joined else None
+        if last and (last.topic, last.partition, last.end) == (r.topic, r.partition, r.start):
+            joined[-1] = Range(r.topic, r.partition, last.start, r.end)
+        else:
+            joined.append(r)
+    return tuple(joined)

@@ -1,0 +1,177 @@
+"""The work after a commit: tables, views, files, partitions, audit. All of it can be done again.
+
+Rules:
+
+- Input is the commit alone; a second run, whole or after a crash anywhere, ends in the same state.
+- The table over the files is altered first, then the view, then files move in: whoever reads
+  meanwhile sees every file with the columns that it was written for.
+- A file whose staged name is gone has been moved: a rename is its own record.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from hadoop_loader.columns import METADATA, StructField, quoted
+from hadoop_loader.commits import Commit, CommitLog, TableState
+from hadoop_loader.crash import Reach
+from hadoop_loader.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
+from hadoop_loader.staging import sync_folder
+from hadoop_loader.views import Projection, file_columns, view_columns, view_query
+from headworks.errors import CorruptError
+from headworks.schema import Record, Schema, parse
+
+__all__ = ["Catalog", "Publish", "apply", "define", "history_of"]
+
+Publish = Callable[[Commit], None]
+
+
+class Catalog(Protocol):
+    """The metastore, as far as the loader uses it; every method may be called again."""
+
+    def tables(self) -> set[str]:
+        """Names of the tables over files."""
+        ...
+
+    def put_table(
+        self,
+        name: str,
+        columns: Sequence[StructField],
+        location: Path,
+        comment: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        """Create a table over files, or give it these columns and properties."""
+        ...
+
+    def put_view(
+        self,
+        name: str,
+        columns: Sequence[StructField],
+        query: str,
+        comment: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        """Create or replace a view."""
+        ...
+
+    def add_days(self, name: str, days: Iterable[str]) -> None:
+        """Add the partitions of these days that the table does not have."""
+        ...
+
+    def source_of(self, name: str) -> str:
+        """A table over files, as SQL names it."""
+        ...
+
+
+def apply(
+    commit: Commit, log: CommitLog, root: Path, catalog: Catalog, publish: Publish, reach: Reach
+) -> None:
+    """Do everything that follows from `commit`, and say so in the log."""
+    changed = [
+        (topic, state)
+        for topic, state in commit.tables.items()
+        if state.projections[-1][0] == commit.number
+    ]
+    for _, state in changed:
+        _define_table(state, log, root, catalog)
+    if commit.quarantine:
+        _define_quarantine(root, catalog)
+    reach("tables")
+    for _, state in changed:
+        _define_view(state, log, catalog)
+    reach("views")
+    _move(commit, root, reach)
+    reach("renamed")
+    for table in sorted({file.table for file in commit.files}):
+        catalog.add_days(table, sorted({f.day for f in commit.files if f.table == table}))
+    reach("partitions")
+    publish(commit)
+    reach("audit")
+    log.mark_applied(commit.number)
+    reach("applied")
+
+
+def define(state: TableState, log: CommitLog, root: Path, catalog: Catalog) -> None:
+    """Make a topic's table and view anew, with all its days: the metastore was lost."""
+    _define_table(state, log, root, catalog)
+    _define_view(state, log, catalog)
+    folder = root / state.table
+    days = [p.name.partition("=")[2] for p in folder.glob("datepartition=*")]
+    catalog.add_days(state.table, sorted(days))
+
+
+def history_of(state: TableState, log: CommitLog) -> list[Projection]:
+    """A table's projections, with their schemas."""
+    return [
+        Projection(int(load), int(version), parse(log.schema(key), strict=False))
+        for load, version, _, key in state.projections
+    ]
+
+
+def _define_table(state: TableState, log: CommitLog, root: Path, catalog: Catalog) -> None:
+    history = history_of(state, log)
+    columns = (*file_columns(history), *METADATA)
+    location = root / state.table
+    location.mkdir(exist_ok=True)
+    catalog.put_table(state.table, columns, location, _doc(history[-1].schema), _properties(state))
+
+
+def _define_view(state: TableState, log: CommitLog, catalog: Catalog) -> None:
+    history = history_of(state, log)
+    source = catalog.source_of(state.table)
+    catalog.put_view(
+        state.table,
+        view_columns(history),
+        view_query(source, history),
+        _doc(history[-1].schema),
+        _properties(state),
+    )
+
+
+def _define_quarantine(root: Path, catalog: Catalog) -> None:
+    location = root / QUARANTINE_TABLE
+    location.mkdir(exist_ok=True)
+    comment = "Messages that could not become rows, with the reason."
+    catalog.put_table(QUARANTINE_TABLE, QUARANTINE_COLUMNS, location, comment, {})
+    names = [f.name for f in QUARANTINE_COLUMNS] + ["datepartition"]
+    day = StructField("datepartition", QUARANTINE_COLUMNS[0].type, "day of the record, UTC")
+    query = f"SELECT {', '.join(map(quoted, names))} FROM {catalog.source_of(QUARANTINE_TABLE)}"
+    catalog.put_view(QUARANTINE_TABLE, (*QUARANTINE_COLUMNS, day), query, comment, {})
+
+
+def _move(commit: Commit, root: Path, reach: Reach) -> None:
+    folders: set[Path] = set()
+    for file in commit.files:
+        staged, target = root / file.staged, root / file.target
+        if target.parent not in folders:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            folders.add(target.parent)
+        reach("renaming")
+        try:
+            os.rename(staged, target)
+        except FileNotFoundError:
+            if not target.exists():
+                raise CorruptError(
+                    f"file {target} of load {commit.number} is neither there nor in staging",
+                    fix="restore it from a backup of the warehouse, then load again",
+                ) from None
+    for folder in folders:
+        sync_folder(folder)
+
+
+def _properties(state: TableState) -> dict[str, str]:
+    _, version, schema_id, key = state.projections[-1]
+    return {
+        "headworks.subject": state.subject,
+        "headworks.schema.version": str(version),
+        "headworks.schema.id": str(schema_id),
+        "headworks.schema.sha256": str(key),
+    }
+
+
+def _doc(schema: Schema) -> str | None:
+    return schema.doc if isinstance(schema, Record) else None

@@ -1,0 +1,78 @@
+"""HiveServer2 in the loader's own JVM: SQL for every Hive client, on what the loader writes.
+
+Rules: without authentication (NOSASL), so on loopback only; a port of 0 is replaced by a free
+one before the server starts, because the server does not tell which one it took.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import time
+from typing import Any
+
+from headworks.errors import UnreachableError, UsageError
+
+__all__ = ["serve"]
+
+
+def serve(spark: Any, host: str, port: int, *, timeout: float = 60.0) -> tuple[str, int]:
+    """Start HiveServer2 in the session's JVM; returns its address when it accepts connections."""
+    _check_loopback(host)
+    port = _free_port(host, port)
+    settings = {
+        "hive.server2.thrift.port": str(port),
+        "hive.server2.thrift.bind.host": host,
+        "hive.server2.authentication": "NOSASL",
+        "hive.server2.transport.mode": "binary",
+    }
+    jvm = spark._jvm
+    state = jvm.org.apache.hadoop.hive.ql.session.SessionState.get()
+    for name, value in settings.items():
+        spark.sparkContext._jsc.hadoopConfiguration().set(name, value)
+        if state is not None:
+            state.getConf().set(name, value)
+    server = jvm.org.apache.spark.sql.hive.thriftserver.HiveThriftServer2
+    server.startWithContext(spark._jsparkSession.sqlContext())
+    _wait(host, port, timeout)
+    return host, port
+
+
+def _check_loopback(host: str) -> None:
+    try:
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise UsageError(
+            f"HiveServer2 has no authentication and does not listen on {host!r}",
+            fix="serve on 127.0.0.1; from elsewhere, come through an SSH tunnel",
+        )
+
+
+def _free_port(host: str, port: int) -> int:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            raise UsageError(
+                f"address {host}:{port} is taken",
+                fix="stop what listens there, or serve on port 0 for a free one",
+            ) from None
+        return int(probe.getsockname()[1])
+
+
+def _wait(host: str, port: int, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            socket.create_connection((host, port), 1).close()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise UnreachableError(
+                    f"HiveServer2 does not listen on {host}:{port} after {timeout:.0f} s"
+                ) from None
+            time.sleep(0.1)
+        else:
+            return

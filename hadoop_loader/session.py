@@ -1,0 +1,183 @@
+"""A Spark session for the loader: one JVM, quiet, on loopback, with an embedded metastore.
+
+Rules: what can be wrong is looked at before the JVM starts (Java, the metastore's lock), because
+a JVM takes seconds to start and explains itself badly; closing a session ends its JVM.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from hadoop_loader.config import WarehouseConfig
+from headworks.errors import UsageError
+
+__all__ = ["MIN_JAVA", "check_java", "check_metastore_free", "start_session", "stop_session"]
+
+MIN_JAVA = 17
+_LOG_SETTINGS = """\
+status = off
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = spark: %p %c{1}: %m%n
+"""
+_FLOCK = struct.Struct("hhqqi4x")
+
+
+def check_java() -> int:
+    """The version of the Java that Spark will use; UsageError if there is none, or too old."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    fix = (
+        f"install Java {MIN_JAVA} or newer (Debian, Ubuntu: apt install openjdk-17-jre-headless; "
+        "macOS: brew install openjdk@17), or set JAVA_HOME"
+    )
+    if java is None or not os.access(java, os.X_OK):
+        where = f"JAVA_HOME={home} has no bin/java" if home else "there is no `java` on the PATH"
+        raise UsageError(f"the loader needs Java {MIN_JAVA} for Spark, and {where}", fix=fix)
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr)
+    if found is None:
+        raise UsageError(f"{java} does not tell its version: {told.stderr.strip()}", fix=fix)
+    version = int(found[1])
+    if version < MIN_JAVA:
+        raise UsageError(f"{java} is Java {version}; Spark needs {MIN_JAVA}", fix=fix)
+    return version
+
+
+def check_metastore_free(metastore: Path, *, wait: float = 15.0) -> None:
+    """UsageError, naming the process, if another one has the metastore open for `wait` seconds.
+
+    A loader that was killed leaves a JVM that takes a moment to notice.
+    """
+    lock = metastore / "db" / "dbex.lck"
+    deadline = time.monotonic() + wait
+    while (holder := _holder(lock)) is not None:
+        if time.monotonic() > deadline:
+            raise UsageError(
+                f"the metastore {metastore} is in use by process {holder} ({_command(holder)})",
+                fix="an embedded metastore serves one process: stop that one, or query it through "
+                "its HiveServer2 (`headworks sql --hive HOST:PORT`)",
+            )
+        time.sleep(0.2)
+
+
+def start_session(config: WarehouseConfig) -> Any:
+    """Start Spark with the metastore of `config`; returns a SparkSession."""
+    check_java()
+    check_metastore_free(config.metastore)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    state = config.metastore
+    state.mkdir(parents=True, exist_ok=True)
+    log_settings = state / "log4j2.properties"
+    log_settings.write_text(_LOG_SETTINGS, encoding="utf-8")
+    builder = SparkSession.builder.master(config.master).appName("headworks-loader")
+    for name, value in _settings(config, log_settings).items():
+        builder = builder.config(name, value)
+    with _quiet_stderr():
+        spark = builder.enableHiveSupport().getOrCreate()
+        spark.sparkContext.setLogLevel("OFF" if config.master.startswith("local") else "ERROR")
+    return spark
+
+
+def stop_session(spark: Any) -> None:
+    """Stop Spark and end its JVM, so that the next session starts from nothing."""
+    from pyspark import SparkContext
+
+    gateway = spark.sparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    spark.stop()
+    gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    if process is not None:
+        process.stdin.close()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _settings(config: WarehouseConfig, log_settings: Path) -> dict[str, str]:
+    state = config.metastore
+    jvm = (
+        "-Duser.timezone=UTC",
+        f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
+        f"-Dderby.stream.error.file={state}/derby.log",
+        "-XX:+UseSerialGC",
+    )
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": " ".join(jvm),
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": (state / "managed").as_uri(),
+        # A serving session that caches listings does not see new files in known partitions.
+        "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
+        # Listing a few hundred local folders is faster in place than as a Spark job.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
+        "spark.sql.files.openCostInBytes": "262144",
+        "spark.hadoop.javax.jdo.option.ConnectionURL": (
+            f"jdbc:derby:;databaseName={state}/db;create=true"
+        ),
+        # Nested and widened columns; `widening` decides what is allowed.
+        "spark.hadoop.hive.metastore.disallow.incompatible.col.type.changes": "false",
+        "spark.hadoop.hive.stats.autogather": "false",
+    }
+
+
+class _quiet_stderr:  # noqa: N801 - used as a function
+    """Sends what the JVM's launcher writes to descriptor 2, before any logging is set up, away.
+
+    Spark prints a few fixed lines there while it starts; real errors come as exceptions.
+    """
+
+    def __enter__(self) -> None:
+        sys.stderr.flush()
+        self._kept = os.dup(2)
+        with open(os.devnull, "w") as nothing:
+            os.dup2(nothing.fileno(), 2)
+
+    def __exit__(self, *_: object) -> None:
+        sys.stderr.flush()
+        os.dup2(self._kept, 2)
+        os.close(self._kept)
+
+
+def _holder(lock: Path) -> int | None:
+    """The process that holds the lock file Derby keeps while a database is open, or None."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        with lock.open("rb+") as file:
+            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, holder = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, asked))
+    except OSError:
+        return None
+    return None if kind == fcntl.F_UNLCK else int(holder)
+
+
+def _command(process: int) -> str:
+    try:
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return "unknown"
+    return Path(words[0].decode(errors="replace")).name

@@ -1,0 +1,142 @@
+"""Reading numbers and passing over values: the parts of decoding that the schema does not shape.
+
+Rules: bytes in, new position out; never past the end (IndexError), never for longer than the
+bytes justify; recursion is as deep as the data, and Python's own limit ends a hostile one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hadoop_loader.values import BadDatumError
+from headworks.schema import Array, EnumType, Fixed, MapType, Record, Schema, Union
+
+__all__ = ["MAX_EMPTY_ITEMS", "Skipper", "read_int", "read_long", "skipper"]
+
+Skipper = Callable[[bytes, int, int], int]
+MAX_EMPTY_ITEMS = 100_000
+_WIDTHS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+
+
+def read_long(data: bytes, at: int, first: int) -> tuple[int, int]:
+    """The rest of a zig-zag varint whose first byte, `first`, says that there is more."""
+    value, shift = first & 127, 7
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            break
+        shift += 7
+        if shift > 63:
+            raise BadDatumError("a number has more than 10 bytes")
+    if value >= 1 << 64:
+        raise BadDatumError("a number has more than 64 bits")
+    return (value >> 1) ^ -(value & 1), at
+
+
+def read_int(data: bytes, at: int, first: int) -> tuple[int, int]:
+    """Like read_long, for numbers of 32 bits."""
+    value, at = read_long(data, at, first)
+    if not -(2**31) <= value < 2**31:
+        raise BadDatumError(f"{value} has more than 32 bits")
+    return value, at
+
+
+def skipper(schema: Schema) -> Skipper:
+    """The function that passes over one datum of `schema`."""
+    return _skipper(schema, {})
+
+
+def _skipper(schema: Schema, known: dict[int, Skipper]) -> Skipper:
+    """`known` are the records around, by identity, so that recursive schemas are finite."""
+    if isinstance(schema, Record):
+        if id(schema) not in known:
+            known[id(schema)] = _skip_record(schema, known)
+        return known[id(schema)]
+    if isinstance(schema, Union):
+        return _skip_union([_skipper(branch, known) for branch in schema.branches])
+    if isinstance(schema, Array):
+        return _skip_blocks(_skipper(schema.items, known))
+    if isinstance(schema, MapType):
+        value = _skipper(schema.values, known)
+        return _skip_blocks(lambda data, at, end: value(data, _skip_bytes(data, at, end), end))
+    if isinstance(schema, Fixed):
+        return _skip_width(schema.size)
+    if isinstance(schema, EnumType) or schema.kind in ("int", "long"):
+        return _skip_number
+    if schema.kind in ("bytes", "string"):
+        return _skip_bytes
+    return _skip_width(_WIDTHS[schema.kind])
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    first = data[at]
+    if first < 128:
+        return (first >> 1) ^ -(first & 1), at + 1
+    return read_long(data, at + 1, first)
+
+
+def _skip_number(data: bytes, at: int, end: int) -> int:  # noqa: ARG001 - one signature for all
+    return _number(data, at)[1]
+
+
+def _skip_bytes(data: bytes, at: int, end: int) -> int:
+    length, at = _number(data, at)
+    if length < 0:
+        raise BadDatumError("a length is negative")
+    if at + length > end:
+        raise IndexError
+    return at + length
+
+
+def _skip_width(width: int) -> Skipper:
+    def skip(data: bytes, at: int, end: int) -> int:  # noqa: ARG001 - one signature for all
+        if at + width > end:
+            raise IndexError
+        return at + width
+
+    return skip
+
+
+def _skip_union(branches: list[Skipper]) -> Skipper:
+    def skip(data: bytes, at: int, end: int) -> int:
+        branch, at = _number(data, at)
+        if not 0 <= branch < len(branches):
+            raise BadDatumError(f"{branch} is no branch of the union")
+        return branches[branch](data, at, end)
+
+    return skip
+
+
+def _skip_blocks(item: Skipper) -> Skipper:
+    def skip(data: bytes, at: int, end: int) -> int:
+        empty = 0
+        while True:
+            count, at = _number(data, at)
+            if count == 0:
+                return at
+            if count < 0:
+                at = _skip_bytes(data, at, end)
+                continue
+            for _ in range(count):
+                before = at
+                at = item(data, at, end)
+                empty += at == before
+                if empty > MAX_EMPTY_ITEMS:
+                    raise BadDatumError("an array has too many items that take no bytes")
+
+    return skip
+
+
+def _skip_record(schema: Record, known: dict[int, Skipper]) -> Skipper:
+    steps: list[Skipper] = []
+
+    def skip(data: bytes, at: int, end: int) -> int:
+        for step in steps:
+            at = step(data, at, end)
+        return at
+
+    known[id(schema)] = skip
+    steps.extend(_skipper(f.type, known) for f in schema.fields)
+    return skip

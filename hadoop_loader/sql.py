@@ -1,0 +1,83 @@
+"""SQL over HiveServer2 with PyHive, as any Hive client would: no path around the server."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from headworks.errors import HeadworksError, UnreachableError, UsageError
+
+__all__ = ["QueryError", "Rows", "address_of", "connect", "query"]
+
+_TIMEOUT_MS = 600_000
+
+
+class QueryError(HeadworksError):
+    """HiveServer2 took the query and could not answer it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The answer to a query: column names, and values by row."""
+
+    names: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """HOST:PORT as a pair; UsageError if it is not."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise UsageError(f"{text!r} is not an address", fix="give HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+@contextmanager
+def connect(address: str, *, database: str = "default") -> Iterator[Any]:
+    """A PyHive connection to the HiveServer2 at `address` (HOST:PORT), closed afterwards."""
+    from pyhive import hive
+    from thrift.transport import TSocket, TTransport
+
+    host, port = address_of(address)
+    transport_socket = TSocket.TSocket(host, port)
+    transport_socket.setTimeout(_TIMEOUT_MS)
+    transport = TTransport.TBufferedTransport(transport_socket)
+    try:
+        socket.create_connection((host, port), 5).close()
+        connection = hive.connect(thrift_transport=transport, database=database)
+    except (OSError, TTransport.TTransportException) as error:
+        raise UnreachableError(
+            f"no HiveServer2 answers at {address}: {error}",
+            fix="start one with `headworks load run --serve HOST:PORT`",
+        ) from None
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def query(address: str, statement: str, *, database: str = "default") -> Rows:
+    """The answer to one statement; QueryError, with the server's words, if there is none."""
+    from pyhive.exc import Error
+
+    with connect(address, database=database) as connection:
+        cursor = connection.cursor()
+        try:
+            cursor.execute(statement)
+            if cursor.description is None:
+                return Rows((), [])
+            names = tuple(str(column[0]) for column in cursor.description)
+            return Rows(names, list(cursor.fetchall()))
+        except Error as error:
+            raise QueryError(f"the query failed: {_words(error)}") from None
+        finally:
+            cursor.close()
+
+
+def _words(error: Exception) -> str:
+    status = getattr(error.args[0], "status", None) if error.args else None
+    message = getattr(status, "errorMessage", None) or str(error)
+    return str(message).splitlines()[0]

@@ -1,0 +1,217 @@
+"""One bin of a load: fetch, unframe, decode into the latest schema, write files, count.
+
+Rules:
+
+- Knows nothing of Spark: a bin and a fetcher in, a manifest out. Everything it writes lies in a
+  staging folder of its own attempt, so a retried or abandoned attempt leaves nothing that counts.
+- Every offset that holds a message becomes a row or a quarantined message, never nothing.
+- One file per topic, day and flush of a bin: memory is bounded by FLUSH_ROWS, not by the range.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from hadoop_loader.batches import Micros, TopicBatch
+from hadoop_loader.decode import Decoder
+from hadoop_loader.fetch import Fetcher, Message
+from hadoop_loader.plan import Range
+from hadoop_loader.quarantine import QUARANTINE_TABLE, Bad, quarantine_table
+from hadoop_loader.staging import StagedFile, Stager
+from headworks.audit import WINDOW_MS, window_of
+from headworks.schema import Schema, governance_of, parse
+from headworks.schema.model import Record
+from headworks.wire import FramingError, unframe
+
+__all__ = ["Counts", "Manifest", "Task", "TopicManifest", "TopicPlan", "Writer", "load"]
+
+
+FLUSH_ROWS = 200_000
+CHUNK = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A registered version that messages may be written in."""
+
+    schema_id: int
+    version: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """How to read a topic: its table, its latest schema, and every version of its subject."""
+
+    topic: str
+    table: str
+    subject: str
+    latest: Writer
+    writers: tuple[Writer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A bin: ranges, how to read their topics, and where to stage (an absolute folder)."""
+
+    load: int
+    ranges: tuple[Range, ...]
+    topics: Mapping[str, TopicPlan]
+    staging: str
+
+
+@dataclass(slots=True)
+class Counts:
+    """Messages of one audit window (of record time): loaded, quarantined, and their bytes."""
+
+    loaded: int = 0
+    quarantined: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class TopicManifest:
+    """What a task found in one topic."""
+
+    topic: str
+    ranges: tuple[Range, ...]
+    rows: int = 0
+    quarantined: int = 0
+    bytes: int = 0
+    versions: dict[int, int] = field(default_factory=dict)
+    windows: dict[int, Counts] = field(default_factory=dict)
+    first_event: int | None = None
+    last_event: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a task did: files in staging, and counts by topic."""
+
+    files: tuple[StagedFile, ...]
+    topics: tuple[TopicManifest, ...]
+
+
+def load(task: Task, fetcher: Fetcher) -> Manifest:
+    """Load one bin."""
+    stager = Stager(Path(task.staging) / uuid.uuid4().hex, task.load)
+    topics = []
+    bad: list[Bad] = []
+    for topic in sorted({r.topic for r in task.ranges}):
+        ranges = tuple(r for r in task.ranges if r.topic == topic)
+        loader = _TopicLoader(task.topics[topic], task.load, stager)
+        for messages in fetcher.fetch(topic, ranges):
+            for i in range(0, len(messages), CHUNK):
+                loader.add(messages[i : i + CHUNK])
+        loader.flush()
+        bad.extend(loader.bad)
+        loader.found.ranges = ranges
+        topics.append(loader.found)
+    if bad:
+        stager.write(QUARANTINE_TABLE, *quarantine_table(bad, task.load))
+    return Manifest(stager.close(), tuple(topics))
+
+
+class _TopicLoader:
+    """Turns the messages of one topic into files."""
+
+    def __init__(self, plan: TopicPlan, load_number: int, stager: Stager) -> None:
+        self.found = TopicManifest(plan.topic, ())
+        self.bad: list[Bad] = []
+        self._plan = plan
+        self._stager = stager
+        self._reader = parse(plan.latest.text, strict=False)
+        self._writers = {writer.schema_id: writer for writer in plan.writers}
+        self._decoders: dict[int, Decoder] = {}
+        self._batch = TopicBatch(self._reader, _event_time(self._reader), load_number)
+
+    def add(self, messages: Sequence[Message]) -> None:
+        """Decode messages; what cannot be decoded is set aside."""
+        by_schema: dict[int, list[Message]] = {}
+        for m in messages:
+            schema_id = self._schema_id(m)
+            if schema_id is not None:
+                by_schema.setdefault(schema_id, []).append(m)
+        for schema_id, group in by_schema.items():
+            self._decode(schema_id, group)
+        if self._batch.rows >= FLUSH_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was decoded, a file for each day."""
+        if self._batch.rows:
+            self._stager.write(self._plan.table, *self._batch.take())
+
+    def _schema_id(self, m: Message) -> int | None:
+        if m.value is None:
+            self._quarantine(m, None, "the message has no value (a tombstone)")
+            return None
+        try:
+            schema_id, _ = unframe(m.value)
+        except FramingError as error:
+            self._quarantine(m, None, error.message)
+            return None
+        if schema_id not in self._writers:
+            self._quarantine(
+                m, schema_id, f"schema id {schema_id} is no version of {self._plan.subject}"
+            )
+            return None
+        return schema_id
+
+    def _decode(self, schema_id: int, messages: list[Message]) -> None:
+        writer = self._writers[schema_id]
+        if schema_id not in self._decoders:
+            schema: Schema = parse(writer.text, strict=False)
+            self._decoders[schema_id] = Decoder(schema, self._reader)
+        values = [m.value or b"" for m in messages]
+        arrays, errors = self._decoders[schema_id].decode(values)
+        if errors:
+            for at, reason in errors:
+                self._quarantine(messages[at], schema_id, reason)
+            wrong = {at for at, _ in errors}
+            messages = [m for at, m in enumerate(messages) if at not in wrong]
+        if not messages:
+            return
+        accepted = self._batch.add(arrays, messages, writer.version)
+        for at in map(int, np.flatnonzero(~accepted.good)):
+            self._quarantine(
+                messages[at], schema_id, "the event time is not in the years 1 to 9999"
+            )
+        self._count(accepted.messages, writer.version, accepted.events)
+
+    def _count(self, messages: Sequence[Message], version: int, events: Micros) -> None:
+        if not messages:
+            return
+        found = self.found
+        sizes = np.fromiter((len(m.value or b"") for m in messages), np.int64, len(messages))
+        stamps = np.fromiter((m.timestamp for m in messages), np.int64, len(messages))
+        windows, at = np.unique(stamps // WINDOW_MS, return_inverse=True)
+        sums = np.bincount(at, weights=sizes)
+        for window, n, size in zip(windows, np.bincount(at), sums, strict=True):
+            counts = found.windows.setdefault(int(window) * WINDOW_MS, Counts())
+            counts.loaded += int(n)
+            counts.bytes += int(size)
+        found.rows += len(messages)
+        found.bytes += int(sizes.sum())
+        found.versions[version] = found.versions.get(version, 0) + len(messages)
+        first, last = int(events.min()) // 1000, int(events.max()) // 1000
+        found.first_event = first if found.first_event is None else min(first, found.first_event)
+        found.last_event = last if found.last_event is None else max(last, found.last_event)
+
+    def _quarantine(self, m: Message, schema_id: int | None, reason: str) -> None:
+        size = len(m.value or b"")
+        self.bad.append(Bad(self._plan.topic, m, schema_id, reason))
+        counts = self.found.windows.setdefault(window_of(m.timestamp), Counts())
+        counts.quarantined += 1
+        counts.bytes += size
+        self.found.quarantined += 1
+        self.found.bytes += size
+
+
+def _event_time(reader: Schema) -> tuple[str, ...] | None:
+    return governance_of(reader).event_time if isinstance(reader, Record) else None

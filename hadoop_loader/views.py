@@ -1,0 +1,214 @@
+"""The SQL of a topic's view: every row as Avro resolves it into the latest schema.
+
+The files of a load hold its rows in the schema that was the latest then (the decoder saw to
+that). Parquet shows null where a file lacks a field; Avro says: the default. The view knows, from
+the commits, at which load the table went from one schema to the next, and rebuilds old rows:
+
+    CASE WHEN _load < 7 THEN 'legacy' ELSE reporting_system END
+
+Rules:
+
+- Pure: a function of the projections (load number, schema) and nothing else.
+- A column that no change touched stays a plain attribute, so that pruning and pushdown work.
+- A null struct stays null: its members' defaults apply only where there is a struct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from hadoop_loader.columns import (
+    EMPTY_FIELD,
+    METADATA,
+    PARTITION,
+    ColumnType,
+    ListOf,
+    MapOf,
+    Struct,
+    StructField,
+    column_type,
+    ddl,
+    quoted,
+    table_columns,
+)
+from hadoop_loader.literals import literal, text
+from hadoop_loader.resolution import resolve_branch, source_field
+from hadoop_loader.values import default_of, union_names
+from hadoop_loader.widening import widened
+from headworks.schema import Array, EnumType, Field, MapType, Primitive, Record, Schema, Union
+
+__all__ = ["Projection", "file_columns", "view_columns", "view_query"]
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """From load number `load` on, rows are written in `schema`, version `version`."""
+
+    load: int
+    version: int
+    schema: Schema
+
+
+def file_columns(history: Sequence[Projection]) -> tuple[StructField, ...]:
+    """The data columns of the table over the files: what any load has written, or will.
+
+    Raises IncompatibleError if files of an earlier projection cannot be read as the latest.
+    """
+    each = [table_columns(projection.schema) for projection in history]
+    return reduce(widened, each[1:], each[0])
+
+
+def view_columns(history: Sequence[Projection]) -> tuple[StructField, ...]:
+    """The columns that users see: the latest schema's, the metadata, the partition."""
+    return (
+        *table_columns(history[-1].schema),
+        *METADATA,
+        StructField(PARTITION, column_type(Primitive("string")), "day of the event, UTC"),
+    )
+
+
+def view_query(table: str, history: Sequence[Projection]) -> str:
+    """The SELECT of the view over `table` (a name as SQL writes it)."""
+    stored = {f.name.lower(): f.type for f in file_columns(history)}
+    latest = history[-1].schema
+    items = [_column(f, stored, history) for f in _fields(latest)]
+    items += [quoted(f.name) for f in METADATA]
+    return f"SELECT {', '.join([*items, quoted(PARTITION)])} FROM {table}"
+
+
+def _fields(schema: Schema) -> tuple[Field, ...]:
+    return schema.fields if isinstance(schema, Record) else (Field("value", schema),)
+
+
+def _column(f: Field, stored: dict[str, ColumnType], history: Sequence[Projection]) -> str:
+    name = quoted(f.name)
+    expressions = [_top(p.schema, history[-1].schema, f, stored) for p in history]
+    if all(expression == name for expression in expressions):
+        return name
+    cases = []
+    for i, expression in enumerate(expressions[:-1]):
+        if expression != expressions[i + 1]:
+            cases.append(f"WHEN _load < {history[i + 1].load} THEN {expression}")
+    if not cases:
+        return f"{expressions[-1]} AS {name}"
+    return f"CASE {' '.join(cases)} ELSE {expressions[-1]} END AS {name}"
+
+
+def _top(old: Schema, new: Schema, f: Field, stored: dict[str, ColumnType]) -> str:
+    """A column of `new` from rows written in `old`."""
+    if not isinstance(old, Record) or not isinstance(new, Record):
+        return _Rebuild().value(quoted("value"), stored["value"], old, f.type)
+    source = source_field(old, new, f)
+    if source is None:
+        return _default(f)
+    type_ = stored[source.name.lower()]
+    return _Rebuild().value(quoted(source.name), type_, source.type, f.type)
+
+
+def _default(f: Field) -> str:
+    return literal(default_of(f) if f.has_default else None, column_type(f.type))
+
+
+class _Rebuild:
+    """Writes the expression that turns a stored value of an old schema into one of the new.
+
+    `at` is the expression of the stored value, `stored` its type in the table over the files.
+    """
+
+    def __init__(self) -> None:
+        self._names = 0
+
+    def value(self, at: str, stored: ColumnType, old: Schema, new: Schema) -> str:
+        target = column_type(new)
+        if isinstance(target, Struct) and isinstance(stored, Struct):
+            return self._struct(at, stored, old, new, target)
+        old, new = _only(old), _only(new)
+        if isinstance(new, Array) and isinstance(old, Array) and isinstance(stored, ListOf):
+            name = self._name()
+            item = self.value(name, stored.item, old.items, new.items)
+            return at if item == name else f"transform({at}, {name} -> {item})"
+        if isinstance(new, MapType) and isinstance(old, MapType) and isinstance(stored, MapOf):
+            key, name = self._name(), self._name()
+            item = self.value(name, stored.value, old.values, new.values)
+            return at if item == name else f"transform_values({at}, ({key}, {name}) -> {item})"
+        if isinstance(new, EnumType) and isinstance(old, EnumType):
+            return _symbol(at, old, new)
+        if new.kind == "float" and old.kind in ("int", "long"):
+            return f"CAST(CAST({at} AS float) AS double)"
+        return at if stored == target else f"CAST({at} AS {ddl(target)})"
+
+    def _struct(self, at: str, stored: Struct, old: Schema, new: Schema, target: Struct) -> str:
+        members = self._members(at, stored, old, new)
+        if stored == target and all(members[f.name] == _member(at, f.name) for f in target.fields):
+            return at
+        built = ", ".join(f"{text(f.name)}, {members[f.name]}" for f in target.fields)
+        return (
+            f"CASE WHEN {at} IS NULL THEN CAST(NULL AS {ddl(target)}) "
+            f"ELSE named_struct({built}) END"
+        )
+
+    def _members(self, at: str, stored: Struct, old: Schema, new: Schema) -> dict[str, str]:
+        """Each member of the new struct, as an expression over the stored one."""
+        names = union_names(new) if isinstance(new, Union) else None
+        if isinstance(new, Union) and names is not None:
+            return self._branches(at, stored, old, new, names)
+        old, new = _only(old), _only(new)
+        if not isinstance(new, Record) or not isinstance(old, Record):  # an Avro duration
+            return {f.name: _member(at, f.name) for f in stored.fields}
+        if not new.fields:
+            return {EMPTY_FIELD: "true"}
+        members = {}
+        for f in new.fields:
+            source = source_field(old, new, f)
+            if source is None:
+                members[f.name] = _default(f)
+                continue
+            inside = next(s for s in stored.fields if s.name.lower() == source.name.lower())
+            members[f.name] = self.value(_member(at, inside.name), inside.type, source.type, f.type)
+        return members
+
+    def _branches(
+        self, at: str, stored: Struct, old: Schema, new: Union, names: dict[int, str]
+    ) -> dict[str, str]:
+        before = union_names(old) if isinstance(old, Union) else None
+        members = {name: literal(None, column_type(new.branches[i])) for i, name in names.items()}
+        if not isinstance(old, Union) or before is None:
+            return members
+        for i, name in before.items():
+            to = resolve_branch(old.branches[i], new)
+            inside = stored.field(name)
+            if to is None or to not in names or inside is None:
+                continue
+            value = self.value(_member(at, name), inside.type, old.branches[i], new.branches[to])
+            members[names[to]] = (
+                value
+                if members[names[to]].startswith("CAST(NULL")
+                else f"coalesce({members[names[to]]}, {value})"
+            )
+        return members
+
+    def _name(self) -> str:
+        self._names += 1
+        return f"x{self._names}"
+
+
+def _symbol(at: str, old: EnumType, new: EnumType) -> str:
+    gone = [symbol for symbol in old.symbols if symbol not in new.symbols]
+    if not gone or new.default is None:
+        return at
+    listed = ", ".join(text(symbol) for symbol in gone)
+    return f"CASE WHEN {at} IN ({listed}) THEN {text(new.default)} ELSE {at} END"
+
+
+def _only(schema: Schema) -> Schema:
+    """The one value type of a union that became one column; other schemas as they are."""
+    if not isinstance(schema, Union):
+        return schema
+    values = [branch for branch in schema.branches if branch.kind != "null"]
+    return values[-1] if values else schema.branches[0]
+
+
+def _member(at: str, name: str) -> str:
+    return f"{at}.{quoted(name)}"

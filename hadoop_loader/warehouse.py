@@ -1,0 +1,160 @@
+"""A warehouse, opened: loads into it and serves it, in one Spark session.
+
+Rules: holds the warehouse's lock from `open` to `close`; whatever was started is stopped by
+`close`, also when `open` fails half-way.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from hadoop_loader.config import WarehouseConfig
+from headworks.errors import HeadworksError, UsageError
+
+if TYPE_CHECKING:
+    from hadoop_loader.loading import Parts, Progress
+    from hadoop_loader.report import LoadReport
+
+__all__ = ["Warehouse"]
+
+_STATE = "_headworks"
+
+
+class Warehouse:
+    """Use `open`; then `load`, as often as you like, and `serve`."""
+
+    def __init__(self, config: WarehouseConfig, spark: Any, *, owns_session: bool) -> None:
+        from hadoop_loader.lock import WarehouseLock
+
+        self._config = config
+        self._spark = spark
+        self._owns_session = owns_session
+        self._address: tuple[str, int] | None = None
+        self._lock = WarehouseLock(_writable(config) / _STATE / "lock")
+        try:
+            self._parts = self._assemble()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    @classmethod
+    def open(cls, config: WarehouseConfig, *, spark: Any = None) -> Warehouse:
+        """Open a warehouse, starting a Spark session unless `spark` is one.
+
+        Raises UsageError without Java 17, if another loader has the warehouse or another
+        process its metastore, or if its folder cannot be written.
+        """
+        from hadoop_loader.lock import WarehouseLock
+        from hadoop_loader.session import start_session, stop_session
+
+        if spark is not None:
+            return cls(config, spark, owns_session=False)
+        # Who cannot have the lock shall not wait for a JVM to hear it.
+        WarehouseLock(_writable(config) / _STATE / "lock").release()
+        session = start_session(config)
+        try:
+            return cls(config, session, owns_session=True)
+        except BaseException:
+            stop_session(session)
+            raise
+
+    def load(self, progress: Progress | None = None) -> LoadReport:
+        """Load everything that is new, in every topic; `progress` is told each phase."""
+        from hadoop_loader.loading import Loading
+
+        return Loading(self._parts, progress).run()
+
+    def serve(self, host: str = "127.0.0.1", port: int = 0) -> tuple[str, int]:
+        """Serve HiveServer2 from this session; its address (the same one if asked again)."""
+        from hadoop_loader.serve import serve
+
+        if self._address is None:
+            self._address = serve(self._spark, host, port)
+        return self._address
+
+    def close(self) -> None:
+        """Stop serving and the session, give the lock back."""
+        from hadoop_loader.session import stop_session
+
+        try:
+            if self._owns_session:
+                stop_session(self._spark)
+        finally:
+            self._lock.release()
+
+    def __enter__(self) -> Warehouse:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _assemble(self) -> Parts:
+        from hadoop_loader.audit_counts import AuditPublisher
+        from hadoop_loader.catalog import HiveCatalog
+        from hadoop_loader.commits import CommitLog
+        from hadoop_loader.fetch import KafkaLog
+        from hadoop_loader.governed import Subjects
+        from hadoop_loader.loading import Parts
+        from hadoop_loader.spark_job import run_in_spark
+        from headworks.registry_client import RegistryClient
+
+        config = self._config
+        registry = RegistryClient(config.registry)
+        catalog = HiveCatalog(self._spark, config.files_database, config.database)
+        catalog.prepare()
+        log = CommitLog(config.root / _STATE)
+        self._restore_metastore(log, catalog)
+        return Parts(
+            root=config.root,
+            log=log,
+            broker=KafkaLog(config.bootstrap),
+            versions=Subjects(registry).versions,
+            run=partial(run_in_spark, self._spark, config.bootstrap),
+            catalog=catalog,
+            publish=AuditPublisher(config.bootstrap, registry, str(config.root)),
+            tasks=config.tasks or self._spark.sparkContext.defaultParallelism,
+            skip_lost=config.skip_lost,
+        )
+
+    def _restore_metastore(self, log: Any, catalog: Any) -> None:
+        """Define again what the commit log has and the metastore has not."""
+        from hadoop_loader.roll_forward import define
+
+        last = log.latest()
+        if last is None or not log.is_applied(last.number):
+            return
+        missing = {s.table for s in last.tables.values()} - catalog.tables()
+        for state in last.tables.values():
+            if state.table in missing:
+                define(state, log, self._config.root, catalog)
+
+
+def _writable(config: WarehouseConfig) -> Any:
+    root = config.root
+    if "://" in str(config.warehouse or ""):
+        raise UsageError(
+            f"warehouse {config.warehouse} is not a folder of this machine",
+            fix="give a local path; other file systems are not supported yet",
+        )
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_writable(config, error) from None
+    if not os.access(root, os.W_OK):
+        raise _not_writable(config, PermissionError("permission denied"))
+    return root
+
+
+def _not_writable(config: WarehouseConfig, error: OSError) -> HeadworksError:
+    return UsageError(
+        f"warehouse {config.root} cannot be written: {error.strerror or error}",
+        fix="give --warehouse or --data-dir a folder that you may write to",
+    )

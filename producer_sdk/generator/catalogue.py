@@ -1,0 +1,144 @@
+"""Schema files to the named types that classes are made of.
+
+Rules:
+
+- The text of a file is kept verbatim: it is what producers look up in the registry.
+- Files may use types of other files by name. Such a file's own text is not a whole schema, so its
+  canonical form, with the used types written out, is kept instead.
+- A type may be defined in several files if it is the same every time; otherwise no class could be
+  both, and that is an error which names the two files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headworks.errors import SchemaError, UsageError
+from headworks.schema import EnumType, Fixed, Record, Schema, parse
+from headworks.schema.canonical import canonical_text
+from headworks.schema.model import Named, named_types
+
+__all__ = ["Catalogue", "Source", "namespace_of", "read_catalogue"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One schema file: where it is, the schema's text, and its root type."""
+
+    path: Path
+    text: str
+    root: Named
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """All files and all named types, by full name."""
+
+    sources: tuple[Source, ...]
+    types: dict[str, Named]
+
+    def source_of(self, record: Record) -> Source | None:
+        """The file whose root is this record, if there is one."""
+        return next((s for s in self.sources if s.root.name == record.name), None)
+
+
+def namespace_of(full_name: str) -> str:
+    """The namespace of a full name; "" if it has none."""
+    return full_name.rpartition(".")[0]
+
+
+def read_catalogue(paths: Sequence[Path]) -> Catalogue:
+    """Read schema files, and all `.avsc` files below folders.
+
+    Raises UsageError for a path with no schema, SchemaError (with the file's name) for a bad one.
+    """
+    files = _files(paths)
+    sources = _parse_all({path: _read(path) for path in files})
+    types: dict[str, Named] = {}
+    origin: dict[str, Path] = {}
+    for source in sources:
+        for node in named_types(source.root):
+            name = node.name
+            if name in types and types[name] is not node:
+                if canonical_text(types[name]) != canonical_text(node):
+                    raise UsageError(
+                        f"type {name} is defined differently in {origin[name]} and {source.path}",
+                        fix="define it once and use it by name, or give one another name",
+                    )
+                continue
+            types[name], origin[name] = node, source.path
+    return Catalogue(tuple(sources), types)
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    found: dict[Path, None] = {}
+    for path in paths:
+        if path.is_dir():
+            below = sorted(path.rglob("*.avsc"))
+            if not below:
+                raise UsageError(f"no .avsc file below {path}", fix="name the folder of schemas")
+            found.update(dict.fromkeys(below))
+        elif path.is_file():
+            found[path] = None
+        else:
+            raise UsageError(f"{path} does not exist", fix="name a schema file or a folder")
+    return list(found)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from None
+
+
+def _parse_all(texts: dict[Path, str]) -> list[Source]:
+    """Parse files in an order in which every used type is known."""
+    known: dict[str, Named] = {}
+    sources: dict[Path, Source] = {}
+    while len(sources) < len(texts):
+        before, problem = len(sources), None
+        for path, text in texts.items():
+            if path in sources:
+                continue
+            try:
+                source = _parse_one(path, text, known)
+            except SchemaError as error:
+                if error.rule != "undefined-type":
+                    raise _in_file(path, error) from None
+                problem = problem or _in_file(path, error)
+                continue
+            sources[path] = source
+            for node in named_types(source.root):
+                known.setdefault(node.name, node)
+        if len(sources) == before and problem is not None:
+            raise problem
+    return [sources[path] for path in texts]
+
+
+def _parse_one(path: Path, text: str, known: dict[str, Named]) -> Source:
+    try:
+        return Source(path, text, _root(parse(text)))
+    except SchemaError as error:
+        if error.rule != "undefined-type":
+            raise
+    root = _root(parse(text, references=known))
+    return Source(path, canonical_text(root), root)
+
+
+def _root(schema: Schema) -> Named:
+    if not isinstance(schema, Record | EnumType | Fixed):
+        raise SchemaError(
+            f"a schema file must define a record, an enum or a fixed, not a {schema.kind}",
+            rule="root",
+            fix="wrap it in a record with one field",
+        )
+    return schema
+
+
+def _in_file(path: Path, error: SchemaError) -> SchemaError:
+    return SchemaError(
+        f"{path}: {error.reason}", pointer=error.pointer, rule=error.rule, fix=error.fix
+    )

@@ -1,0 +1,74 @@
+"""Avro names to Python names, the same every time.
+
+Rules:
+
+- The name on the wire is never changed; only the Python name is, and as little as possible.
+- A name that Python or the class needs for itself gets `_` at its end; names that are the same to
+  Python (it folds look-alike letters) are told apart by further underscores, in schema order.
+- No Python name begins with `_` without ending with it: those belong to the generated machinery.
+"""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import unicodedata
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+
+__all__ = ["class_name", "field_names", "module_name", "symbol_names"]
+
+_BUILTINS = frozenset(dir(builtins))
+_ENUM_OWN = frozenset(dir(StrEnum)) | {"mro", "name", "value"}
+
+
+def class_name(full_name: str) -> str:
+    """The class of a named type, within the module of its namespace."""
+    name = _identifier(full_name.rpartition(".")[2])
+    return f"{name}_" if name in _BUILTINS or name.startswith("_") else name
+
+
+def field_names(names: Iterable[str], taken: frozenset[str] = frozenset()) -> dict[str, str]:
+    """The attribute of every field of one record; `taken` are classes that its types name."""
+    return _each(names, lambda name: name in taken or name.startswith("_"))
+
+
+def symbol_names(symbols: Iterable[str]) -> dict[str, str]:
+    """The member of every symbol of one enum."""
+    plain = {symbol: f"S{symbol}" if symbol.startswith("_") else symbol for symbol in symbols}
+    mangled = _each(plain.values(), lambda name: name in _ENUM_OWN)
+    return {symbol: mangled[name] for symbol, name in plain.items()}
+
+
+def module_name(namespace: str) -> str:
+    """The module of a namespace: its parts joined by `_`."""
+    if not namespace:
+        return "default"
+    name = _identifier(namespace.replace(".", "_"))
+    return f"ns{name}" if name.startswith("_") else name
+
+
+def _each(names: Iterable[str], reserved: Callable[[str], bool]) -> dict[str, str]:
+    chosen: dict[str, str] = {}
+    used: set[str] = set()
+    for name in names:
+        python = _identifier(name)
+        if reserved(python):
+            python = f"{python}_"
+        # A class would mangle `__x`, and `__x__` is Python's own.
+        if python.startswith("__"):
+            python = f"field{python}"
+        while python in used:
+            python = f"{python}_"
+        used.add(python)
+        chosen[name] = python
+    return chosen
+
+
+def _identifier(name: str) -> str:
+    """`name` as Python will see it."""
+    folded = unicodedata.normalize("NFKC", name)
+    text = "".join(c if f"a{c}".isidentifier() else "_" for c in folded)
+    if not text[0].isidentifier():
+        text = f"x{text}"
+    return f"{text}_" if keyword.iskeyword(text) else text

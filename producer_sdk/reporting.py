@@ -1,0 +1,76 @@
+"""Audit counts to audit events: this process's, and those a killed process left behind.
+
+Rules: an increment is written down (headworks.audit.counters) before it is sent and marked as
+published when the broker has acknowledged it; whatever happens in between, it is sent again under
+the same id, never under another.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from headworks.audit.counters import CounterFile, PendingIncrement, leftover_files
+from headworks.audit.event import AuditCount
+
+__all__ = ["Reporter"]
+
+Send = Callable[[AuditCount, Callable[[object, object], None]], bool]
+
+
+class Reporter:
+    """Publishes counter files of `folder` by `send`, which enqueues an event and its callback."""
+
+    def __init__(self, folder: Path, application: str, send: Send) -> None:
+        self._folder = folder
+        self._application = application
+        self._send = send
+        self._host = socket.gethostname()
+        self._leftovers: list[CounterFile] = []
+
+    def report(self, counters: CounterFile) -> int:
+        """Send what `counters` holds that is not published; the number of events sent."""
+        return self._send_all(counters, owner_died=False)
+
+    def report_leftovers(self) -> int:
+        """Send what processes of this folder counted that are dead; the number of events sent."""
+        self._leftovers += leftover_files(self._folder)
+        return sum(self._send_all(file, owner_died=True) for file in self._leftovers)
+
+    def close(self) -> None:
+        """Remove the leftover files whose counts are published; leave the rest for the next."""
+        for file in self._leftovers:
+            file.close(remove=file.settled())
+        self._leftovers.clear()
+
+    def _send_all(self, counters: CounterFile, *, owner_died: bool) -> int:
+        sent = 0
+        for increment in counters.increments(owner_died=owner_died):
+            event = self._event(increment)
+            if not self._send(event, partial(_acknowledged, counters, increment)):
+                break  # the queue is full: the rest goes with the next report
+            sent += 1
+        return sent
+
+    def _event(self, increment: PendingIncrement) -> AuditCount:
+        return AuditCount(
+            id=increment.id,
+            topic=increment.topic,
+            tier="producer",
+            window_start=datetime.fromtimestamp(increment.window_start / 1000, UTC),
+            counts=increment.counts,
+            bytes=increment.bytes,
+            host=self._host,
+            application=self._application,
+            sent_at=datetime.now(UTC),
+        )
+
+
+def _acknowledged(
+    counters: CounterFile, increment: PendingIncrement, error: object, _message: object
+) -> None:
+    if error is None:
+        counters.published(increment)

@@ -1,0 +1,69 @@
+"""The registry's id of each event schema: looked up once, remembered on disk.
+
+Rules: nothing is registered at run time unless asked for; an id never changes, so what a process
+has looked up serves the next one when the registry is away.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from headworks.codec import EventType
+from headworks.errors import UnreachableError, UsageError
+from headworks.registry_client import RegistryClient
+
+__all__ = ["SchemaIds"]
+
+
+class SchemaIds:
+    """Finds schema ids at `registry`; remembers them in a file in `folder`."""
+
+    def __init__(self, registry: str, folder: Path, *, auto_register: bool = False) -> None:
+        self._client = RegistryClient(registry)
+        self._path = folder / "schema-ids.json"
+        self._auto_register = auto_register
+
+    def find(self, kind: EventType[object]) -> int:
+        """The id of an event type's schema.
+
+        Raises UsageError if the registry does not have it, UnreachableError if no registry
+        answers and no earlier process has looked it up.
+        """
+        key = f"{self._client.url} {kind.subject} {kind.fingerprint}"
+        try:
+            if self._auto_register:
+                found = self._client.register(kind.subject, kind.schema)
+            else:
+                looked_up = self._client.lookup(kind.subject, kind.schema)
+                if looked_up is None:
+                    raise UsageError(
+                        f"the schema of {kind.name} is not registered in {kind.subject} "
+                        f"at {self._client.url}",
+                        fix="register it with `headworks schema register` (the deploy step), "
+                        "or generate the classes again from the registered schema",
+                    )
+                found = looked_up
+        except UnreachableError:
+            remembered = self._remembered().get(key)
+            if remembered is None:
+                raise
+            return remembered
+        self._remember(key, found.id)
+        return found.id
+
+    def _remembered(self) -> dict[str, int]:
+        try:
+            return {str(k): int(v) for k, v in json.loads(self._path.read_text()).items()}
+        except (FileNotFoundError, ValueError):
+            return {}
+
+    def _remember(self, key: str, schema_id: int) -> None:
+        known = self._remembered()
+        if known.get(key) == schema_id:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        new = self._path.with_suffix(f".{os.getpid()}.tmp")
+        new.write_text(json.dumps({**known, key: schema_id}, indent=1))
+        new.replace(self._path)

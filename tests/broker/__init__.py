@@ -1,0 +1,1 @@
+"""Tests of the broker, layer by layer and through real clients."""

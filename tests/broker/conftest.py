@@ -1,0 +1,51 @@
+"""A broker of this folder's own, with limits that tests can reach."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headworks import service
+
+_numbers = itertools.count()
+
+
+def start_broker(folder: Path, *options: str) -> service.Service:
+    """A broker on a free port, its data in `folder`."""
+    return service.start(
+        ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(folder), *options]
+    )
+
+
+@pytest.fixture(scope="package")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+    """A broker that all tests here share."""
+    with start_broker(
+        tmp_path_factory.mktemp("data"), "--default-partitions", "1", "--segment-bytes", "100000"
+    ) as process:
+        yield process
+
+
+@pytest.fixture
+def address(running: service.Service) -> str:
+    return running.address
+
+
+@pytest.fixture
+def topic(address: str) -> str:
+    """A new topic with one partition."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    name = f"topic-{next(_numbers)}"
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(10)
+    return name
+
+
+@pytest.fixture
+def new_name() -> Callable[[], str]:
+    """Names that nobody has used."""
+    return lambda: f"name-{next(_numbers)}"

@@ -1,0 +1,325 @@
+from __future__ import annotations
+
+import errno
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from broker.log import (
+    DuplicateError,
+    LogConfig,
+    OffsetOutOfRangeError,
+    OutOfSequenceError,
+    PartitionLog,
+    ProducerStates,
+    Slice,
+    StaleEpochError,
+    open_log,
+)
+from broker.log import segment as segment_module
+from broker.records import Batch, check_batch, iter_batches
+from tests.broker.build import batch
+
+SMALL = LogConfig(segment_bytes=1024)
+
+
+def opened(folder: Path, config: LogConfig = SMALL) -> PartitionLog:
+    return open_log(folder, config)[0]
+
+
+def append(log: PartitionLog, data: bytearray) -> int:
+    base = log.stage(data, check_batch(data))
+    log.commit()
+    return base
+
+
+def flush(log: PartitionLog) -> None:
+    log.mark_flushed(log.sync())
+
+
+def read(piece: Slice) -> list[Batch]:
+    return list(iter_batches(os.pread(piece.descriptor.fd, piece.size, piece.position)))
+
+
+def filled(folder: Path, batches: int = 40, config: LogConfig = SMALL) -> PartitionLog:
+    log = opened(folder, config)
+    for number in range(batches):
+        append(log, batch(1 + number % 4, timestamp=1000 * number, size=50))
+    flush(log)
+    return log
+
+
+def read_all(log: PartitionLog, max_bytes: int = 1 << 20) -> list[Batch]:
+    offset, found = log.start_offset, []
+    while offset < log.visible:
+        got = read(log.read(offset, max_bytes))
+        found += got
+        offset = got[-1].last_offset + 1
+    return found
+
+
+def test_offsets_follow_each_other_over_segments_and_reads_find_every_batch(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    assert len(log.segments) > 5
+    batches = read_all(log)
+    assert batches[0].base_offset == 0
+    for before, after in pairwise(batches):
+        assert after.base_offset == before.last_offset + 1
+    assert batches[-1].last_offset + 1 == log.end
+    for offset in range(log.end):
+        first = read(log.read(offset, 10_000))[0]
+        assert first.base_offset <= offset <= first.last_offset
+    log.close()
+
+
+def test_consumers_see_only_what_is_flushed(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    append(log, batch(3))
+    assert (log.end, log.visible) == (3, 0)
+    assert log.read(0, 1000).size == 0
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(1, 1000)
+    flush(log)
+    assert log.visible == 3
+    assert log.read(0, 1000).size > 0
+    log.close()
+
+
+def test_or_what_is_written_if_the_config_says_so(tmp_path: Path) -> None:
+    log = opened(tmp_path, LogConfig(show_unflushed=True))
+    append(log, batch(3))
+    assert (log.flushed, log.visible) == (0, 3)
+    assert log.read(0, 1000).size > 0
+    log.close()
+
+
+def test_a_flush_covers_only_what_was_written_when_it_began(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    append(log, batch(3))
+    point = log.sync()
+    append(log, batch(2))
+    log.mark_flushed(point)
+    assert (log.end, log.visible) == (5, 3)
+    assert [b.last_offset for b in read(log.read(0, 10_000))] == [2]
+    log.close()
+
+
+def test_the_first_batch_comes_whole_however_small_the_limit(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    append(log, batch(1, size=500))
+    flush(log)
+    assert len(read(log.read(0, 10))) == 1
+    assert log.read(0, 10, at_least_one=False).size == 0
+    log.close()
+
+
+def test_a_batch_larger_than_a_segment_has_one_for_itself(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    for size in (10, 5000, 10):
+        append(log, batch(1, size=size))
+    assert [segment.base_offset for segment in log.segments] == [0, 1, 2]
+    log.close()
+
+
+def test_a_restart_finds_everything_again(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    before = read_all(log)
+    log.close()
+    again, recovery = open_log(tmp_path, SMALL)
+    assert recovery.cut_bytes == 0
+    assert read_all(again) == before
+    assert again.offset_at_time(17_001) == log_time(before, 17_001)
+    again.close()
+
+
+def log_time(batches: list[Batch], timestamp: int) -> tuple[int, int]:
+    for found in batches:
+        for delta in range(found.record_count):
+            if found.base_timestamp + delta >= timestamp:
+                return found.base_offset + delta, found.base_timestamp + delta
+    raise AssertionError
+
+
+def test_search_by_time_agrees_with_looking_at_every_record(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    batches = read_all(log)
+    for timestamp in [-5, 0, 1, 999, 1000, 1001, 1002, 20_003, 20_004, 39_000, 39_003]:
+        assert log.offset_at_time(timestamp) == log_time(batches, timestamp)
+    assert log.offset_at_time(39_004) is None
+    assert log.latest_timestamp() == (log.end - 1, 39_003)
+    log.close()
+
+
+def test_search_by_time_where_times_are_out_of_order(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    for timestamp in (5000, 100, 7000, 200, 6000):
+        append(log, batch(1, timestamp=timestamp, size=300))
+    flush(log)
+    assert log.offset_at_time(0) == (0, 5000)
+    assert log.offset_at_time(5001) == (2, 7000)
+    assert log.latest_timestamp() == (2, 7000)
+    log.close()
+
+
+@pytest.mark.parametrize("suffix", [".index", ".producers"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "noise"])
+def test_caches_beside_a_segment_are_rebuilt(tmp_path: Path, suffix: str, damage: str) -> None:
+    log = filled(tmp_path)
+    before = read_all(log)
+    log.close()
+    for path in tmp_path.glob(f"*{suffix}"):
+        path.unlink()
+        if damage != "missing":
+            path.write_bytes(b"" if damage == "empty" else b"\x7fnoise" * 16)
+    again = opened(tmp_path)
+    assert read_all(again) == before
+    assert again.offset_at_time(20_000) == log_time(before, 20_000)
+    again.close()
+
+
+def test_a_failed_write_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = opened(tmp_path)
+    append(log, batch(2, producer=(7, 0, 0)))
+    size = log.size
+    real = os.pwritev
+
+    def full(fd: int, buffers: list[bytes], position: int) -> int:
+        real(fd, [bytes(buffers[0])[:20]], position)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(segment_module.os, "pwritev", full)
+    for number in (2, 4):
+        data = batch(2, producer=(7, 0, number))
+        log.stage(data, check_batch(data))
+    with pytest.raises(OSError, match="space"):
+        log.commit()
+    monkeypatch.undo()
+    assert (log.end, log.size) == (2, size)
+    assert append(log, batch(2, producer=(7, 0, 2))) == 2
+    log.close()
+    again, recovery = open_log(tmp_path, SMALL)
+    assert (again.end, recovery.cut_bytes) == (4, 0)
+    again.close()
+
+
+def test_a_short_write_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = opened(tmp_path)
+    real = os.pwritev
+    monkeypatch.setattr(
+        segment_module.os, "pwritev", lambda fd, bufs, at: real(fd, [bytes(bufs[0])[:7]], at)
+    )
+    append(log, batch(3))
+    monkeypatch.undo()
+    flush(log)
+    assert [b.record_count for b in read_all(log)] == [3]
+    log.close()
+
+
+def test_retention_by_size_keeps_the_newest(tmp_path: Path) -> None:
+    log = filled(tmp_path, config=LogConfig(segment_bytes=1024, retention_bytes=3000))
+    held = log.read(0, 1000)
+    dropped = log.expire(0)
+    for segment in dropped:
+        segment.remove_files()
+    assert log.size >= 3000 > log.size - log.segments[0].size
+    assert log.start_offset == log.segments[0].base_offset > 0
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(0, 1000)
+    assert read(held), "a reader that was at it reads on"
+    log.close()
+    again = opened(tmp_path)
+    assert again.start_offset == log.start_offset
+    again.close()
+
+
+def test_retention_by_time_goes_by_the_last_write_not_by_the_events_own_time(
+    tmp_path: Path,
+) -> None:
+    log = filled(tmp_path, config=LogConfig(segment_bytes=1024, retention_ms=60_000))
+    now = log.segments[-1].last_write_ms()
+    assert log.expire(now) == []
+    end = log.end
+    for segment in log.expire(now + 120_000):
+        segment.remove_files()
+    assert (log.start_offset, log.end, log.size) == (end, end, 0)
+    assert append(log, batch(1)) == end
+    log.close()
+    again = opened(tmp_path)
+    assert (again.start_offset, again.end) == (end, end + 1)
+    again.close()
+
+
+def test_deleting_records_moves_the_start_for_good(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    for segment in log.delete_before(13):
+        segment.remove_files()
+    assert log.start_offset == 13
+    assert log.segments[0].base_offset <= 13
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(12, 1000)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.delete_before(log.end + 1)
+    log.close()
+    again = opened(tmp_path)
+    assert again.start_offset == 13
+    again.close()
+
+
+def test_idempotence_repeats_gaps_epochs(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    offsets = [append(log, batch(2, producer=(9, 0, 2 * n))) for n in range(7)]
+    with pytest.raises(DuplicateError) as caught:
+        append(log, batch(2, producer=(9, 0, 8)))
+    assert caught.value.base_offset == offsets[4]
+    for sequence in (0, 13, 20):  # forgotten, overlapping, a gap
+        with pytest.raises(OutOfSequenceError):
+            append(log, batch(2, producer=(9, 0, sequence)))
+    with pytest.raises(OutOfSequenceError):
+        append(log, batch(2, producer=(9, 1, 5)))
+    append(log, batch(2, producer=(9, 1, 0)))
+    with pytest.raises(StaleEpochError):
+        append(log, batch(2, producer=(9, 0, 14)))
+    append(log, batch(1, producer=(10, 3, 1234)))  # unknown: may start anywhere
+    log.close()
+
+
+def test_idempotence_survives_a_restart_with_and_without_snapshots(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    for number in range(30):
+        append(log, batch(2, size=100, producer=(9, 0, 2 * number)))
+    log.close()
+    for _ in range(2):
+        again = opened(tmp_path)
+        with pytest.raises(DuplicateError) as caught:
+            append(again, batch(2, size=100, producer=(9, 0, 58)))
+        assert caught.value.base_offset == 58
+        with pytest.raises(OutOfSequenceError):
+            append(again, batch(2, producer=(9, 0, 70)))
+        again.close()
+        for path in tmp_path.glob("*.producers"):
+            path.unlink()
+
+
+def test_sequences_wrap() -> None:
+    states = ProducerStates()
+    last = check_batch(batch(2, producer=(1, 0, (1 << 31) - 2)))
+    states.record(last, 0)
+    states.check(check_batch(batch(1, producer=(1, 0, 0))))
+    crossing = check_batch(batch(4, producer=(2, 0, (1 << 31) - 2)))
+    states.record(crossing, 2)
+    states.check(check_batch(batch(1, producer=(2, 0, 2))))
+
+
+def test_producer_states_are_bounded_and_dump() -> None:
+    states = ProducerStates(limit=3)
+    for producer in (1, 2, 3, 1, 4):
+        states.record(check_batch(batch(1, producer=(producer, 0, 0))), producer)
+    assert len(states) == 3
+    assert states.get(2) is None
+    loaded = ProducerStates.load(states.dump())
+    assert loaded is not None
+    assert loaded.get(1) == states.get(1)
+    assert ProducerStates.load(states.dump()[:-1]) is None
+    assert ProducerStates.load(b"") is None

