@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.output import Format, FormatOption, say
+from headworks.errors import UsageError
 from headworks.settings import resolve
 
 if TYPE_CHECKING:
@@ -52,12 +53,16 @@ def consume(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Print the messages of a topic, decoded, one a line, until --max, --idle or Ctrl-C."""
+    from cli.kafka import topics_of
     from consumer_sdk import Consumer, OnPoison
 
+    address = resolve("bootstrap", bootstrap)
+    if topic not in topics_of(address):
+        raise UsageError(f"there is no topic {topic!r}", fix="see `headworks topic list`")
     with Consumer[Any](
         topics=[topic],
         group=group or f"headworks-consume-{uuid.uuid4()}",
-        bootstrap=resolve("bootstrap", bootstrap),
+        bootstrap=address,
         registry=resolve("registry", registry),
         start="earliest" if start is Start.EARLIEST else "latest",
         on_poison=OnPoison.SKIP if skip_poison else OnPoison.STOP,

@@ -42,13 +42,7 @@ _VERBS = {
 }
 for _name, _where in {**_NOUNS, **_VERBS}.items():
     _module, _, _attribute = _where.partition(":")
-    try:
-        _found = getattr(importlib.import_module(_module), _attribute)
-    except (ImportError, AttributeError):
-        try:
-            _found = importlib.import_module(_module).app
-        except (ImportError, AttributeError):
-            continue
+    _found = getattr(importlib.import_module(_module), _attribute)
     if _name in _NOUNS:
         app.add_typer(_found, name=_name)
     else:
@@ -58,7 +52,7 @@ for _name, _where in {**_NOUNS, **_VERBS}.items():
 def run() -> None:
     """Run the command line; the console script's entry point."""
     try:
-        app()
+        app(prog_name="headworks")
     except HeadworksError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(error.exit_code)

@@ -63,7 +63,7 @@ def check(
     schemas: SchemasArgument = None,
     against: Annotated[
         list[str] | None,
-        typer.Option(help="git:REF or registry:URL; repeat it to use both"),
+        typer.Option(help="git:REF, registry:URL, or registry for the configured one; repeatable"),
     ] = None,
     form: ReportOption = ReportFormat.TEXT,
     output: OutputOption = None,
@@ -72,7 +72,8 @@ def check(
     from ci.gate import check as run_check
 
     folder = Path(resolve("schemas", schemas))
-    _report(run_check(folder, against or _bases_from_settings()), form, output)
+    bases = [_with_address(base) for base in against or _bases_from_settings()]
+    _report(run_check(folder, bases), form, output)
 
 
 @schema_app.command()
@@ -196,6 +197,11 @@ def _report(verdict: Verdict, form: ReportFormat, output: Path | None) -> None:
     sys.stdout.flush()
     if verdict.refused:
         raise typer.Exit(FindingsError.exit_code)
+
+
+def _with_address(base: str) -> str:
+    """`registry` alone is the registry of the settings."""
+    return f"registry:{resolve('registry')}" if base == "registry" else base
 
 
 def _bases_from_settings() -> list[str]:

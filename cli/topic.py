@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from cli.kafka import admin_of, topics_of
 from cli.output import Format, FormatOption, print_json, print_table, say
-from headworks.errors import RefusedError, UnreachableError, UsageError
+from headworks.errors import RefusedError, UsageError
 from headworks.settings import resolve
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
 
 __all__ = ["topic_app"]
 
@@ -24,7 +22,7 @@ Name = Annotated[str, typer.Argument(help="the topic")]
 @topic_app.command("list")
 def list_topics(bootstrap: Bootstrap = None, format: FormatOption = Format.TEXT) -> None:
     """List the topics and their partitions."""
-    found = _topics(bootstrap)
+    found = topics_of(resolve("bootstrap", bootstrap))
     rows = [(name, len(found[name].partitions)) for name in sorted(found)]
     if format is Format.JSON:
         print_json([{"topic": name, "partitions": count} for name, count in rows])
@@ -41,7 +39,7 @@ def create(
     """Create a topic."""
     from confluent_kafka.cimpl import NewTopic
 
-    admin = _admin(bootstrap)
+    admin = admin_of(resolve("bootstrap", bootstrap))
     _wait(admin.create_topics([NewTopic(topic, partitions, 1)]), f"create {topic}")
     say(f"created {topic} with {partitions} partitions")
 
@@ -52,7 +50,7 @@ def describe(topic: Name, bootstrap: Bootstrap = None, format: FormatOption = Fo
     from confluent_kafka import Consumer, TopicPartition
 
     address = resolve("bootstrap", bootstrap)
-    found = _topics(bootstrap)
+    found = topics_of(address)
     if topic not in found:
         raise UsageError(f"there is no topic {topic!r}", fix="see `headworks topic list`")
     consumer = Consumer({"bootstrap.servers": address, "group.id": "headworks-describe"})
@@ -82,26 +80,8 @@ def delete(
     """Delete a topic and all its messages."""
     if not yes:
         typer.confirm(f"delete {topic} and all its messages?", abort=True, err=True)
-    _wait(_admin(bootstrap).delete_topics([topic]), f"delete {topic}")
+    _wait(admin_of(resolve("bootstrap", bootstrap)).delete_topics([topic]), f"delete {topic}")
     say(f"deleted {topic}")
-
-
-def _admin(bootstrap: str | None) -> AdminClient:
-    from confluent_kafka.admin import AdminClient
-
-    return AdminClient({"bootstrap.servers": resolve("bootstrap", bootstrap), "log_level": 2})
-
-
-def _topics(bootstrap: str | None) -> dict[str, Any]:
-    from confluent_kafka import KafkaException
-
-    try:
-        return dict(_admin(bootstrap).list_topics(timeout=_TIMEOUT).topics)
-    except KafkaException as error:
-        raise UnreachableError(
-            f"no broker answers at {resolve('bootstrap', bootstrap)}: {error.args[0].str()}",
-            fix="start it with `headworks up`, or give --bootstrap",
-        ) from None
 
 
 def _wait(futures: dict[str, Any], what: str) -> None:

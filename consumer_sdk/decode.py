@@ -21,12 +21,13 @@ from fastavro.schema import SchemaParseException
 from headworks.codec.event import EventType, RecordType
 from headworks.errors import HeadworksError
 from headworks.registry_client import RegistryClient
-from headworks.schema import Array, EnumType, MapType, Record, Schema, Union, parse
+from headworks.schema import Array, EnumType, Fixed, MapType, Record, Schema, Union, parse
 from headworks.wire import unframe
 
 __all__ = ["DecodeError", "Decoder"]
 
 Build = Callable[[Any], Any]
+_NAMED = (Record, EnumType, Fixed)
 _BAD_DATA = (
     ArithmeticError,
     AttributeError,
@@ -71,8 +72,7 @@ class Decoder:
                 source,
                 writer,
                 self._reader,
-                return_record_name=True,
-                return_record_name_override=True,
+                return_named_type=self._reader is not None,
             )
             event = self._build(plain)
         except _BAD_DATA as error:
@@ -121,35 +121,44 @@ class _Builder:
             return self._records[schema.name]
         cls: Any = self._types[schema.name]
         told: RecordType[Any] = cls.__headworks__
-        attribute_of = {field: attribute for attribute, field in told.fields.items()}
         parts: list[tuple[str, str, Build]] = []
 
         def record(plain: Any) -> Any:
             return cls(**{attribute: make(plain[field]) for attribute, field, make in parts})
 
         self._records[schema.name] = record  # before its fields: a record may hold itself
-        parts += [(attribute_of[f.name], f.name, self.build(f.type)) for f in schema.fields]
+        parts += [(told.fields[f.name], f.name, self.build(f.type)) for f in schema.fields]
         return record
 
     def _union(self, schema: Union) -> Build:
-        nullable = schema.nullable
-        if nullable is not None:
-            other = self.build(nullable)
-            return _unless_plain(other, lambda plain: None if plain is None else other(plain))
-        records = {b.name: self.build(b) for b in schema.branches if isinstance(b, Record)}
-        others = [(b, self.build(b)) for b in schema.branches if not isinstance(b, Record)]
+        """Fastavro gives a named type as (name, value), so that no branch has to be guessed."""
+        named = {b.name: self.build(b) for b in schema.branches if isinstance(b, _NAMED)}
+        others = [(b, self.build(b)) for b in schema.branches if not isinstance(b, _NAMED)]
+        if not named and all(make is _as_it_is for _, make in others):
+            return _as_it_is
 
         def branch(plain: Any) -> Any:
-            if isinstance(plain, tuple):  # fastavro's (name, value) where records share a union
-                return records[plain[0]](plain[1])
-            if isinstance(plain, dict) and records:
-                return next(iter(records.values()))(plain)
+            if plain is None:
+                return None
+            if isinstance(plain, tuple):
+                return named[plain[0]](plain[1])
             for node, make in others:
                 if _fits(node, plain):
                     return make(plain)
-            return plain
+            return self._resolved(schema, named, plain)
 
         return branch
+
+    @staticmethod
+    def _resolved(schema: Union, named: Mapping[str, Build], plain: Any) -> Any:
+        """A value whose writer had no union: it bears no name, so its form must tell."""
+        for node in schema.branches:
+            if isinstance(node, Record) and isinstance(plain, dict):
+                if plain.keys() == {f.name for f in node.fields}:
+                    return named[node.name](plain)
+            elif isinstance(node, EnumType) and plain in node.symbols:
+                return named[node.name](plain)
+        return plain
 
 
 def _unless_plain(inner: Build, outer: Build) -> Build:
@@ -158,8 +167,6 @@ def _unless_plain(inner: Build, outer: Build) -> Build:
 
 
 def _fits(node: Schema, plain: Any) -> bool:
-    if isinstance(node, EnumType):
-        return isinstance(plain, str) and plain in node.symbols
     if isinstance(node, Array):
         return isinstance(plain, list)
     return isinstance(node, MapType) and isinstance(plain, dict)

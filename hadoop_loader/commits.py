@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -125,11 +125,11 @@ class CommitLog:
 
     def checksum(self, commit: Commit | None) -> str:
         """What the next commit names as its predecessor."""
-        return "" if commit is None else _checksum(asdict(commit))
+        return "" if commit is None else _checksum(_body(commit))
 
     def create(self, commit: Commit) -> None:
         """Commit. Raises UsageError if another loader has taken the number."""
-        body = asdict(commit)
+        body = _body(commit)
         path = self._path(commit.number)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         record = {"checksum": _checksum(body), "commit": body}
@@ -189,6 +189,20 @@ def _from_json(body: Mapping[str, Any]) -> Commit:
             "files": [CommitFile(**file) for file in body["files"]],
         }
     )
+
+
+def _body(commit: Commit) -> dict[str, Any]:
+    """The commit as JSON values (dataclasses.asdict would copy every count)."""
+    return {
+        **_members(commit),
+        "tables": {topic: _members(state) for topic, state in commit.tables.items()},
+        "topics": {topic: _members(found) for topic, found in commit.topics.items()},
+        "files": [_members(file) for file in commit.files],
+    }
+
+
+def _members(value: Commit | TableState | TopicCommit | CommitFile) -> dict[str, Any]:
+    return {f.name: getattr(value, f.name) for f in fields(value)}
 
 
 def _checksum(body: Mapping[str, Any]) -> str:

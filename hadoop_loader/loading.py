@@ -14,7 +14,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hadoop_loader.commits import Commit, CommitFile, CommitLog, TableState, TopicCommit
@@ -270,9 +270,10 @@ def _topic_commit(
         for version, n in part.versions.items():
             versions[str(version)] = versions.get(str(version), 0) + n
         for window, counts in part.windows.items():
-            sums = windows.setdefault(str(window), dict.fromkeys(asdict(counts), 0))
-            for name, n in asdict(counts).items():
-                sums[name] += n
+            sums = windows.setdefault(str(window), {"loaded": 0, "quarantined": 0, "bytes": 0})
+            sums["loaded"] += counts.loaded
+            sums["quarantined"] += counts.quarantined
+            sums["bytes"] += counts.bytes
     firsts = [p.first_event for p in parts if p.first_event is not None]
     lasts = [p.last_event for p in parts if p.last_event is not None]
     return TopicCommit(

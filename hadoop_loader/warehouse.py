@@ -34,6 +34,7 @@ class Warehouse:
         self._owns_session = owns_session
         self._address: tuple[str, int] | None = None
         self._lock = WarehouseLock(_writable(config) / _STATE / "lock")
+        config.metastore.mkdir(parents=True, exist_ok=True)
         try:
             self._parts = self._assemble()
         except BaseException:
@@ -109,7 +110,7 @@ class Warehouse:
         config = self._config
         registry = RegistryClient(config.registry)
         catalog = HiveCatalog(self._spark, config.files_database, config.database)
-        catalog.prepare()
+        catalog.prepare(config.metastore)
         log = CommitLog(config.root / _STATE)
         self._restore_metastore(log, catalog)
         return Parts(

@@ -11,8 +11,9 @@ the client can get.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
+from typing import Any, Protocol
 
 from broker.handlers.node import Node
 from broker.log import DuplicateError, OutOfSequenceError, StaleEpochError
@@ -26,7 +27,7 @@ from broker.records.compression import Codec
 from broker.topics import Partition, StorageFailureError
 from headworks.errors import RefusedError
 
-__all__ = ["Production", "commit"]
+__all__ = ["Answers", "Production", "commit"]
 
 _ALL = -1
 _CODES = {
@@ -37,27 +38,28 @@ _CODES = {
 }
 
 
+class Answers(Protocol):
+    """Where the answers of a connection go; `place` is what it gave the request."""
+
+    def produced(self, place: Any, frame: bytes) -> None:
+        """The reply to a produce request."""
+
+    def close(self, reason: str) -> None:
+        """Something went wrong that can be told in no other way."""
+
+
 class Production:
-    """One produce request on its way; `reply` gets the frame, or None when acks=0 went well.
+    """One produce request on its way."""
 
-    `failed` is called instead when acks=0 went wrong.
-    """
+    __slots__ = ("_answers", "_header", "_place", "_waiting", "acks", "results", "touched")
 
-    __slots__ = ("_failed", "_header", "_reply", "_waiting", "acks", "results", "touched")
-
-    def __init__(
-        self,
-        header: Header,
-        request: ProduceRequest,
-        reply: Callable[[bytes | None], None],
-        failed: Callable[[str], None],
-    ) -> None:
-        self.acks = request.acks
+    def __init__(self, header: Header, acks: int, answers: Answers, place: Any) -> None:
+        self.acks = acks
         self.results: list[Result] = []
         self.touched: list[tuple[int, Partition, int]] = []  # result's number, partition, end
         self._header = header
-        self._reply = reply
-        self._failed = failed
+        self._answers = answers
+        self._place = place
         self._waiting = 0
 
     def stage(self, node: Node, request: ProduceRequest, buffer: bytearray) -> None:
@@ -124,13 +126,15 @@ class Production:
 
     def _answer(self) -> None:
         if self.acks:
-            self._reply(encode_reply(self._header.correlation, self._header.version, self.results))
+            header = self._header
+            frame = encode_reply(header.correlation, header.version, self.results)
+            self._answers.produced(self._place, frame)
             return
         for result in self.results:
             if result.error:
-                self._failed(f"acks=0 to {result.topic}-{result.partition}: {result.message}")
+                where = f"{result.topic}-{result.partition}"
+                self._answers.close(f"acks=0 to {where}: {result.message}")
                 return
-        self._reply(None)
 
 
 def commit(productions: Sequence[Production]) -> None:
@@ -151,7 +155,7 @@ def commit(productions: Sequence[Production]) -> None:
 
 def _refusal(header: Header, request: ProduceRequest) -> tuple[ErrorCode, str] | None:
     """Why the whole request cannot be taken."""
-    if not APIS[PRODUCE].serves(header.version):
+    if header.version < APIS[PRODUCE].served_from:
         return ErrorCode.UNSUPPORTED_VERSION, f"produce v{header.version} is not supported"
     if request.transactional_id is not None:
         return ErrorCode.INVALID_TXN_STATE, "transactions are not supported"

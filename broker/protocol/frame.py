@@ -52,7 +52,7 @@ def parse_header(buffer: Buffer, position: int, end: int) -> Header:
             client_id = str(buffer[position : position + size], "utf-8")
             position += size
         api = find_api(key)
-        if api is not None and api.serves(version) and api.is_flexible(version):
+        if api is not None and api.flexible <= version <= api.maximum:
             position = skip_tags(buffer, position)
     except (struct.error, IndexError, ValueError, OverflowError) as error:
         raise MalformedError(f"request header does not parse: {error}") from None

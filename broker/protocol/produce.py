@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from broker.protocol.frame import MalformedError, skip_tags
@@ -173,10 +174,12 @@ def _by_topic(results: Sequence[Result]) -> dict[str, Sequence[Result]]:
     return dict(topics)
 
 
+@lru_cache(1024)
 def _count(count: int, flexible: bool) -> bytes:
     return write_unsigned(count + 1) if flexible else _INT.pack(count)
 
 
+@lru_cache(4096)
 def _text(text: str | None, flexible: bool) -> bytes:
     if text is None:
         return b"\0" if flexible else b"\xff\xff"

@@ -130,8 +130,7 @@ def check_batch(buffer: Buffer, position: int = 0, end: int | None = None) -> Ba
         raise InvalidBatchError(
             "length", f"last offset delta {batch.last_offset_delta} is negative"
         )
-    with memoryview(buffer) as view, view[position + _CRC_FROM : stop] as covered:
-        found = crc32c(covered)
+    found = crc32c(memoryview(buffer)[position + _CRC_FROM : stop])
     if found != batch.crc:
         raise InvalidBatchError(
             "crc", f"CRC32C is {found:#010x}, the header says {batch.crc:#010x}"
@@ -171,5 +170,5 @@ def restamp_append_time(buffer: bytearray | memoryview, batch: Batch, now_ms: in
     position = batch.position
     struct.pack_into(">h", buffer, position + _CRC_FROM, batch.attributes | APPEND_TIME)
     struct.pack_into(">q", buffer, position + 35, now_ms)
-    with memoryview(buffer) as view, view[position + _CRC_FROM : position + batch.size] as covered:
-        struct.pack_into(">I", buffer, position + 17, crc32c(covered))
+    covered = memoryview(buffer)[position + _CRC_FROM : position + batch.size]
+    struct.pack_into(">I", buffer, position + 17, crc32c(covered))

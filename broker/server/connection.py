@@ -100,9 +100,9 @@ class Connection:
             self._send()
 
     def _requests(self) -> None:
-        buffer = self._buffer
+        buffer, waiting, in_flight = self._buffer, self._outbox.slots, self._limits.in_flight
         while self.open and self._end - self._start >= 4:
-            if len(self._outbox) >= self._limits.in_flight:
+            if len(waiting) >= in_flight:
                 self._paused = True
                 return
             size = int.from_bytes(buffer[self._start : self._start + 4], "big", signed=True)
@@ -166,14 +166,13 @@ class Connection:
             raise MalformedError(f"API produce version {header.version} is not served")
         request = produce_messages.parse_request(self._buffer, header.body, stop, header.version)
         slot = self._outbox.reserve() if request.acks else None
-
-        def reply(frame: bytes | None) -> None:
-            if slot is not None and frame is not None:
-                self._fill(slot, (frame,))
-
-        production = Production(header, request, reply, self.close)
+        production = Production(header, request.acks, self, slot)
         self._productions.append(production)
         production.stage(self._node, request, self._buffer)
+
+    def produced(self, place: Slot, frame: bytes) -> None:
+        """The answer to a produce request; its place in the order was kept."""
+        self._fill(place, (frame,))
 
     def _commit(self) -> None:
         if self._productions:
@@ -227,9 +226,11 @@ class Connection:
         elif not done and not self._writing:
             self._loop.add_writer(self._sock, self._send)
             self._writing = True
+        if not done:
+            self._paused = True
         if self._paused:
             self._suspend_reading()
-            if len(self._outbox) < self._limits.in_flight // 2:
+            if done and len(self._outbox.slots) <= self._limits.in_flight // 2:
                 self._paused = False
                 self._resume_reading()
                 self._loop.call_soon(self._continue)

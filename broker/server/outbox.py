@@ -32,22 +32,18 @@ class Outbox:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._slots: deque[Slot] = deque()
+        self.slots: deque[Slot] = deque()  # replies that are not there yet, or not sent
         self._pieces: deque[bytes | memoryview | Slice] = deque()
-
-    def __len__(self) -> int:
-        """How many replies are not there yet, or not sent."""
-        return len(self._slots) + len(self._pieces)
 
     def reserve(self) -> Slot:
         """The place of the next reply."""
         slot = Slot()
-        self._slots.append(slot)
+        self.slots.append(slot)
         return slot
 
     def send(self) -> bool:
         """Send what can be sent; True when nothing that is ready is left. Raises OSError."""
-        slots, pieces = self._slots, self._pieces
+        slots, pieces = self.slots, self._pieces
         while slots and (ready := slots[0].pieces) is not None:
             pieces.extend(ready)
             slots.popleft()

@@ -106,7 +106,7 @@ class Demo:
     @property
     def hive_address(self) -> str:
         """Where HiveServer2 listens."""
-        host, port = self._warehouse.result().serve("127.0.0.1", 0)
+        host, port = self._warehouse.result().serve()
         return f"{host}:{port}"
 
     def close(self) -> None:
@@ -140,14 +140,12 @@ class Demo:
     def _open_warehouse(self) -> Any:
         from hadoop_loader import Warehouse, WarehouseConfig
 
-        return Warehouse.open(
-            WarehouseConfig(
-                data_dir=self._home,
-                warehouse=str(self._home / "warehouse"),
-                bootstrap=self.bootstrap,
-                registry=self._stack.registry.url,
-            )
+        config = WarehouseConfig(
+            data_dir=self._home, bootstrap=self.bootstrap, registry=self._stack.registry.url
         )
+        warehouse = Warehouse.open(config)
+        warehouse.serve()
+        return warehouse
 
     def _close_warehouse(self) -> None:
         if not self._warehouse.cancel() and self._warehouse.exception() is None:
@@ -197,6 +195,8 @@ class Demo:
 
     def _load(self) -> None:
         report = self._warehouse.result().load()
+        for refusal in report.refused:
+            raise RefusedError(f"the loader refused topic {refusal.topic}: {refusal.reason}")
         self.outcome.loads.append(
             {"load": report.number, "rows": {t.topic: t.rows for t in report.topics}}
         )

@@ -85,7 +85,22 @@ def _encode_AuditCount(_v: AuditCount) -> bytes:
     _13 = len(_12)
     _14 = _utf8(_v.application)
     _15 = len(_14)
-    return b"".join((_COUNT[_2] if _2 < 8192 else _count(_2), _1, _COUNT[_4] if _4 < 8192 else _count(_4), _3, _COUNT[_6] if _6 < 8192 else _count(_6), _5, _instant_millis(_v.window_start), b"".join(_8) + b"\x00", _ZIGZAG[_11] if _11.__class__ is int and -8192 <= _11 < 8192 else _int64(_11), _COUNT[_13] if _13 < 8192 else _count(_13), _12, _COUNT[_15] if _15 < 8192 else _count(_15), _14, _instant_millis(_v.sent_at)))
+    return b"".join((
+        _COUNT[_2] if _2 < 8192 else _count(_2),
+        _1,
+        _COUNT[_4] if _4 < 8192 else _count(_4),
+        _3,
+        _COUNT[_6] if _6 < 8192 else _count(_6),
+        _5,
+        _instant_millis(_v.window_start),
+        b"".join(_8) + b"\x00",
+        _ZIGZAG[_11] if _11.__class__ is int and -8192 <= _11 < 8192 else _int64(_11),
+        _COUNT[_13] if _13 < 8192 else _count(_13),
+        _12,
+        _COUNT[_15] if _15 < 8192 else _count(_15),
+        _14,
+        _instant_millis(_v.sent_at),
+    ))
 
 
 def _time_AuditCount(_v: AuditCount) -> int:

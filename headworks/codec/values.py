@@ -102,13 +102,13 @@ def fixed_of(value: bytes, size: int) -> bytes:
     return bytes(value)
 
 
-def array_of(value: list[object]) -> None:
+def array_of(value: object) -> None:
     """Accept a tuple, or a subclass of list, where a list is declared; refuse the rest."""
     if not isinstance(value, list | tuple):
         raise TypeError(value)
 
 
-def map_of(value: dict[str, object]) -> None:
+def map_of(value: object) -> None:
     """Accept a subclass of dict where a dict is declared; refuse the rest."""
     if not isinstance(value, dict):
         raise TypeError(value)

@@ -19,6 +19,7 @@ from producer_sdk.generator.annotations import byte_literal, python_type
 
 __all__ = ["RecordEncoder"]
 
+_WIDTH = 96
 _INT_RANGE = "-2147483648 <= {0} <= 2147483647"
 _LOGICAL = {
     "date": "_date_days({0})",
@@ -67,7 +68,14 @@ class RecordEncoder:
         cls = self._ref(record.name)
         self._write(f"if _v.__class__ is not {cls} and not isinstance(_v, {cls}):")
         self._write("    raise TypeError(_v)")
-        self._write(f"return {_joined(self._fields(record, '_v'))}")
+        pieces = self._fields(record, "_v")
+        line = f"return {_joined(pieces)}"
+        if len(line) <= _WIDTH or len(pieces) <= 3:
+            self._write(line)
+        else:
+            self._write('return b"".join((')
+            self._lines += [f"        {piece}," for piece in pieces]
+            self._write("))")
         return self._lines
 
     def _write(self, line: str) -> None:
@@ -177,8 +185,11 @@ class RecordEncoder:
             self._write("else:")
             self._branch(1 - null, other, x, result)
             return result
-        for cls, branches in self._by_class(schema).items():
+        groups = self._by_class(schema)
+        for cls, branches in groups.items():
             test = f"{x} is None" if cls == "None" else f"type({x}) is {cls}"
+            if cls == "float" and "int" not in groups:
+                test += f" or type({x}) is int"  # as a type checker allows
             self._write(f"{word} {test}:")
             self._choose(cls, branches, x, result)
             word = "elif"

@@ -265,7 +265,7 @@ REFUSED = {
     "empty": (b"", ErrorCode.INVALID_RECORD),
     "short": (bytes(batch())[:40], ErrorCode.CORRUPT_MESSAGE),
     "cut": (bytes(batch())[:-1], ErrorCode.CORRUPT_MESSAGE),
-    "crc": (bytes(batch())[:-1] + b"\0", ErrorCode.CORRUPT_MESSAGE),
+    "crc": (bytes(batch())[:-1] + b"\1", ErrorCode.CORRUPT_MESSAGE),
     "magic 1": (damaged(set_at(">b", 16, 1)), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
     "two batches": (bytes(batch()) * 2, ErrorCode.INVALID_RECORD),
     "transactional": (damaged(set_at(">h", 21, 16)), ErrorCode.INVALID_TXN_STATE),

@@ -1,0 +1,93 @@
+"""Look at segments on disk and verify them; reads only, of a stopped or a running broker.
+
+Rule: damage is reported where it is, and looking ends there for that segment: what follows damage
+cannot be trusted to be a batch.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from broker.log.partition import LEADER_EPOCH
+from broker.records import Batch, InvalidBatchError, Record, check_batch, iter_records
+from headworks.errors import UsageError
+
+__all__ = ["Damage", "Found", "dump_segment", "gaps", "segments_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A sound batch of a segment, with its records if they were asked for."""
+
+    segment: Path
+    batch: Batch
+    records: tuple[Record, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What is wrong, and where."""
+
+    segment: Path
+    position: int
+    reason: str
+
+
+def segments_of(path: Path) -> list[Path]:
+    """The segments at `path`: a segment file, or a partition's folder. UsageError if neither."""
+    if path.is_dir():
+        found = sorted(path.glob("*.log"))
+    else:
+        found = [path] if path.suffix == ".log" and path.exists() else []
+    good = [one for one in found if one.stem.isdigit()]
+    if not good:
+        raise UsageError(
+            f"{path} is neither a segment file nor a partition's folder",
+            fix="give for example headworks-data/broker/logs/TOPIC-0",
+        )
+    return good
+
+
+def dump_segment(path: Path, *, records: bool = False) -> Iterator[Found | Damage]:
+    """Every batch of a segment in order; damage ends it."""
+    if not path.stat().st_size:
+        return
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        expected, position = int(path.stem), 0
+        with memoryview(data) as view:
+            while position < len(view):
+                try:
+                    batch = check_batch(view, position)
+                    _check_place(batch, expected)
+                    found = _records(view, batch) if records else ()
+                except InvalidBatchError as error:
+                    yield Damage(path, position, str(error))
+                    return
+                yield Found(path, batch, found)
+                expected, position = batch.last_offset + 1, position + batch.size
+
+
+def gaps(ends: list[tuple[Path, int]]) -> Iterator[Damage]:
+    """Segments (path and the offset after its last record) that do not meet."""
+    for (path, end), (following, _) in pairwise(ends):
+        if int(following.stem) != end:
+            yield Damage(
+                following, 0, f"starts at {int(following.stem)}; {path.name} ends at {end}"
+            )
+
+
+def _records(view: memoryview, batch: Batch) -> tuple[Record, ...]:
+    with view[batch.position : batch.position + batch.size] as own:
+        return tuple(iter_records(own, batch._replace(position=0)))
+
+
+def _check_place(batch: Batch, expected: int) -> None:
+    if batch.base_offset != expected or batch.leader_epoch != LEADER_EPOCH:
+        raise InvalidBatchError(
+            "place",
+            f"offset {batch.base_offset} (epoch {batch.leader_epoch}) where {expected} follows",
+        )

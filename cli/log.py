@@ -1,0 +1,123 @@
+"""`headworks log dump`: look at a partition's segments and verify every batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from broker.log.dump import Damage, Found
+
+__all__ = ["log_app"]
+
+log_app = typer.Typer(no_args_is_help=True, help="The broker's log files.")
+
+
+@log_app.callback()
+def _log() -> None:
+    """The broker's log files."""
+
+
+@log_app.command()
+def dump(
+    path: Annotated[Path, typer.Argument(help="A segment (.log), or a partition's folder.")],
+    records: Annotated[bool, typer.Option(help="Show the records too.")] = False,
+    format: Annotated[str, typer.Option(help="How to show it: text or json lines.")] = "text",
+) -> None:
+    """Show every batch and verify it. Exit 1 if anything is damaged."""
+    from broker.log.dump import Damage, dump_segment, gaps, segments_of
+    from headworks.errors import FindingsError, UsageError
+
+    if format not in ("text", "json"):
+        raise UsageError(f"--format is text or json, not {format!r}")
+    show = _as_json if format == "json" else _as_text
+    damaged: list[Damage] = []
+    ends: list[tuple[Path, int]] = []
+    for segment in segments_of(path):
+        end = int(segment.stem)
+        for item in dump_segment(segment, records=records):
+            if isinstance(item, Damage):
+                damaged.append(item)
+            else:
+                end = item.batch.last_offset + 1
+            for line in show(item):
+                typer.echo(line)
+        ends.append((segment, end))
+    for item in gaps(ends):
+        damaged.append(item)
+        for line in show(item):
+            typer.echo(line)
+    if damaged:
+        first = damaged[0]
+        raise FindingsError(
+            f"{len(damaged)} damage(s), the first in {first.segment} at byte {first.position}:"
+            f" {first.reason}",
+            fix="the broker cuts a torn end of the newest segment when it starts; restore others"
+            " from a copy",
+        )
+
+
+def _as_text(item: Found | Damage) -> Iterator[str]:
+    from broker.log.dump import Damage
+    from broker.records import Codec
+
+    if isinstance(item, Damage):
+        yield f"{item.segment.name} @{item.position}: DAMAGED: {item.reason}"
+        return
+    batch = item.batch
+    producer = (
+        f" producer {batch.producer_id}/{batch.producer_epoch} sequence {batch.base_sequence}"
+    )
+    yield (
+        f"{item.segment.name} @{batch.position}: offsets {batch.base_offset}..{batch.last_offset}"
+        f" {batch.size} bytes {Codec(batch.codec).name.lower()}"
+        f" times {batch.base_timestamp}..{batch.max_timestamp}"
+        f"{producer if batch.producer_id >= 0 else ''}"
+    )
+    for record in item.records:
+        yield f"  {record.offset} {record.timestamp} key={record.key!r} value={record.value!r}"
+
+
+def _as_json(item: Found | Damage) -> Iterator[str]:
+    from broker.log.dump import Damage
+    from broker.records import Codec
+
+    fields: dict[str, Any]
+    if isinstance(item, Damage):
+        fields = {"damage": item.reason, "position": item.position}
+    else:
+        batch = item.batch
+        fields = {
+            "position": batch.position,
+            "base_offset": batch.base_offset,
+            "last_offset": batch.last_offset,
+            "bytes": batch.size,
+            "codec": Codec(batch.codec).name.lower(),
+            "base_timestamp": batch.base_timestamp,
+            "max_timestamp": batch.max_timestamp,
+            "producer_id": batch.producer_id,
+            "producer_epoch": batch.producer_epoch,
+            "base_sequence": batch.base_sequence,
+            "records": batch.record_count,
+        }
+        if item.records:
+            fields["content"] = [
+                {
+                    "offset": record.offset,
+                    "timestamp": record.timestamp,
+                    "key": _text(record.key),
+                    "value": _text(record.value),
+                    "headers": [[name, _text(value)] for name, value in record.headers],
+                }
+                for record in item.records
+            ]
+    yield json.dumps({"segment": item.segment.name, **fields})
+
+
+def _text(data: bytes | None) -> str | None:
+    """Bytes as JSON can carry them: latin-1, which gives every byte back."""
+    return None if data is None else data.decode("latin-1")

@@ -1,0 +1,140 @@
+"""Events without a generated class: plain JSON values to an event that `Producer.send` takes.
+
+For tools that learn the schema at run time (`headworks produce`); an application generates classes.
+
+Rules: a value must be what Avro's JSON would say for its type, except that union values stand bare,
+and that dates, times, timestamps and decimals may be written as text; nothing is guessed beyond.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time
+from decimal import Decimal, InvalidOperation
+from functools import reduce
+from typing import Any, ClassVar
+from uuid import UUID
+
+from fastavro import parse_schema, schemaless_writer
+from fastavro.validation import ValidationError, validate
+
+from headworks.codec import EventType
+from headworks.codec.values import key_text, millis
+from headworks.errors import UsageError
+from headworks.schema import (
+    Array,
+    Fixed,
+    MapType,
+    Primitive,
+    Record,
+    Schema,
+    Union,
+    governance_of,
+    parse,
+)
+from headworks.schema.canonical import fingerprint
+
+__all__ = ["UntypedEvent", "event_class"]
+
+_BAD = (ArithmeticError, InvalidOperation, LookupError, TypeError, ValueError, ValidationError)
+_FROM_TEXT: dict[str, Callable[[str], Any]] = {
+    "date": date.fromisoformat,
+    "time-millis": time.fromisoformat,
+    "time-micros": time.fromisoformat,
+    "timestamp-millis": datetime.fromisoformat,
+    "timestamp-micros": datetime.fromisoformat,
+    "local-timestamp-millis": datetime.fromisoformat,
+    "local-timestamp-micros": datetime.fromisoformat,
+    "decimal": Decimal,
+    "uuid": UUID,
+}
+
+
+class UntypedEvent:
+    """An event of plain values; its class, made by `event_class`, knows the schema."""
+
+    __slots__ = ("plain",)
+    __headworks__: ClassVar[EventType[Any]]
+
+    def __init__(self, plain: Any) -> None:
+        self.plain = plain
+
+
+def event_class(topic: str, text: str) -> type[UntypedEvent]:
+    """The class of events of `topic` whose schema is `text`; SchemaError if it is not one.
+
+    Encoding an event raises UsageError with what does not fit.
+    """
+    schema = parse(text)
+    governance = governance_of(schema)
+    avro = parse_schema(json.loads(text))
+
+    def values(event: UntypedEvent) -> Any:
+        return _value(schema, event.plain)
+
+    def encode(event: UntypedEvent) -> bytes:
+        out = io.BytesIO()
+        try:
+            plain = values(event)
+            validate(plain, avro, strict=True)
+            schemaless_writer(out, avro, plain)
+        except _BAD as error:
+            raise UsageError(f"the event does not fit the schema of {topic}: {error}") from None
+        return out.getvalue()
+
+    def at(event: UntypedEvent, path: tuple[str, ...]) -> Any:
+        return reduce(lambda value, name: value[name], path, values(event))
+
+    def event_time(event: UntypedEvent) -> int:
+        assert governance.event_time is not None
+        when = at(event, governance.event_time)
+        return millis(when) if isinstance(when, datetime) else int(when)
+
+    def key(event: UntypedEvent) -> bytes | None:
+        return key_text(*(at(event, path) for path in governance.key))
+
+    assert isinstance(schema, Record)
+    kind: EventType[Any] = EventType(
+        schema.name,
+        {field.name: field.name for field in schema.fields},
+        schema=text,
+        fingerprint=fingerprint(schema),
+        topic=topic,
+        encode=encode,
+        event_time=event_time if governance.event_time else None,
+        key=key if governance.key else None,
+        types=dict,
+    )
+    return type("UntypedEvent", (UntypedEvent,), {"__slots__": (), "__headworks__": kind})
+
+
+def _value(schema: Schema, plain: Any) -> Any:
+    """A JSON value as the Python value that fastavro writes."""
+    if isinstance(schema, Record) and isinstance(plain, dict):
+        known = {f.name: f for f in schema.fields}
+        for name in plain:
+            if name not in known:
+                raise ValueError(f"{schema.name} has no field {name!r}")
+        return {name: _value(known[name].type, value) for name, value in plain.items()}
+    if isinstance(schema, Array) and isinstance(plain, list):
+        return [_value(schema.items, item) for item in plain]
+    if isinstance(schema, MapType) and isinstance(plain, dict):
+        return {name: _value(schema.values, value) for name, value in plain.items()}
+    if isinstance(schema, Union):
+        nullable = schema.nullable
+        return plain if nullable is None or plain is None else _value(nullable, plain)
+    if isinstance(schema, Primitive | Fixed) and isinstance(plain, str):
+        return _from_text(schema, plain)
+    return plain
+
+
+def _from_text(schema: Primitive | Fixed, text: str) -> Any:
+    read = _FROM_TEXT.get(schema.logical.name) if schema.logical else None
+    if read is not None:
+        value = read(text)
+        if isinstance(value, datetime) and schema.logical and schema.logical.name[0] == "t":
+            return value if value.tzinfo else value.replace(tzinfo=UTC)
+        return value
+    return text.encode("latin-1") if schema.kind in ("bytes", "fixed") else text

@@ -1,0 +1,325 @@
+"""What survives: stops, crashes, torn tails, damage, full folders; and what start refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headworks import service
+from headworks.errors import UsageError
+from tests.broker.build import batch
+from tests.broker.clients import CONSUMERS, PRODUCERS, Message
+from tests.broker.conftest import start_broker
+from tests.broker.wire import Wire, fetch, fetched, produce, produced
+
+
+def create(address: str, *topics: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address})
+    for future in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
+        future.result(10)
+
+
+def messages(count: int) -> list[Message]:
+    return [Message(b"%d" % n, b"value %d" % n) for n in range(count)]
+
+
+def test_a_restart_keeps_messages_topics_offsets_and_producers(tmp_path: Path) -> None:
+    with start_broker(tmp_path) as process:
+        create(process.address, "kept")
+        PRODUCERS["confluent-kafka"](process.address, "kept", messages(50), "none")
+        member = Consumer({"bootstrap.servers": process.address, "group.id": "g"})
+        member.commit(offsets=[TopicPartition("kept", 0, 31)], asynchronous=False)
+        member.close()
+        cluster = AdminClient({"bootstrap.servers": process.address}).list_topics().cluster_id
+        assert process.stop() == 0
+    with start_broker(tmp_path) as process:
+        assert CONSUMERS["aiokafka"](process.address, "kept", 50) == messages(50)
+        member = Consumer({"bootstrap.servers": process.address, "group.id": "g"})
+        [at] = member.committed([TopicPartition("kept", 0)], timeout=10)
+        assert at.offset == 31
+        member.close()
+        again = AdminClient({"bootstrap.servers": process.address}).list_topics().cluster_id
+        assert again == cluster
+
+
+def test_a_producer_goes_on_over_a_restart(tmp_path: Path) -> None:
+    with start_broker(tmp_path) as process:
+        create(process.address, "on")
+        port = process.address.rpartition(":")[2]
+        failures: list[KafkaError] = []
+        producer = Producer({"bootstrap.servers": process.address, "enable.idempotence": True})
+
+        def send(first: int) -> None:
+            for n in range(first, first + 100):
+                producer.produce(
+                    "on", b"%d" % n, on_delivery=lambda e, _: failures.append(e) if e else None
+                )
+
+        send(0)
+        assert producer.flush(10) == 0
+        assert process.stop() == 0
+        send(100)
+    listen = ["broker", "start", "--listen", f"127.0.0.1:{port}", "--data-dir", str(tmp_path)]
+    with service.start(listen) as process:
+        assert producer.flush(20) == 0
+        assert failures == []
+        found = CONSUMERS["confluent-kafka"](process.address, "on", 200)
+        assert [m.value for m in found] == [b"%d" % n for n in range(200)]
+
+
+def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(tmp_path: Path) -> None:
+    """Kill -9 under acks=all load, three times; an idempotent producer counts on its own."""
+    process = start_broker(tmp_path)
+    port = process.address.rpartition(":")[2]
+    create(process.address, "load")
+    acknowledged: list[int] = []
+    stop = threading.Event()
+
+    def load() -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": f"127.0.0.1:{port}",
+                "enable.idempotence": True,
+                "linger.ms": 1,
+                "batch.num.messages": 50,
+                "reconnect.backoff.max.ms": 200,
+            }
+        )
+
+        def done(error: KafkaError | None, message: Any) -> None:
+            if error is None:
+                acknowledged.append(int(message.value()))
+
+        number = 0
+        while not stop.is_set():
+            if len(producer) < 5000:
+                producer.produce("load", b"%d" % number, partition=0, on_delivery=done)
+                number += 1
+            else:
+                producer.poll(0.01)
+            if number % 100 == 0:
+                producer.poll(0)
+        assert producer.flush(20) == 0
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    listen = ["broker", "start", "--listen", f"127.0.0.1:{port}", "--data-dir", str(tmp_path)]
+    try:
+        for _ in range(3):
+            goal, end = len(acknowledged) + 2000, time.monotonic() + 20
+            while len(acknowledged) < goal and time.monotonic() < end:
+                time.sleep(0.01)
+            process.kill()
+            process = service.start(listen)
+    finally:
+        stop.set()
+        thread.join()
+    assert len(acknowledged) > 6000
+    found = CONSUMERS["confluent-kafka"](process.address, "load", len(acknowledged))
+    values = [int(m.value or b"") for m in found]
+    process.stop()
+    assert values == sorted(set(values)), "in order and without duplicates"
+    assert set(acknowledged) <= set(values), "nothing that was acknowledged is lost"
+
+
+def test_a_torn_tail_is_cut_and_said(tmp_path: Path) -> None:
+    with start_broker(tmp_path) as process:
+        create(process.address, "torn")
+        PRODUCERS["confluent-kafka"](process.address, "torn", messages(10), "none")
+    [path] = (tmp_path / "broker/logs/torn-0").glob("*.log")
+    whole = path.read_bytes()
+    path.write_bytes(whole + bytes(batch(2, at=10))[:-3])
+    with start_broker(tmp_path) as process:
+        assert len(CONSUMERS["confluent-kafka"](process.address, "torn", 10)) == 10
+        process.log.seek(0)
+        assert "torn-0: cut" in process.log.read()
+    assert path.read_bytes() == whole
+
+
+def test_a_damaged_partition_is_refused_and_the_others_are_served(tmp_path: Path) -> None:
+    with start_broker(tmp_path, "--segment-bytes", "1024") as process:
+        create(process.address, "bad", "good")
+        for topic in ("bad", "good"):
+            with Wire(process.address) as wire:
+                for _ in range(20):
+                    wire.send(0, 7, produce(topic, 0, bytes(batch(1, size=200)), acks=-1))
+                    wire.receive()
+    segments = sorted((tmp_path / "broker/logs/bad-0").glob("*.log"))
+    segments[1].write_bytes(segments[1].read_bytes()[:-5])
+    with start_broker(tmp_path) as process:
+        with Wire(process.address) as wire:
+            wire.send(1, 11, fetch("good", 0, 0))
+            assert fetched(wire.receive()[1])[0] == 0
+            wire.send(1, 11, fetch("bad", 0, 0))
+            assert fetched(wire.receive()[1])[0] == 56
+            wire.send(0, 7, produce("bad", 0, bytes(batch())))
+            assert produced(wire.receive()[1], "bad")[0] == 56
+        topics = AdminClient({"bootstrap.servers": process.address}).list_topics(timeout=10).topics
+        assert topics["bad"].partitions[0].error is not None
+        assert topics["good"].partitions[0].error is None
+        process.log.seek(0)
+        assert "bad-0 is not served" in process.log.read()
+    done = headworks("log", "dump", str(segments[0].parent), "--format", "json")
+    assert done.returncode == 1
+    damage = [json.loads(line) for line in done.stdout.splitlines() if "damage" in line]
+    assert damage[0]["segment"] == segments[1].name
+    assert "fix:" in done.stderr
+
+
+def headworks(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env=os.environ | env,
+        check=False,
+    )
+
+
+def test_log_dump_shows_batches_and_records(tmp_path: Path) -> None:
+    with start_broker(tmp_path) as process:
+        create(process.address, "shown")
+        for codec in ("none", "gzip"):
+            PRODUCERS["aiokafka"](process.address, "shown", messages(2), codec)
+    folder = tmp_path / "broker/logs/shown-0"
+    text = headworks("log", "dump", str(folder), "--records")
+    assert text.returncode == 0, text.stderr
+    assert "offsets 0..1" in text.stdout
+    assert "key=b'1' value=b'value 1'" in text.stdout
+    done = headworks(
+        "log", "dump", str(next(folder.glob("*.log"))), "--records", "--format", "json"
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["codec"] for line in lines] == ["none", "gzip"]
+    assert lines[1]["content"][1]["value"] == "value 1"
+    missing = headworks("log", "dump", str(tmp_path))
+    assert missing.returncode == 2
+    assert "neither a segment" in missing.stderr
+
+
+def test_two_brokers_do_not_share_a_folder_or_a_port(tmp_path: Path) -> None:
+    with start_broker(tmp_path) as process:
+        with pytest.raises(UsageError, match="in use by another broker") as caught:
+            start_broker(tmp_path)
+        assert str(process.process.pid) in str(caught.value)
+        with pytest.raises(UsageError, match="cannot listen on") as caught:
+            service.start(
+                ["broker", "start", "--listen", process.address, "--data-dir", str(tmp_path / "b")]
+            )
+        assert "--listen" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("listen", "words"),
+    [
+        ("192.0.2.1:9092", "--insecure"),
+        ("0.0.0.0:9092", "cannot connect to it"),
+        ("example.org:9092", "address of this machine"),
+        ("127.0.0.1", "HOST:PORT"),
+        ("127.0.0.1:99999", "HOST:PORT"),
+    ],
+)
+def test_addresses_that_it_does_not_listen_on(tmp_path: Path, listen: str, words: str) -> None:
+    done = headworks("broker", "start", "--listen", listen, "--data-dir", str(tmp_path))
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_options_that_are_wrong_are_refused(tmp_path: Path) -> None:
+    done = headworks("broker", "start", "--format", "xml", "--data-dir", str(tmp_path))
+    assert done.returncode == 2
+    assert "text or json" in done.stderr
+
+
+def test_it_says_where_it_serves_and_stops_on_a_signal(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "cli", "broker", "start", "--listen", "[::1]:0"],
+        env=os.environ | {"HEADWORKS_DATA_DIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("broker serving on [::1]:")
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=10)
+    assert (process.returncode, output) == (0, "")
+    assert "Traceback" not in errors
+    assert (tmp_path / "broker" / "coordination.sqlite").exists()
+
+
+def test_a_waiting_acks_all_is_answered_when_the_broker_stops(tmp_path: Path) -> None:
+    with start_broker(tmp_path, "--flush-ms", "60000") as process:
+        create(process.address, "last")
+        with Wire(process.address) as wire:
+            wire.send(0, 7, produce("last", 0, bytes(batch(3)), acks=1))
+            assert produced(wire.receive()[1], "last") == (0, 0)
+            wire.send(1, 11, fetch("last", 0, 0, wait_ms=50))
+            assert fetched(wire.receive()[1]) == (0, 0, b""), "not on disk, so not seen"
+    with start_broker(tmp_path) as process, Wire(process.address) as wire:
+        wire.send(1, 11, fetch("last", 0, 0))
+        assert fetched(wire.receive()[1])[1] == 3
+
+
+def test_unflushed_messages_are_seen_if_asked_for(tmp_path: Path) -> None:
+    with start_broker(tmp_path, "--flush-ms", "60000", "--show-unflushed") as process:
+        create(process.address, "soon")
+        with Wire(process.address) as wire:
+            wire.send(0, 7, produce("soon", 0, bytes(batch(3)), acks=1))
+            wire.receive()
+            wire.send(1, 11, fetch("soon", 0, 0))
+            assert fetched(wire.receive()[1])[1] == 3
+
+
+def test_connections_are_limited(tmp_path: Path) -> None:
+    with start_broker(tmp_path, "--max-connections", "2") as process:
+        with Wire(process.address) as one, Wire(process.address) as two:
+            assert one.ask(18, 0).error_code == two.ask(18, 0).error_code == 0
+            with Wire(process.address) as three:
+                assert three.closed()
+        with Wire(process.address) as again:
+            assert again.ask(18, 0).error_code == 0
+
+
+def test_a_deletion_that_a_crash_interrupted_is_finished(tmp_path: Path) -> None:
+    import sqlite3
+
+    with start_broker(tmp_path) as process:
+        create(process.address, "half", "whole")
+        PRODUCERS["confluent-kafka"](process.address, "half", messages(3), "none")
+    with sqlite3.connect(tmp_path / "broker/coordination.sqlite") as db:
+        db.execute("UPDATE topics SET deleting = 1 WHERE name = 'half'")
+    db.close()
+    with start_broker(tmp_path) as process:
+        topics = AdminClient({"bootstrap.servers": process.address}).list_topics(timeout=10).topics
+        assert set(topics) == {"whole"}
+        assert not (tmp_path / "broker/logs/half-0").exists()
+
+
+def test_a_broken_store_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broker").mkdir()
+    (tmp_path / "broker/coordination.sqlite").write_bytes(b"not a database at all" * 100)
+    done = headworks("broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path))
+    assert done.returncode == 2
+    assert "coordination.sqlite" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_starting_is_quick(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with start_broker(tmp_path):
+        assert time.monotonic() - began < 3.0, "a bound that a loaded machine keeps; 0.3 s is usual"

@@ -1,0 +1,225 @@
+"""Consumer groups through the clients: sharing, handing over, committing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.broker.clients import DEADLINE
+
+# kafka-python reads its schemas in a way that Python deprecates
+pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+
+
+@pytest.fixture
+def shared(address: str, new_name: Callable[[], str]) -> str:
+    """A topic with four partitions and 25 messages in each."""
+    name = new_name()
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic(name, 4, 1)])[name].result(10)
+    producer = Producer({"bootstrap.servers": address})
+    for number in range(100):
+        producer.produce(name, b"%d" % number, partition=number % 4)
+    assert producer.flush(DEADLINE) == 0
+    return name
+
+
+def consumer_of(address: str, group: str, **options: Any) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 200,
+        }
+        | options
+    )
+
+
+def read(consumers: list[Consumer], done: Callable[[], bool], seen: list[bytes]) -> None:
+    end = time.monotonic() + DEADLINE
+    while not done():
+        assert time.monotonic() < end, "the group did not get there"
+        for consumer in consumers:
+            message = consumer.poll(0.05)
+            if message is not None:
+                assert message.error() is None
+                seen.append(message.value())
+
+
+def owned(consumers: list[Consumer]) -> list[int]:
+    return [len(consumer.assignment()) for consumer in consumers]
+
+
+def test_two_consumers_share_and_one_takes_over(
+    address: str, shared: str, new_name: Callable[[], str]
+) -> None:
+    group = new_name()
+    one, two = consumer_of(address, group), consumer_of(address, group)
+    seen: list[bytes] = []
+    one.subscribe([shared])
+    read([one], lambda: len(seen) == 100, seen)
+    one.commit(asynchronous=False)
+    two.subscribe([shared])
+    read([one, two], lambda: owned([one, two]) == [2, 2], seen)
+    assert len(seen) == 100, "nothing is read twice"
+    one.close()
+    read([two], lambda: owned([two]) == [4], seen)
+    two.close()
+    assert sorted(map(int, seen)) == list(range(100))
+
+
+def test_a_member_that_dies_is_replaced_after_its_session(
+    address: str, shared: str, new_name: Callable[[], str]
+) -> None:
+    import subprocess
+    import sys
+
+    group = new_name()
+    code = (
+        "import sys; from confluent_kafka import Consumer\n"
+        "c = Consumer({'bootstrap.servers': sys.argv[1], 'group.id': sys.argv[2],"
+        " 'session.timeout.ms': 1500, 'heartbeat.interval.ms': 300})\n"
+        "c.subscribe([sys.argv[3]])\n"
+        "while True:\n"
+        "    c.poll(0.1)\n"
+        "    print(len(c.assignment()), flush=True)\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, address, group, shared], stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    while child.stdout.readline().strip() != "4":
+        pass
+    child.kill()
+    child.wait()
+    child.stdout.close()
+    heir = consumer_of(address, group, **{"session.timeout.ms": 1500})
+    heir.subscribe([shared])
+    read([heir], lambda: owned([heir]) == [4], [])
+    heir.close()
+
+
+def test_a_static_member_comes_back_without_disturbing(
+    address: str, shared: str, new_name: Callable[[], str]
+) -> None:
+    group = new_name()
+    one = consumer_of(address, group, **{"group.instance.id": "one"})
+    two = consumer_of(address, group, **{"group.instance.id": "two"})
+    for consumer in (one, two):
+        consumer.subscribe([shared])
+    read([one, two], lambda: owned([one, two]) == [2, 2], [])
+    before = {(p.topic, p.partition) for p in two.assignment()}
+    two.close()
+    again = consumer_of(address, group, **{"group.instance.id": "two"})
+    again.subscribe([shared])
+    read([one, again], lambda: owned([one, again]) == [2, 2], [])
+    assert {(p.topic, p.partition) for p in again.assignment()} == before
+    one.close()
+    again.close()
+
+
+def test_a_group_goes_on_where_it_committed(
+    address: str, shared: str, new_name: Callable[[], str]
+) -> None:
+    group = new_name()
+    first = consumer_of(address, group)
+    seen: list[bytes] = []
+    first.subscribe([shared])
+    read([first], lambda: len(seen) == 40, seen)
+    first.commit(asynchronous=False)
+    first.close()
+    second = consumer_of(address, group)
+    second.subscribe([shared])
+    read([second], lambda: len(seen) == 100, seen)
+    second.close()
+    assert sorted(map(int, seen)) == list(range(100))
+
+
+def test_offsets_of_no_group_member_are_kept_with_their_metadata(
+    address: str, shared: str, new_name: Callable[[], str]
+) -> None:
+    group = new_name()
+    simple = consumer_of(address, group)
+    simple.commit(offsets=[TopicPartition(shared, 1, 7, metadata="note")], asynchronous=False)
+    [found] = simple.committed([TopicPartition(shared, 1)], timeout=10)
+    assert (found.offset, found.metadata) == (7, "note")
+    [never] = simple.committed([TopicPartition(shared, 2)], timeout=10)
+    assert never.offset < 0
+    simple.close()
+
+
+def test_groups_are_listed_described_and_deleted(
+    address: str, shared: str, new_name: Callable[[], str]
+) -> None:
+    group = new_name()
+    admin = AdminClient({"bootstrap.servers": address})
+    member = consumer_of(address, group, **{"client.id": "me"})
+    member.subscribe([shared])
+    read([member], lambda: owned([member]) == [4], [])
+    member.commit(offsets=[TopicPartition(shared, 0, 3)], asynchronous=False)
+    listed = admin.list_consumer_groups(request_timeout=10).result()
+    assert group in [g.group_id for g in listed.valid]
+    described = admin.describe_consumer_groups([group], request_timeout=10)[group].result()
+    assert described.state.name == "STABLE"
+    [one] = described.members
+    assert one.client_id == "me"
+    assert len(one.assignment.topic_partitions) == 4
+    refused = admin.delete_consumer_groups([group], request_timeout=10)[group]
+    assert "NON_EMPTY_GROUP" in str(refused.exception())
+    member.close()
+    empty = admin.describe_consumer_groups([group], request_timeout=10)[group].result()
+    assert empty.state.name == "EMPTY"
+    [offsets] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+    assert [(p.partition, p.offset) for p in offsets.result().topic_partitions] == [(0, 3)]
+    admin.delete_consumer_groups([group], request_timeout=10)[group].result()
+    assert group not in [g.group_id for g in admin.list_consumer_groups().result().valid]
+
+
+def test_aiokafka_and_kafka_python_share_a_group_with_each_other(
+    address: str, shared: str, new_name: Callable[[], str]
+) -> None:
+    from aiokafka import AIOKafkaConsumer
+    from kafka import KafkaConsumer
+
+    group = new_name()
+
+    async def aio_share() -> int:
+        consumer = AIOKafkaConsumer(
+            shared,
+            bootstrap_servers=address,
+            group_id=group,
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=200,
+        )
+        await consumer.start()
+        try:
+            found = 0
+            async with asyncio.timeout(DEADLINE):
+                while found < 100:
+                    batches = await consumer.getmany(timeout_ms=200)
+                    found += sum(map(len, batches.values()))
+            await consumer.commit()
+            return found
+        finally:
+            await consumer.stop()
+
+    assert asyncio.run(aio_share()) == 100
+    follower = KafkaConsumer(
+        shared,
+        bootstrap_servers=address,
+        group_id=group,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=1500,
+    )
+    assert list(follower) == [], "all of it was committed by the other client"
+    assert len(follower.assignment()) == 4
+    follower.close()

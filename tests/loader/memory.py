@@ -1,0 +1,145 @@
+"""A log, a registry's versions and a metastore in memory: everything around a load but Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from fastavro import parse_schema, schemaless_writer
+
+from hadoop_loader.columns import StructField
+from hadoop_loader.commits import Commit, CommitLog
+from hadoop_loader.fetch import Message
+from hadoop_loader.loading import Parts
+from hadoop_loader.plan import Range, Watermarks
+from hadoop_loader.task import Manifest, Task, Writer, load
+from headworks.wire import prefix
+
+Json = Any
+
+
+def encoded(schema: Json, value: Any, schema_id: int = 1) -> bytes:
+    """A framed message value, by fastavro."""
+    out = io.BytesIO()
+    schemaless_writer(out, parse_schema(json.loads(json.dumps(schema))), value)
+    return prefix(schema_id) + out.getvalue()
+
+
+@dataclass
+class MemoryLog:
+    """Topics in memory: the broker of a load, and the fetcher of its tasks."""
+
+    topics: dict[str, dict[int, list[Message]]] = field(default_factory=dict)
+    low: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def append(
+        self, topic: str, value: bytes | None, timestamp: int = 0, partition: int = 0
+    ) -> None:
+        messages = self.topics.setdefault(topic, {}).setdefault(partition, [])
+        messages.append(Message(partition, len(messages), timestamp, None, value))
+
+    def partitions(self) -> Mapping[str, Sequence[int]]:
+        return {t: sorted(ps) for t, ps in self.topics.items() if not t.startswith("__")}
+
+    def watermarks(
+        self, topics: Mapping[str, Sequence[int]]
+    ) -> Mapping[str, Mapping[int, Watermarks]]:
+        return {
+            t: {p: Watermarks(self.low.get((t, p), 0), len(self.topics[t][p])) for p in ps}
+            for t, ps in topics.items()
+        }
+
+    def fetch(self, topic: str, ranges: Sequence[Range]) -> Iterator[list[Message]]:
+        for r in ranges:
+            yield self.topics[topic][r.partition][r.start : r.end]
+
+
+class MemoryCatalog:
+    """A metastore that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, tuple[StructField, ...]] = {}
+        self.views: dict[str, str] = {}
+        self.days: dict[str, set[str]] = {}
+
+    def tables(self) -> set[str]:
+        return set(self.columns)
+
+    def put_table(
+        self,
+        name: str,
+        columns: Sequence[StructField],
+        location: Path,
+        comment: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        self.columns[name] = tuple(columns)
+        self.days.setdefault(name, set())
+
+    def put_view(
+        self,
+        name: str,
+        columns: Sequence[StructField],
+        query: str,
+        comment: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        self.views[name] = query
+
+    def add_days(self, name: str, days: Iterable[str]) -> None:
+        self.days[name] |= set(days)
+
+    def source_of(self, name: str) -> str:
+        return name
+
+
+@dataclass
+class World:
+    """What outlives a loader that is killed."""
+
+    root: Path
+    log: MemoryLog = field(default_factory=MemoryLog)
+    subjects: dict[str, list[Writer]] = field(default_factory=dict)
+    catalog: MemoryCatalog = field(default_factory=MemoryCatalog)
+    published: list[Commit] = field(default_factory=list)
+
+    def register(self, topic: str, schema: Json) -> int:
+        """Register a schema for a topic; its id."""
+        known = self.subjects.setdefault(topic, [])
+        schema_id = 1 + sum(map(len, self.subjects.values()))
+        known.append(Writer(schema_id, len(known) + 1, json.dumps(schema)))
+        return schema_id
+
+    def parts(self, **changes: Any) -> Parts:
+        """A loader's parts, as a new process would put them together."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        given: dict[str, Any] = {
+            "root": self.root,
+            "log": CommitLog(self.root / "_headworks"),
+            "broker": self.log,
+            "versions": lambda topic: tuple(self.subjects.get(topic, ())),
+            "run": self._run,
+            "catalog": self.catalog,
+            "publish": self.published.append,
+            "tasks": 2,
+            "reach": lambda step: None,
+            "now": lambda: 1.0,
+        }
+        return Parts(**{**given, **changes})
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """The rows that a reader of the table's known days sees."""
+        return [
+            {**row, "datepartition": day}
+            for day in sorted(self.catalog.days.get(table, ()))
+            for file in sorted((self.root / table / f"datepartition={day}").glob("[!._]*"))
+            for row in pq.ParquetFile(file).read().to_pylist()
+        ]
+
+    def _run(self, tasks: Sequence[Task]) -> list[Manifest]:
+        return [load(task, self.log) for task in tasks]

@@ -1,0 +1,105 @@
+"""The loader as a process, killed for real, against the real broker and registry."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from headworks import service
+from headworks.registry_client import RegistryClient
+from tests.loader.memory import encoded
+from tests.loader.test_loading import HOUR, V1, V2
+
+
+@dataclass
+class Stack:
+    folder: Path
+    broker: service.Service
+    registry: service.Service
+
+    def headworks(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "cli", *arguments, "--format", "json"],
+            env={
+                **os.environ,
+                "HEADWORKS_BOOTSTRAP": self.broker.address,
+                "HEADWORKS_REGISTRY": self.registry.url,
+                "HEADWORKS_DATA_DIR": str(self.folder / "data"),
+                **env,
+            },
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def produce(self, schema: Any, schema_id: int, numbers: range) -> None:
+        producer = Producer({"bootstrap.servers": self.broker.address})
+        for n in numbers:
+            value = {"at": n * HOUR, "n": n, **({"how": "touch"} if schema is V2 else {})}
+            data = encoded(schema, value, schema_id)
+            producer.produce("clicks", data, key=str(n), timestamp=n * HOUR)
+        producer.flush()
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    store = f"sqlite:///{tmp_path / 'registry.db'}"
+    with (
+        service.start(
+            ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "broker")]
+        ) as broker,
+        service.start(
+            ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
+        ) as registry,
+    ):
+        yield Stack(tmp_path, broker, registry)
+
+
+@pytest.mark.spark
+def test_killed_twice_and_nothing_is_lost_or_doubled(stack: Stack) -> None:
+    client = RegistryClient(stack.registry.url)
+    first = client.register("clicks-value", json.dumps(V1))
+    stack.produce(V1, first.id, range(100))
+    killed = stack.headworks("load", "run", HEADWORKS_CRASH_AT="renaming:3")
+    assert killed.returncode == -9, killed.stderr
+    second = client.register("clicks-value", json.dumps(V2))
+    stack.produce(V2, second.id, range(100, 150))
+    killed = stack.headworks("load", "run", HEADWORKS_CRASH_AT="views:2")
+    assert killed.returncode == -9, killed.stderr
+    done = stack.headworks("load", "run")
+    assert done.returncode == 0, done.stderr
+    counted = stack.headworks(
+        "sql",
+        "SELECT how, count(*) AS rows, count(DISTINCT _partition, _offset) AS messages, "
+        "sum(n) AS total FROM clicks GROUP BY how ORDER BY how",
+    )
+    assert counted.returncode == 0, counted.stderr
+    assert json.loads(counted.stdout) == [
+        {"how": "mouse", "rows": 100, "messages": 100, "total": sum(range(100))},
+        {"how": "touch", "rows": 50, "messages": 50, "total": sum(range(100, 150))},
+    ]
+    status = json.loads(stack.headworks("load", "status").stdout)
+    clicks = next(t for t in status["topics"] if t["topic"] == "clicks")
+    assert (status["applied"], clicks["rows"], clicks["schema_version"]) == (True, 150, 2)
+    assert sum(clicks["offsets"].values()) == 150
+
+
+def test_settings_that_cannot_be_are_refused_before_spark_starts() -> None:
+    run = subprocess.run(
+        [sys.executable, "-P", "-m", "cli", "load", "run", "--every", "soon"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 2
+    assert "is not a time" in run.stderr

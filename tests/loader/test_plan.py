@@ -1,0 +1,92 @@
+"""The plan: every offset in exactly one bin, bins alike, gaps never silent."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hadoop_loader.plan import (
+    MIN_SPLIT,
+    Gap,
+    GapError,
+    Range,
+    Watermarks,
+    new_ranges,
+    pack,
+    rounds,
+)
+
+RANGES = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "c"]),
+        st.integers(0, 4),
+        st.integers(0, 1000),
+        st.integers(1, 50_000),
+    ),
+    max_size=12,
+    unique_by=lambda r: r[:2],
+).map(lambda found: [Range(t, p, start, start + size) for t, p, start, size in found])
+
+
+@given(RANGES, st.integers(1, 8))
+def test_every_offset_is_in_exactly_one_bin(ranges: list[Range], bins: int) -> None:
+    packed = pack(ranges, bins)
+    assert len(packed) <= bins
+    assert all(packed)
+    pieces = sorted(r for found in packed for r in found)
+    for r in ranges:
+        at = r.start
+        for piece in pieces:
+            if (piece.topic, piece.partition) == (r.topic, r.partition):
+                assert piece.start == at
+                at = piece.end
+        assert at == r.end
+    assert sum(p.size for p in pieces) == sum(r.size for r in ranges)
+
+
+def test_one_large_partition_is_split_over_all_bins() -> None:
+    packed = pack([Range("big", 0, 0, 1_000_000), Range("small", 0, 0, 10)], 4)
+    loads = [sum(r.size for r in found) for found in packed]
+    assert len(loads) == 4
+    assert max(loads) < 1.3 * min(loads)
+
+
+def test_small_ranges_are_not_split() -> None:
+    assert pack([Range("a", 0, 0, MIN_SPLIT)], 4) == [(Range("a", 0, 0, MIN_SPLIT),)]
+
+
+def test_measured_bytes_decide() -> None:
+    ranges = [Range("fat", 0, 0, 1000), Range("thin", 0, 0, 1000), Range("thin", 1, 0, 1000)]
+    packed = pack(ranges, 2, {"fat": 10_000.0, "thin": 10.0})
+    assert packed[0] == (Range("fat", 0, 0, 1000),)
+
+
+@given(RANGES)
+def test_rounds_never_hold_a_partition_twice(ranges: list[Range]) -> None:
+    split = [half for r in ranges for half in (Range(r.topic, r.partition, 0, 1), r)]
+    groups = rounds(split)
+    assert sorted(r for group in groups for r in group) == sorted(split)
+    for group in groups:
+        keys = [(r.topic, r.partition) for r in group]
+        assert len(set(keys)) == len(keys)
+
+
+def test_a_range_starts_where_the_last_commit_ended() -> None:
+    marks = {0: Watermarks(0, 10), 1: Watermarks(5, 9), 2: Watermarks(0, 0), 3: Watermarks(0, 4)}
+    ranges, gaps = new_ranges("t", {0: 4, 3: 4}, marks, skip_lost=False)
+    assert ranges == [Range("t", 0, 4, 10), Range("t", 1, 5, 9)]
+    assert gaps == []
+
+
+def test_messages_lost_to_retention_are_refused_or_told() -> None:
+    marks = {0: Watermarks(7, 10)}
+    with pytest.raises(GapError, match=r"t\[0\] offsets 3 to 6 were dropped"):
+        new_ranges("t", {0: 3}, marks, skip_lost=False)
+    ranges, gaps = new_ranges("t", {0: 3}, marks, skip_lost=True)
+    assert (ranges, gaps) == ([Range("t", 0, 7, 10)], [Gap(0, 3, 7)])
+
+
+def test_a_log_that_became_shorter_is_refused() -> None:
+    with pytest.raises(GapError, match="ends at offset 2, but it was loaded up to 3"):
+        new_ranges("t", {0: 3}, {0: Watermarks(0, 2)}, skip_lost=True)

@@ -1,0 +1,114 @@
+"""What the generator writes for each feature of Avro, kept under tests/golden to be read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headworks.errors import SchemaError, UsageError
+from producer_sdk.generator import generate, stale, write
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+AGAIN = "headworks gen tests/golden/schemas --out tests/golden/generated"
+
+
+def test_golden_files_are_what_the_generator_writes() -> None:
+    assert stale(generate([GOLDEN / "schemas"]), GOLDEN / "generated") == [], f"run `{AGAIN}`"
+
+
+def test_the_audit_event_is_what_the_generator_writes(root: Path) -> None:
+    written = (root / "headworks" / "audit" / "event.py").read_text(encoding="utf-8")
+    assert generate([root / "schemas"])["headworks_audit.py"] == written
+
+
+def test_generated_code_is_strictly_typed() -> None:
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", "", "--cache-dir"]
+    done = subprocess.run(
+        [*command, "/dev/null", *map(str, (GOLDEN / "generated").glob("*.py"))],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_order_of_files_does_not_matter() -> None:
+    files = sorted((GOLDEN / "schemas").glob("*.avsc"))
+    assert generate(files) == generate(files[::-1]) == generate([GOLDEN / "schemas"])
+
+
+def test_a_file_that_uses_another_keeps_a_whole_schema() -> None:
+    text = generate([GOLDEN / "schemas"])["golden_shared.py"]
+    assert '"name":"Address","namespace":"golden.shared.types"' in text
+
+
+def test_writing_replaces_only_what_was_generated(tmp_path: Path) -> None:
+    files = generate([GOLDEN / "schemas" / "docs.avsc"])
+    assert [path.name for path in write(files, tmp_path)] == ["__init__.py", "golden_docs.py"]
+    assert write(files, tmp_path) == []
+    (tmp_path / "own.py").write_text("mine = 1\n")
+    others = generate([GOLDEN / "schemas" / "recursion.avsc"])
+    assert [path.name for path in write(others, tmp_path)] == [
+        "golden_docs.py",
+        "golden_recursion.py",
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "__init__.py",
+        "golden_recursion.py",
+        "own.py",
+    ]
+    (tmp_path / "golden_docs.py").write_text("mine = 1\n")
+    with pytest.raises(UsageError, match="not generated"):
+        write(files, tmp_path)
+
+
+def test_one_type_defined_in_two_ways_names_both_files(tmp_path: Path) -> None:
+    for name, kind in [("one", "int"), ("two", "long")]:
+        field = f'{{"name": "x", "type": "{kind}"}}'
+        text = f'{{"type": "record", "name": "a.Same", "fields": [{field}]}}'
+        (tmp_path / f"{name}.avsc").write_text(text)
+    with pytest.raises(UsageError, match=r"a\.Same is defined differently in .*one.* and .*two"):
+        generate([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"type": "record", "name": "A", "fields": [{"name": "b", "type": "B"}]}', "'B' is not"),
+        ('{"type": "array", "items": "int"}', "must define a record"),
+        ('{"type": "record", "name": "A"', "not JSON"),
+        (
+            '{"type": "record", "name": "A", "headworks": {"key": ["b"]}, "fields": '
+            '[{"name": "b", "type": {"type": "array", "items": "int"}}]}',
+            "not a plain value",
+        ),
+    ],
+)
+def test_a_bad_schema_is_an_error_that_names_the_file(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    (tmp_path / "bad.avsc").write_text(text)
+    with pytest.raises(SchemaError, match=rf"bad\.avsc: .*{reason}"):
+        generate([tmp_path])
+
+
+def test_gen_check_names_the_stale_files(tmp_path: Path) -> None:
+    def gen(*more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-P", "-m", "cli", "gen", str(GOLDEN / "schemas")]
+        return subprocess.run(
+            [*command, "--out", str(tmp_path / "events"), *more],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert gen("--check").returncode == 1
+    assert gen().returncode == 0
+    assert gen("--check").returncode == 0
+    (tmp_path / "events" / "golden_docs.py").write_text("# edited by hand\n")
+    done = gen("--check")
+    assert done.returncode == 1
+    assert "golden_docs.py" in done.stderr
