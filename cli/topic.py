@@ -80,7 +80,8 @@ def delete(
     """Delete a topic and all its messages."""
     if not yes:
         typer.confirm(f"delete {topic} and all its messages?", abort=True, err=True)
-    _wait(admin_of(resolve("bootstrap", bootstrap)).delete_topics([topic]), f"delete {topic}")
+    admin = admin_of(resolve("bootstrap", bootstrap))
+    _wait(admin.delete_topics([topic]), f"delete {topic}")
     say(f"deleted {topic}")
 
 

@@ -16,8 +16,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
+from fastavro._read_common import SchemaResolutionError
 from fastavro.schema import SchemaParseException
 
+from consumer_sdk.defaults import from_json_default
 from headworks.codec.event import EventType, RecordType
 from headworks.errors import HeadworksError
 from headworks.registry_client import RegistryClient
@@ -34,6 +36,7 @@ _BAD_DATA = (
     EOFError,
     LookupError,
     SchemaParseException,
+    SchemaResolutionError,
     StopIteration,
     TypeError,
     ValueError,
@@ -114,20 +117,29 @@ class _Builder:
         if isinstance(schema, MapType):
             values = self.build(schema.values)
             return _unless_plain(values, lambda plain: {k: values(v) for k, v in plain.items()})
-        return self._union(schema) if isinstance(schema, Union) else _as_it_is
+        if isinstance(schema, Union):
+            return self._union(schema)
+        return from_json_default(schema) or _as_it_is
 
     def _record(self, schema: Record) -> Build:
         if schema.name in self._records:
             return self._records[schema.name]
         cls: Any = self._types[schema.name]
         told: RecordType[Any] = cls.__headworks__
-        parts: list[tuple[str, str, Build]] = []
+        parts: list[tuple[str, str, Build, Any]] = []
 
         def record(plain: Any) -> Any:
-            return cls(**{attribute: make(plain[field]) for attribute, field, make in parts})
+            return cls(
+                **{
+                    attribute: make(plain.get(name, default))
+                    for attribute, name, make, default in parts
+                }
+            )
 
         self._records[schema.name] = record  # before its fields: a record may hold itself
-        parts += [(told.fields[f.name], f.name, self.build(f.type)) for f in schema.fields]
+        parts += [
+            (told.fields[f.name], f.name, self.build(f.type), f.default) for f in schema.fields
+        ]
         return record
 
     def _union(self, schema: Union) -> Build:

@@ -75,11 +75,13 @@ CONFIGS: Mapping[str, ConfigKey] = {
         ConfigKey(
             "flush.messages",
             _LONG,
-            "10000",
+            "100000",
             "put a partition on disk after so many messages",
             _integer(1),
         ),
-        ConfigKey("flush.ms", _LONG, "20", "put a partition on disk after so many ms", _integer(0)),
+        ConfigKey(
+            "flush.ms", _LONG, "200", "put a partition on disk after so many ms", _integer(0)
+        ),
         ConfigKey(
             "max.message.bytes",
             _INT,

@@ -6,6 +6,8 @@ Rules:
 - A flush that fails ends the partition: what the kernel dropped cannot be written again, so
   pretending otherwise would lose data. Writers get a storage error until the broker restarts.
 - Waiting readers are called when the visible end moves, and must take themselves off.
+- A flush makes appends to the same file wait, so it is not made more often than somebody needs it:
+  at once for acks=all, soon while a reader waits for what comes next, else by the flush policy.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from headworks.errors import RefusedError
 __all__ = ["Partition", "StorageFailureError"]
 
 _log = logging.getLogger(__name__)
+_TAIL_SECONDS = 0.005  # how long a reader at the end waits for a flush at most
 
 
 class StorageFailureError(RefusedError):
@@ -75,10 +78,22 @@ class Partition:
         end = self.log.end
         if urgent or end - self.log.flushed >= self.config.flush_messages:
             self.flush()
-        elif self._timer is None and end > self._requested:
-            self._timer = self._loop.call_later(self.config.flush_ms / 1000, self.flush)
+        elif end > self._requested:
+            self._flush_later()
         if self.config.log.show_unflushed:
             self._wake_readers()
+
+    def _flush_later(self) -> None:
+        """See that what is written is flushed in time: soon if somebody waits to read it."""
+        seconds = self.config.flush_ms / 1000
+        if self._readers and not self.config.log.show_unflushed:
+            seconds = min(seconds, _TAIL_SECONDS)
+        due = self._loop.time() + seconds
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due, self.flush)
 
     def flush(self) -> None:
         """Ask for a flush of everything written, unless one is asked for already."""
@@ -101,6 +116,8 @@ class Partition:
     def watch(self, callback: Callable[[], None]) -> None:
         """Call back whenever there is more to read, until `unwatch`."""
         self._readers[callback] = None
+        if self._timer is not None:
+            self._flush_later()
 
     def unwatch(self, callback: Callable[[], None]) -> None:
         """Stop calling back."""

@@ -30,9 +30,37 @@ from producer_sdk.generator.names import class_name, module_name, symbol_names
 
 # Names that collide with something: keywords, builtins, methods, imports, look-alikes.
 NAMES = [
-    *"a b c value type id str int list dict bytes float datetime".split(),
-    *"class def None match self encode fields schema property _x __y __init__ _v".split(),
-    *"größe имя ﬁ fi Color Node mro name count title __headworks__".split(),
+    *[
+        "a",
+        "b",
+        "c",
+        "value",
+        "type",
+        "id",
+        "str",
+        "int",
+        "list",
+        "dict",
+        "bytes",
+        "float",
+        "datetime",
+    ],
+    *[
+        "class",
+        "def",
+        "None",
+        "match",
+        "self",
+        "encode",
+        "fields",
+        "schema",
+        "property",
+        "_x",
+        "__y",
+        "__init__",
+        "_v",
+    ],
+    *["größe", "имя", "ﬁ", "fi", "Color", "Node", "mro", "name", "count", "title", "__headworks__"],
 ]
 ASCII = [name for name in NAMES if name.isascii()]  # fastavro's rule for names of types
 LOGICAL: list[Any] = [

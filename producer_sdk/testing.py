@@ -1,0 +1,121 @@
+"""A producer for users' own tests: it keeps what it is given, and needs no broker.
+
+Rules: it refuses what Producer refuses (a wrong event, a send after close), because it encodes
+every event; it never drops, waits or fails for any other reason.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TypeVar
+
+from headworks.codec import event_type
+from headworks.errors import UsageError
+
+__all__ = ["RecordingProducer", "Sent"]
+
+T = TypeVar("T")
+Headers = Mapping[str, bytes | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One event that was sent, and the message it would have become (without its framing)."""
+
+    event: object
+    topic: str
+    key: bytes | None
+    timestamp: int
+    headers: Headers
+    value: bytes
+
+
+class RecordingProducer:
+    """Takes the place of a Producer; `sent` holds every message, `events` every event, in order."""
+
+    def __init__(self) -> None:
+        self.sent: list[Sent] = []
+        self._closed = False
+
+    @property
+    def events(self) -> list[object]:
+        """The events sent, in order."""
+        return [each.event for each in self.sent]
+
+    def of(self, kind: type[T]) -> list[T]:
+        """The events of one class, in order."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def assert_sent(self, kind: type[T], count: int | None = None) -> list[T]:
+        """The events of one class; AssertionError unless there are `count` (None: at least one)."""
+        found = self.of(kind)
+        wanted = "at least one" if count is None else str(count)
+        if not found if count is None else len(found) != count:
+            others = sorted({type(event).__name__ for event in self.events}) or ["nothing"]
+            raise AssertionError(
+                f"{len(found)} events of {kind.__name__} were sent, expected {wanted}; "
+                f"sent was {', '.join(others)}"
+            )
+        return found
+
+    def send(
+        self, event: object, *, key: bytes | None = None, headers: Headers | None = None
+    ) -> bool:
+        """Keep an event; always True. Raises what Producer.send raises for the event itself."""
+        if self._closed:
+            raise UsageError("the producer is closed", fix="send before close, or make another")
+        kind = event_type(event)
+        value = kind.encode(event)
+        self.sent.append(
+            Sent(
+                event=event,
+                topic=kind.topic,
+                key=kind.key(event) if key is None and kind.key else key,
+                timestamp=kind.event_time(event) if kind.event_time else int(time.time() * 1000),
+                headers=dict(headers or {}),
+                value=value,
+            )
+        )
+        return True
+
+    async def asend(
+        self, event: object, *, key: bytes | None = None, headers: Headers | None = None
+    ) -> bool:
+        """`send` for asyncio."""
+        return self.send(event, key=key, headers=headers)
+
+    def send_and_wait(
+        self,
+        event: object,
+        timeout: float,  # noqa: ARG002 - Producer's signature; nothing is waited for
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+    ) -> tuple[int, int]:
+        """Keep an event; partition 0, and as offset its number among those of its topic."""
+        self.send(event, key=key, headers=headers)
+        topic = self.sent[-1].topic
+        return 0, sum(each.topic == topic for each in self.sent) - 1
+
+    def flush(self, timeout: float) -> int:  # noqa: ARG002 - Producer's signature
+        """Nothing is ever left: 0."""
+        return 0
+
+    def close(self) -> int:
+        """Take no more events; 0 messages are left."""
+        self._closed = True
+        return 0
+
+    def __enter__(self) -> RecordingProducer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,1 @@
+"""Producer, broker, registry and consumer together, as processes."""

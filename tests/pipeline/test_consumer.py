@@ -1,0 +1,219 @@
+"""The consumer: typed across versions, at least once, never silent about what it cannot read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from consumer_sdk import Consumer, Message, OnPoison, PoisonMessageError
+from headworks.errors import UsageError
+from headworks.service import Service
+from producer_sdk import Producer
+from tests.pipeline.conftest import Topic
+
+Make = Callable[..., Producer]
+AT = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
+FAST = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
+
+
+def read(consumer: Consumer[Any], count: int) -> list[Message[Any]]:
+    found: list[Message[Any]] = []
+    for _ in range(60):
+        message = consumer.poll(1.0)
+        if message is not None:
+            found.append(message)
+        if len(found) == count:
+            return found
+    raise AssertionError(f"only {len(found)} of {count} messages came")
+
+
+def consumer(topic: Topic, broker: Service, registry: Service, **options: Any) -> Consumer[Any]:
+    options = {"events": [topic.v2.Click], "group": f"g-{topic.name}", "config": FAST, **options}
+    return Consumer(bootstrap=broker.address, registry=registry.url, **options)
+
+
+def test_old_events_come_as_the_new_class_with_its_defaults(
+    producer: Make, topic: Topic, broker: Service, registry: Service
+) -> None:
+    with producer() as running:
+        running.send(topic.v1.Click(user="old", at=AT, count=7), headers={"trace": b"1"})
+        new = topic.v2.Click(user="new", at=AT, count=2**40, tags=["x"])
+        running.send(new, key=b"chosen")
+    with consumer(topic, broker, registry) as reading:
+        by_user = {m.event.user: m for m in read(reading, 2)}
+    old = by_user["old"]
+    assert old.event == topic.v2.Click(user="old", at=AT, count=7)
+    assert old.event.place.city == "nowhere"
+    assert (old.key, old.headers) == (b"old", (("trace", b"1"),))
+    assert old.timestamp == int(AT.timestamp() * 1000)
+    assert by_user["new"].event == new
+    assert by_user["new"].key == b"chosen"
+    assert by_user["new"].schema_id != old.schema_id
+
+
+def test_new_events_come_as_the_old_class_where_avro_allows(
+    producer: Make, topic: Topic, broker: Service, registry: Service
+) -> None:
+    with producer() as running:
+        running.send(topic.v1.Click(user="a", at=AT, count=1))
+    with consumer(topic, broker, registry, events=[topic.v1.Click]) as reading:
+        (message,) = read(reading, 1)
+    assert message.event == topic.v1.Click(user="a", at=AT, count=1)
+
+
+def test_without_classes_events_are_dicts(
+    producer: Make, topic: Topic, broker: Service, registry: Service
+) -> None:
+    with producer() as running:
+        running.send(topic.v1.Click(user="a", at=AT, count=1))
+    with consumer(topic, broker, registry, events=(), topics=[topic.name]) as reading:
+        (message,) = read(reading, 1)
+    assert message.event == {"user": "a", "at": AT, "count": 1}
+
+
+def test_what_was_not_processed_comes_again(
+    producer: Make, topic: Topic, broker: Service, registry: Service
+) -> None:
+    with producer() as running:
+        for n in range(5):
+            running.send(topic.v1.Click(user="same", at=AT, count=n))
+    seen: list[int] = []
+
+    def work() -> None:
+        with consumer(topic, broker, registry) as reading:
+            for message in reading:
+                if message.event.count == 3:
+                    raise RuntimeError("the application failed on this one")
+                seen.append(message.event.count)
+
+    with pytest.raises(RuntimeError):
+        work()
+    with consumer(topic, broker, registry) as again:
+        rest = [m.event.count for m in read(again, 2)]
+    assert (seen, rest) == ([0, 1, 2], [3, 4])
+
+
+def test_explicit_commits_only(
+    producer: Make, topic: Topic, broker: Service, registry: Service
+) -> None:
+    with producer() as running:
+        for n in range(4):
+            running.send(topic.v1.Click(user="same", at=AT, count=n))
+    with consumer(topic, broker, registry, commit_every=None) as reading:
+        read(reading, 2)
+        reading.commit()
+        read(reading, 1)
+    with consumer(topic, broker, registry, commit_every=None) as again:
+        assert [m.event.count for m in read(again, 2)] == [2, 3]
+
+
+def poison(topic: Topic, broker: Service) -> None:
+    plain = confluent_kafka.Producer({"bootstrap.servers": broker.address})
+    plain.produce(topic.name, b"not framed", partition=0)
+    plain.produce(topic.name, b"\x00\x00\x00\x00\x01\xff", partition=0)
+    assert plain.flush(10) == 0
+
+
+def test_poison_stops_with_its_place_or_is_skipped_and_counted(
+    producer: Make, topic: Topic, broker: Service, registry: Service
+) -> None:
+    poison(topic, broker)
+    with producer() as running:
+        running.send(topic.v1.Click(user="good", at=AT, count=1))
+    place = rf"{topic.name} partition 0 offset 0"
+    stopping = consumer(topic, broker, registry)
+    with stopping, pytest.raises(PoisonMessageError, match=place):
+        read(stopping, 3)
+    with consumer(topic, broker, registry, on_poison=OnPoison.SKIP) as skipping:
+        found = []
+        for _ in range(30):
+            message = skipping.poll(0.5)
+            if message is not None:
+                found.append(message.event.user)
+            if found and skipping.skipped == 2:
+                break
+    assert (found, skipping.skipped) == (["good"], 2)
+
+
+def test_it_reads_either_classes_or_topics(topic: Topic) -> None:
+    with pytest.raises(UsageError, match="either"):
+        Consumer[Any](group="g")
+
+
+def command(
+    *arguments: str, broker: Service, registry: Service, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    env = {"HEADWORKS_BOOTSTRAP": broker.address, "HEADWORKS_REGISTRY": registry.url}
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "cli", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **env},
+    )
+
+
+def test_produce_and_consume_on_the_command_line(
+    topic: Topic, broker: Service, registry: Service, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    line = {"user": "u", "at": "2026-05-01T12:30:00+00:00", "count": 1, "place": {"city": "Rome"}}
+    lines = json.dumps({**line, "tags": []}) + "\n"
+    sent = command("produce", topic.name, broker=broker, registry=registry, stdin=lines)
+    assert sent.returncode == 0, sent.stderr
+    got = command(
+        "consume", topic.name, "--max", "1", "--format", "json", broker=broker, registry=registry
+    )
+    assert got.returncode == 0, got.stderr
+    answer = json.loads(got.stdout)
+    assert answer["event"] == {**line, "tags": []}
+    assert (answer["key"], answer["timestamp"]) == ("u", int(AT.timestamp() * 1000))
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("{", "line 1 is not JSON"),
+        ('{"user": "u"}', "line 1: the event does not fit the schema"),
+        ('{"usr": "u"}', "has no field 'usr'"),
+    ],
+)
+def test_a_wrong_line_is_named(
+    topic: Topic, broker: Service, registry: Service, line: str, says: str
+) -> None:
+    done = command("produce", topic.name, broker=broker, registry=registry, stdin=line + "\n")
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def test_a_topic_that_is_not_there_is_named(broker: Service, registry: Service) -> None:
+    done = command("consume", "no-such-topic", broker=broker, registry=registry)
+    assert done.returncode == 2
+    assert "there is no topic 'no-such-topic'" in done.stderr
+
+
+def test_topics_on_the_command_line(broker: Service, registry: Service) -> None:
+    name = "made-by-hand"
+    run = partial(command, broker=broker, registry=registry)
+    assert run("topic", "create", name, "--partitions", "3").returncode == 0
+    listed = json.loads(run("topic", "list", "--format", "json").stdout)
+    assert {"topic": name, "partitions": 3} in listed
+    shown = json.loads(run("topic", "describe", name, "--format", "json").stdout)
+    assert [row["messages"] for row in shown["partitions"]] == [0, 0, 0]
+    again = run("topic", "create", name)
+    assert again.returncode == 2
+    assert "refused to create made-by-hand" in again.stderr
+    assert run("topic", "delete", name, "--yes").returncode == 0
+    assert name not in run("topic", "list").stdout
