@@ -23,7 +23,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from consumer_sdk.decode import DecodeError, Decoder
 from headworks.codec.event import EventType, event_type
-from headworks.errors import CorruptError, UnreachableError, UsageError
+from headworks.errors import CorruptError, HeadworksError, UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
 from headworks.settings import resolve
 from headworks.wire import FramingError
@@ -129,8 +129,12 @@ class Consumer(Generic[T]):
             raw = self._next(timeout)
             if raw is None:
                 return None
+            try:
+                decoded = self._decode(raw)
+            except HeadworksError:
+                self._buffer.append(raw)  # not processed: the next poll meets it again
+                raise
             self._processed = raw
-            decoded = self._decode(raw)
             if decoded is not None:
                 return decoded
             self._store()
@@ -195,7 +199,6 @@ class Consumer(Generic[T]):
             event, schema_id = decoder.decode(raw.value() or b"")
         except (DecodeError, FramingError) as error:
             if self._on_poison is OnPoison.STOP:
-                self._processed = None
                 raise PoisonMessageError(
                     f"{topic} partition {raw.partition()} offset {raw.offset()}: {error.message}",
                     fix="skip such messages with on_poison=OnPoison.SKIP, or move the group on",

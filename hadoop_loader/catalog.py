@@ -45,6 +45,8 @@ class HiveCatalog:
         self._spark = spark
         self._files = files_database
         self._views = database
+        # Asked for once: no other process can change an embedded metastore while this one has it.
+        self._known: set[str] | None = None
 
     def prepare(self, state: Path) -> None:
         """Make the databases, and see once that this Spark does what the loader needs of it.
@@ -78,7 +80,10 @@ class HiveCatalog:
 
     def tables(self) -> set[str]:
         """Names of the tables over files."""
-        return {t.name for t in self._spark.catalog.listTables(quoted(self._files))}
+        if self._known is None:
+            rows = self._sql(f"SHOW TABLES IN {quoted(self._files)}").collect()
+            self._known = {row["tableName"] for row in rows}
+        return self._known
 
     def put_table(
         self,
@@ -90,8 +95,9 @@ class HiveCatalog:
     ) -> None:
         """Create a table over files, or give it these columns and properties."""
         table = self.source_of(name)
-        if not self._spark.catalog.tableExists(table):
+        if name not in self.tables():
             self._create(name, columns, location.as_uri(), comment, properties)
+            self.tables().add(name)
             return
         self._alter(name, columns)
         if properties:

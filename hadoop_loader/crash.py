@@ -11,6 +11,8 @@ import signal
 from collections import Counter
 from collections.abc import Callable
 
+from headworks.errors import UsageError
+
 __all__ = ["STEPS", "Reach", "reach"]
 
 STEPS = (
@@ -33,6 +35,10 @@ _reached: Counter[str] = Counter()
 def reach(step: str) -> None:
     """Say that `step` is reached; it may be the last thing this process says."""
     wanted, _, count = os.environ.get("HEADWORKS_CRASH_AT", "").partition(":")
+    if wanted and wanted not in STEPS:
+        raise UsageError(
+            f"HEADWORKS_CRASH_AT={wanted} is not a step of a load", fix=f"use {', '.join(STEPS)}"
+        )
     if wanted != step:
         return
     _reached[step] += 1

@@ -24,7 +24,7 @@ from hadoop_loader.governed import Governed, changes, govern, next_state
 from hadoop_loader.plan import Gap, GapError, Range, Watermarks, new_ranges, pack
 from hadoop_loader.quarantine import QUARANTINE_TABLE
 from hadoop_loader.report import LoadReport, Refusal, TopicReport
-from hadoop_loader.roll_forward import Catalog, Publish, apply
+from hadoop_loader.roll_forward import Catalog, Publish, apply, restore
 from hadoop_loader.staging import StagedFile
 from hadoop_loader.task import Manifest, Task, TopicManifest, TopicPlan, Writer
 from headworks.errors import CorruptError
@@ -78,6 +78,8 @@ class Loading:
         if last is not None and not self._parts.log.is_applied(last.number):
             with self._phase("recover"):
                 self._apply(last)
+        if last is not None:
+            restore(last, self._parts.log, self._parts.root, self._parts.catalog)
         shutil.rmtree(self._parts.root / _STAGING, ignore_errors=True)
         return last
 

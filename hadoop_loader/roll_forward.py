@@ -24,7 +24,7 @@ from hadoop_loader.views import Projection, file_columns, view_columns, view_que
 from headworks.errors import CorruptError
 from headworks.schema import Record, Schema, parse
 
-__all__ = ["Catalog", "Publish", "apply", "define", "history_of"]
+__all__ = ["Catalog", "Publish", "apply", "history_of", "restore"]
 
 Publish = Callable[[Commit], None]
 
@@ -95,13 +95,22 @@ def apply(
     reach("applied")
 
 
-def define(state: TableState, log: CommitLog, root: Path, catalog: Catalog) -> None:
-    """Make a topic's table and view anew, with all its days: the metastore was lost."""
-    _define_table(state, log, root, catalog)
-    _define_view(state, log, catalog)
-    folder = root / state.table
-    days = [p.name.partition("=")[2] for p in folder.glob("datepartition=*")]
-    catalog.add_days(state.table, sorted(days))
+def restore(commit: Commit, log: CommitLog, root: Path, catalog: Catalog) -> None:
+    """Define again, with all days, what `commit` knows and the metastore does not: it was lost."""
+    known = catalog.tables()
+    missing = [state for state in commit.tables.values() if state.table not in known]
+    for state in missing:
+        _define_table(state, log, root, catalog)
+        _define_view(state, log, catalog)
+        catalog.add_days(state.table, _days(root / state.table))
+    quarantine = root / QUARANTINE_TABLE
+    if quarantine.is_dir() and QUARANTINE_TABLE not in known:
+        _define_quarantine(root, catalog)
+        catalog.add_days(QUARANTINE_TABLE, _days(quarantine))
+
+
+def _days(folder: Path) -> list[str]:
+    return sorted(path.name.partition("=")[2] for path in folder.glob("datepartition=*"))
 
 
 def history_of(state: TableState, log: CommitLog) -> list[Projection]:

@@ -112,7 +112,6 @@ class Warehouse:
         catalog = HiveCatalog(self._spark, config.files_database, config.database)
         catalog.prepare(config.metastore)
         log = CommitLog(config.root / _STATE)
-        self._restore_metastore(log, catalog)
         return Parts(
             root=config.root,
             log=log,
@@ -124,18 +123,6 @@ class Warehouse:
             tasks=config.tasks or self._spark.sparkContext.defaultParallelism,
             skip_lost=config.skip_lost,
         )
-
-    def _restore_metastore(self, log: Any, catalog: Any) -> None:
-        """Define again what the commit log has and the metastore has not."""
-        from hadoop_loader.roll_forward import define
-
-        last = log.latest()
-        if last is None or not log.is_applied(last.number):
-            return
-        missing = {s.table for s in last.tables.values()} - catalog.tables()
-        for state in last.tables.values():
-            if state.table in missing:
-                define(state, log, self._config.root, catalog)
 
 
 def _writable(config: WarehouseConfig) -> Any:

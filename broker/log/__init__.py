@@ -3,10 +3,11 @@
 from broker.log.partition import LogConfig, OffsetOutOfRangeError, PartitionLog, Slice
 from broker.log.producers import DuplicateError, OutOfSequenceError, ProducerStates, StaleEpochError
 from broker.log.recovery import Recovery, open_log
-from broker.log.segment import Descriptor, Segment
+from broker.log.segment import Descriptor, FlushFailedError, Segment
 
 __all__ = [
     "Descriptor",
+    "FlushFailedError",
     "DuplicateError",
     "LogConfig",
     "OffsetOutOfRangeError",

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker.log.producers import ProducerStates, State
-from broker.log.segment import NO_TIMESTAMP, Descriptor, Segment, segment_path
+from broker.log.segment import NO_TIMESTAMP, Descriptor, Segment, replace_file, segment_path
 from broker.records import InvalidBatchError, iter_records
 from broker.records.batch import Batch, Buffer, patch_placement
 from broker.records.compression import CodecUnavailableError
@@ -87,6 +87,7 @@ class PartitionLog:
         self._staged_batches: list[tuple[int, int, int, int]] = []
         self._staged_bytes = 0
         self._undo: list[tuple[int, State | None]] = []
+        self._lost: OSError | None = None  # a write that failed before its `commit` was called
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -122,8 +123,11 @@ class PartitionLog:
     def stage(self, buffer: bytearray | memoryview, batch: Batch) -> int:
         """Give a checked batch, which lies in `buffer`, its offset; it is written by `commit`.
 
-        Raises what `ProducerStates.check` raises; OSError when rolling to a new segment fails.
+        Raises what `ProducerStates.check` raises; OSError or FlushFailedError when the segment is
+        full and no new one can be started.
         """
+        if self._lost is not None:
+            raise self._lost
         if batch.producer_id >= 0:
             self.producers.check(batch)
         size = batch.size
@@ -131,7 +135,11 @@ class PartitionLog:
         relative = self._next + batch.last_offset_delta - active.base_offset
         filled = active.size + self._staged_bytes
         if filled and (filled + size > self.config.segment_bytes or relative > _MAX_RELATIVE):
-            self.commit()
+            try:
+                self.commit()
+            except OSError as error:
+                self._lost = error
+                raise
             self.roll()
         base = self._next
         patch_placement(buffer, batch.position, base, batch.length, LEADER_EPOCH)
@@ -144,7 +152,10 @@ class PartitionLog:
         return base
 
     def commit(self) -> None:
-        """Write what is staged. On OSError nothing of it has happened."""
+        """Write what is staged. On OSError nothing staged since the last commit has happened."""
+        if self._lost is not None:
+            lost, self._lost = self._lost, None
+            raise lost
         if not self._staged:
             return
         active = self._segments[-1]
@@ -168,10 +179,17 @@ class PartitionLog:
         active = self._segments[-1]
         if not active.size:
             return
-        active.seal()
+        active.sync()
         self.mark_flushed(self._written)
-        new = Segment(segment_path(self.folder, self._next))
-        new.path.with_suffix(".producers").write_bytes(self.producers.dump())
+        path = segment_path(self.folder, self._next)
+        replace_file(path.with_suffix(".producers"), self.producers.dump())
+        new = Segment(path)
+        try:
+            active.seal()
+        except OSError:
+            new.close()
+            new.remove_files()
+            raise
         self._replace((*self._segments, new))
         self._written = self._flushed = _Point(self._next, new.base_offset, 0)
 
@@ -276,7 +294,7 @@ class PartitionLog:
             )
         if offset > self.start_offset:
             self.start_offset = offset
-            (self.folder / START_FILE).write_text(f"{offset}\n", encoding="ascii")
+            replace_file(self.folder / START_FILE, b"%d\n" % offset)
         return self._drop(bisect_right(self._bases, offset) - 1)
 
     def _drop(self, count: int) -> list[Segment]:

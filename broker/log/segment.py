@@ -18,12 +18,25 @@ from pathlib import Path
 
 from broker.log.index import INTERVAL, GrowingIndex, Index, MappedIndex
 from broker.records.batch import HEADER, HEADER_SIZE, LENGTH_PREFIX, Batch, Buffer
+from headworks.errors import RefusedError
 
-__all__ = ["NO_TIMESTAMP", "Descriptor", "Segment", "segment_path", "walk"]
+__all__ = [
+    "NO_TIMESTAMP",
+    "Descriptor",
+    "FlushFailedError",
+    "Segment",
+    "replace_file",
+    "segment_path",
+    "walk",
+]
 
 NO_TIMESTAMP = -1
 _MAX_BUFFERS = 1000  # of one writev call; the kernel's limit is 1024
 _READ_AHEAD = INTERVAL + HEADER_SIZE
+
+
+class FlushFailedError(RefusedError):
+    """The kernel could not put a segment on disk, and may have dropped what it held of it."""
 
 
 class Descriptor:
@@ -97,18 +110,19 @@ class Segment:
         self.size += written
 
     def sync(self) -> None:
-        """Put the data, and once the file's name, on disk."""
-        os.fdatasync(self.descriptor.fd)
-        if not self.listed:
-            sync_folder(self.path.parent)
-            self.listed = True
+        """Put the data, and once the file's name, on disk. FlushFailedError if that fails."""
+        try:
+            os.fdatasync(self.descriptor.fd)
+            if not self.listed:
+                sync_folder(self.path.parent)
+                self.listed = True
+        except OSError as error:
+            raise FlushFailedError(f"{self.path}: flush failed: {error}") from error
 
     def seal(self) -> None:
-        """Put the segment on disk and change to a mapped index; it will not be written again."""
-        self.sync()
+        """Change to a mapped index; the segment is on disk and will not be written again."""
         self.save_index()
-        if self.size:
-            self.index = MappedIndex(self.index_path)
+        self.index = MappedIndex(self.index_path)
 
     def save_index(self) -> None:
         """Write the index file of a segment that was being written."""
@@ -173,6 +187,13 @@ def walk(fd: int, position: int, end: int) -> Iterator[Batch]:
         if batch.length < HEADER_SIZE - LENGTH_PREFIX:
             return
         position += batch.size
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a small file, all of it or none."""
+    temporary = path.with_name(path.name + "-new")
+    temporary.write_bytes(data)
+    os.replace(temporary, path)
 
 
 def sync_folder(folder: Path) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 
 from broker.protocol.apis import Api
 from broker.protocol.frame import MalformedError
+from broker.protocol.older import REPLIES, REQUESTS
 from broker.protocol.reading import message_reader, shape_of
 
 __all__ = ["Fields", "decode", "encode"]
@@ -32,8 +33,10 @@ _NO_TIME = timedelta(0)
 
 
 def decode(api: Api, version: int, body: bytes) -> Any:
-    """The request in `body`: an instance of kio's dataclass for that version."""
-    read = message_reader(_entity(api.name, version, "request"))
+    """The request in `body`: an instance of kio's dataclass for that version (see `older`)."""
+    schema, added = REQUESTS.get((api.key, version), (version, b""))
+    body += added
+    read = message_reader(_entity(api.name, schema, "request"))
     try:
         message, position = read(body, 0)
     except (struct.error, IndexError, ValueError, OverflowError) as error:
@@ -45,6 +48,9 @@ def decode(api: Api, version: int, body: bytes) -> Any:
 
 def encode(api: Api, version: int, fields: Fields) -> bytes:
     """The body of a reply."""
+    by_hand = REPLIES.get((api.key, version))
+    if by_hand is not None:
+        return by_hand(fields)
     kind, write = _writer(api.name, version)
     with io.BytesIO() as out:
         write(out, _build(kind, fields))

@@ -60,6 +60,7 @@ class Connection:
         self._fetches: set[Fetch] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._in_pass = self._reading = self._writing = self._paused = False
+        self._stopping = False
         self.open = True
         self._resume_reading()
 
@@ -82,22 +83,22 @@ class Connection:
 
     def _pass(self) -> None:
         """Handle every whole request in the buffer, then write and send together."""
+        failure = ""
         self._in_pass = True
         try:
             self._requests()
-            self._commit()
         except MalformedError as error:
-            self.close(f"malformed request: {error}")
-            return
+            failure = f"malformed request: {error}"
         except Exception:
             _log.exception("%s: request failed", self.peer)
-            self.close("internal error")
-            return
-        finally:
-            self._in_pass = False
+            failure = "internal error"
+        self._commit()  # what came before the failure in this pass is taken and answered
+        self._in_pass = False
         if self.open:
             self._make_room()
             self._send()
+        if failure:
+            self.close(failure)
 
     def _requests(self) -> None:
         buffer, waiting, in_flight = self._buffer, self._outbox.slots, self._limits.in_flight
@@ -237,11 +238,11 @@ class Connection:
 
     def _continue(self) -> None:
         """Handle requests that were received before reading was suspended."""
-        if self.open:
+        if self.open and not self._stopping:
             self._pass()
 
     def _resume_reading(self) -> None:
-        if not self._reading:
+        if not self._reading and not self._stopping:
             self._loop.add_reader(self._sock, self._readable)
             self._reading = True
 
@@ -266,6 +267,11 @@ class Connection:
             task.cancel()
         self._sock.close()
         self._closed(self)
+
+    def stop_reading(self) -> None:
+        """Take no more requests; those that were taken are still answered."""
+        self._stopping = True
+        self._suspend_reading()
 
     async def drain(self) -> None:
         """Wait until what is ready has been sent (for a graceful stop)."""

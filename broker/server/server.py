@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 _BACKLOG = 512
 _ACCEPTS = 64  # connections taken per turn of the loop
 _STOP_SECONDS = 5.0
+_ACCEPT_PAUSE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,8 @@ class BrokerServer:
         self._listener.close()
         if self._retention is not None:
             self._retention.cancel()
+        for connection in self._connections:
+            connection.stop_reading()
         for partition in self._catalogue.partitions():
             partition.flush()
         await asyncio.to_thread(self._flusher.stop)
@@ -160,8 +163,11 @@ class BrokerServer:
                 sock, address = self._listener.accept()
             except BlockingIOError:
                 return
-            except OSError as error:
-                _log.error("accept failed: %s", error)
+            except OSError as error:  # out of files: the others must close some first
+                _log.error("accept failed, again in %s s: %s", _ACCEPT_PAUSE, error)
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(self._listener)
+                loop.call_later(_ACCEPT_PAUSE, self._accept_again)
                 return
             peer = f"{address[0]}:{address[1]}"
             if len(self._connections) >= self.config.limits.connections:
@@ -173,6 +179,10 @@ class BrokerServer:
             self._connections.add(
                 Connection(self._node, sock, peer, self.config.limits, self._connections.discard)
             )
+
+    def _accept_again(self) -> None:
+        if self._listener.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
     async def _keep_retention(self) -> None:
         while True:

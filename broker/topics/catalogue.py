@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.coordination import Coordination, Topic, TopicExistsError
-from broker.log import open_log
+from broker.log import FlushFailedError, open_log
 from broker.topics.config import InvalidConfigError, TopicConfig, resolve_config
 from broker.topics.flusher import Flusher
 from broker.topics.partition import Partition
@@ -165,7 +165,7 @@ class Catalogue:
                 for segment in partition.log.expire(now_ms):
                     _log.info("%s: removed segment %s", partition, segment.path.name)
                     segment.remove_files()
-            except OSError as error:
+            except (OSError, FlushFailedError) as error:
                 _log.error("%s: retention failed: %s", partition, error)
 
     def close(self) -> None:
@@ -178,7 +178,7 @@ class Catalogue:
                 continue
             try:
                 partition.log.close()
-            except OSError as error:
+            except (OSError, FlushFailedError) as error:
                 _log.error("%s: last flush failed: %s", partition, error)
         self.topics.clear()
 

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from broker.log import FlushFailedError
+
 __all__ = ["Flushable", "Flusher"]
 
 
@@ -18,10 +20,10 @@ class Flushable(Protocol):
     """Something whose `sync` puts it on disk."""
 
     def sync(self) -> Any:
-        """Runs in the flusher thread; may raise OSError."""
+        """Runs in the flusher thread; may raise FlushFailedError."""
 
 
-_Done = Callable[[Any, OSError | None], None]
+_Done = Callable[[Any, FlushFailedError | None], None]
 
 
 class Flusher:
@@ -60,6 +62,6 @@ class Flusher:
                 result, error = None, None
                 try:
                     result = log.sync()
-                except OSError as failure:
+                except FlushFailedError as failure:
                     error = failure
                 self._loop.call_soon_threadsafe(done, result, error)

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from broker.log import PartitionLog
+from broker.log import FlushFailedError, PartitionLog
 from broker.records.batch import Batch
 from broker.topics.config import TopicConfig
 from broker.topics.flusher import Flusher
@@ -27,7 +27,7 @@ from headworks.errors import RefusedError
 __all__ = ["Partition", "StorageFailureError"]
 
 _log = logging.getLogger(__name__)
-_TAIL_SECONDS = 0.005  # how long a reader at the end waits for a flush at most
+_TAIL_SECONDS = 0.002  # how long a reader at the end waits for a flush at most
 
 
 class StorageFailureError(RefusedError):
@@ -66,6 +66,9 @@ class Partition:
             raise StorageFailureError(self.failure)
         try:
             return self.log.stage(buffer, batch)
+        except FlushFailedError as error:
+            self._flush_failed(error)
+            raise StorageFailureError(str(error)) from error
         except OSError as error:
             raise self._refuse(error) from error
 
@@ -139,12 +142,11 @@ class Partition:
             callback(reason)
         self._wake_readers()
 
-    def _flushed(self, point: Any, error: OSError | None) -> None:
+    def _flushed(self, point: Any, error: FlushFailedError | None) -> None:
         if self.failure is not None:
             return
         if error is not None:
-            _log.error("%s: flush failed, no longer writable: %s", self, error)
-            self.end(f"flush failed: {error}")
+            self._flush_failed(error)
             return
         self.log.mark_flushed(point)
         flushed = self.log.flushed
@@ -155,6 +157,10 @@ class Partition:
             self.flush()
         if not self.config.log.show_unflushed:
             self._wake_readers()
+
+    def _flush_failed(self, error: FlushFailedError) -> None:
+        _log.error("%s: no longer writable: %s", self, error)
+        self.end(str(error))
 
     def _wake_readers(self) -> None:
         for callback in tuple(self._readers):

@@ -58,7 +58,8 @@ def _confluent_read(address: str, topic: str, count: int) -> list[Message]:
         m = consumer.poll(0.5)
         if m is not None:
             assert m.error() is None
-            headers = tuple((k, v or b"") for k, v in m.headers() or ())
+            pairs: list[Any] = list(m.headers() or ())
+            headers = tuple((name, value or b"") for name, value in pairs)
             found.append(Message(m.key(), m.value(), headers, m.timestamp()[1]))
     consumer.close()
     return found
@@ -97,7 +98,7 @@ def _aiokafka_read(address: str, topic: str, count: int) -> list[Message]:
         await consumer.start()
         try:
             consumer.assign([TopicPartition(topic, 0)])
-            found = []
+            found: list[Message] = []
             async with asyncio.timeout(DEADLINE):
                 while len(found) < count:
                     m = await consumer.getone()

@@ -37,7 +37,7 @@ def address(running: service.Service) -> str:
 @pytest.fixture
 def topic(address: str) -> str:
     """A new topic with one partition."""
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     name = f"topic-{next(_numbers)}"
     admin = AdminClient({"bootstrap.servers": address})

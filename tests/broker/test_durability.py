@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from headworks import service
 from headworks.errors import UsageError
@@ -262,17 +262,23 @@ def test_it_says_where_it_serves_and_stops_on_a_signal(tmp_path: Path) -> None:
     assert (tmp_path / "broker" / "coordination.sqlite").exists()
 
 
-def test_a_waiting_acks_all_is_answered_when_the_broker_stops(tmp_path: Path) -> None:
+def test_consumers_see_what_is_on_disk_and_who_waits_for_it_gets_it_there(tmp_path: Path) -> None:
     with start_broker(tmp_path, "--flush-ms", "60000") as process:
         create(process.address, "last")
         with Wire(process.address) as wire:
             wire.send(0, 7, produce("last", 0, bytes(batch(3)), acks=1))
             assert produced(wire.receive()[1], "last") == (0, 0)
-            wire.send(1, 11, fetch("last", 0, 0, wait_ms=50))
+            wire.send(1, 11, fetch("last", 0, 0, wait_ms=0))
             assert fetched(wire.receive()[1]) == (0, 0, b""), "not on disk, so not seen"
+            began = time.monotonic()
+            wire.send(1, 11, fetch("last", 0, 0, wait_ms=30_000))
+            assert fetched(wire.receive()[1])[1] == 3
+            assert time.monotonic() - began < 5, "a reader that waits does not wait for the timer"
+            wire.send(0, 7, produce("last", 0, bytes(batch(3)), acks=1))
+            wire.receive()
     with start_broker(tmp_path) as process, Wire(process.address) as wire:
         wire.send(1, 11, fetch("last", 0, 0))
-        assert fetched(wire.receive()[1])[1] == 3
+        assert fetched(wire.receive()[1])[1] == 6, "stopping flushes"
 
 
 def test_unflushed_messages_are_seen_if_asked_for(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.broker.clients import DEADLINE
 
@@ -52,7 +52,7 @@ def read(consumers: list[Consumer], done: Callable[[], bool], seen: list[bytes])
             message = consumer.poll(0.05)
             if message is not None:
                 assert message.error() is None
-                seen.append(message.value())
+                seen.append(message.value() or b"")
 
 
 def owned(consumers: list[Consumer]) -> list[int]:

@@ -9,6 +9,7 @@ import pytest
 
 from broker.log import (
     DuplicateError,
+    FlushFailedError,
     LogConfig,
     OffsetOutOfRangeError,
     OutOfSequenceError,
@@ -18,7 +19,6 @@ from broker.log import (
     StaleEpochError,
     open_log,
 )
-from broker.log import segment as segment_module
 from broker.records import Batch, check_batch, iter_batches
 from tests.broker.build import batch
 
@@ -189,7 +189,7 @@ def test_a_failed_write_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.Monk
         real(fd, [bytes(buffers[0])[:20]], position)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(segment_module.os, "pwritev", full)
+    monkeypatch.setattr("broker.log.segment.os.pwritev", full)
     for number in (2, 4):
         data = batch(2, producer=(7, 0, number))
         log.stage(data, check_batch(data))
@@ -204,11 +204,68 @@ def test_a_failed_write_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.Monk
     again.close()
 
 
+def test_a_write_that_fails_while_a_segment_fills_fails_all_that_was_staged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = opened(tmp_path)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("broker.log.segment.os.pwritev", full)
+    first = batch(1, size=900)
+    assert log.stage(first, check_batch(first)) == 0
+    for _ in range(2):
+        with pytest.raises(OSError, match="space"):
+            log.stage(first, check_batch(first))
+    with pytest.raises(OSError, match="space"):
+        log.commit()
+    monkeypatch.undo()
+    assert (log.end, log.size) == (0, 0)
+    assert append(log, first) == 0
+    log.close()
+
+
+@pytest.mark.parametrize("what", ["broker.log.partition.Segment", "broker.log.index.os.replace"])
+def test_a_segment_that_cannot_be_started_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    log = opened(tmp_path)
+    append(log, batch(1, size=900))
+
+    def full(*_: object) -> object:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(what, full)
+    with pytest.raises(OSError, match="space"):
+        append(log, batch(1, size=900))
+    monkeypatch.undo()
+    assert (log.end, len(log.segments), len(list(tmp_path.glob("*.log")))) == (1, 1, 1)
+    assert append(log, batch(1, size=900)) == 1
+    assert len(log.segments) == 2
+    log.close()
+
+
+def test_a_failed_flush_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = opened(tmp_path)
+    append(log, batch(1))
+
+    def broken(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("broker.log.segment.os.fdatasync", broken)
+    with pytest.raises(FlushFailedError, match="Input/output"):
+        log.sync()
+    monkeypatch.undo()
+    assert log.visible == 0
+    log.close()
+
+
 def test_a_short_write_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = opened(tmp_path)
     real = os.pwritev
     monkeypatch.setattr(
-        segment_module.os, "pwritev", lambda fd, bufs, at: real(fd, [bytes(bufs[0])[:7]], at)
+        "broker.log.segment.os.pwritev", lambda fd, bufs, at: real(fd, [bytes(bufs[0])[:7]], at)
     )
     append(log, batch(3))
     monkeypatch.undo()

@@ -386,6 +386,38 @@ def test_metadata(address: str, topic: str, version: int) -> None:
         assert missing.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_the_oldest_versions_that_have_no_schema_any_more(address: str) -> None:
+    topic = b"\0\3old" + struct.pack(">ihii", 1, 1, 0, 0)
+    bad = b"\0\1/" + struct.pack(">ihii", 1, 1, 0, 0)
+    timeout = struct.pack(">i", 1000)
+    with Wire(address) as wire:
+        wire.send(19, 0, struct.pack(">i", 1) + topic + timeout)
+        assert wire.receive()[1] == b"\0\0\0\1" + b"\0\3old" + b"\0\0"
+        wire.send(19, 1, struct.pack(">i", 1) + bad + timeout + b"\0")
+        answer = wire.receive()[1]
+        assert answer[:9] == b"\0\0\0\1" + b"\0\1/" + b"\0\x11"
+        assert b"is not 1 to 249 of" in answer
+        wire.send(32, 0, struct.pack(">ib", 1, 2) + b"\0\3old" + b"\0\0\0\1\0\x08flush.ms")
+        answer = wire.receive()[1]
+        assert answer[4:] == (
+            b"\0\0\0\1" + b"\0\0" + b"\xff\xff" + b"\2" + b"\0\3old"
+            b"\0\0\0\1" + b"\0\x08flush.ms" + b"\0\x03200" + b"\0\1\0"
+        )
+        wire.send(20, 0, struct.pack(">i", 1) + b"\0\3old" + timeout)
+        assert wire.receive()[1] == b"\0\0\0\1" + b"\0\3old" + b"\0\0"
+
+
+def test_what_came_before_nonsense_is_taken_and_answered(address: str, topic: str) -> None:
+    body = produce(topic, 0, bytes(batch(2)))
+    good = struct.pack(">ihhih", 10 + len(body), PRODUCE, 7, 1, -1) + body
+    with Wire(address) as wire:
+        wire.socket.sendall(good + b"\0\0\0\x08nonsense")
+        assert produced(wire.receive()[1], topic) == (0, 0)
+        assert wire.closed()
+    with Wire(address) as wire:
+        assert put(wire, topic, bytes(batch())) == (0, 2)
+
+
 def test_what_is_stored_is_what_came_but_for_its_place(address: str, topic: str) -> None:
     with Wire(address) as wire:
         put(wire, topic, bytes(batch(2)), acks=-1)

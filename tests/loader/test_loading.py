@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hadoop_loader.crash import STEPS
 from hadoop_loader.loading import Loading
 from hadoop_loader.report import Refusal
 from headworks.errors import CorruptError
-from tests.loader.memory import World, encoded
+from tests.loader.memory import MemoryCatalog, World, encoded
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -191,6 +192,16 @@ def test_lost_messages_are_refused_or_skipped_and_told(world: World) -> None:
     assert numbers(world) == [0, 6]
 
 
+def test_a_lost_metastore_is_defined_again(world: World) -> None:
+    world.register("clicks", V1)
+    click(world, 0, at=3 * DAY)
+    world.log.append("clicks", b"junk")
+    Loading(world.parts()).run()
+    before, world.catalog = world.catalog, MemoryCatalog()
+    Loading(world.parts()).run()
+    assert vars(world.catalog) == vars(before)
+
+
 def test_a_run_that_read_something_else_is_not_committed(world: World) -> None:
     world.register("clicks", V1)
     click(world, 0)
@@ -235,10 +246,8 @@ def test_a_crash_at_any_step_loses_and_doubles_nothing(
     for n in range(25, 30):
         click(world, n, at=n * HOUR, schema=V2, schema_id=2)
     if again is not None:
-        try:
+        with contextlib.suppress(Killed):
             Loading(world.parts(reach=killer(again))).run()
-        except Killed:
-            pass
     Loading(world.parts()).run()
     assert numbers(world) == list(range(30))
     seen = {(r["_partition"], r["_offset"]) for r in world.rows("clicks")}

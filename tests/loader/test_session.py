@@ -84,9 +84,9 @@ def test_no_server_is_unreachable() -> None:
 @pytest.mark.spark
 def test_a_metastore_in_use_is_named(spark: Any, tmp_path: Path) -> None:
     spark.sql("SHOW DATABASES").collect()
-    settings = spark.conf.get("spark.sql.warehouse.dir").removeprefix("file://")
+    managed = Path("/", spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:").lstrip("/"))
     with pytest.raises(UsageError, match=r"is in use by process \d+ \(java\)"):
-        check_metastore_free(Path(settings).parent, wait=0)
+        check_metastore_free(managed.parent, wait=0)
     check_metastore_free(tmp_path, wait=0)
 
 
