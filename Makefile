@@ -10,7 +10,7 @@ demo: $(READY)  ## run the whole pipeline on real events
 	$(BIN)/headworks demo
 
 test: $(READY)  ## run every test
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 lint: $(READY)  ## formatting, lint rules and types
 	$(BIN)/ruff format --check .

@@ -21,8 +21,12 @@ def _broker() -> None:
 @broker_app.command()
 def start(
     listen: Annotated[
-        str, typer.Option(help="HOST:PORT to listen on and to tell clients; port 0: any free one.")
-    ] = "127.0.0.1:9092",
+        str | None,
+        typer.Option(
+            help="HOST:PORT to listen on and to tell clients; port 0: any free one."
+            " Default: the setting bootstrap."
+        ),
+    ] = None,
     data_dir: Annotated[
         str | None, typer.Option(help="Data folder; the broker's is DATA_DIR/broker.")
     ] = None,
@@ -79,7 +83,7 @@ def start(
     }
     run(
         StartOptions(
-            listen=listen,
+            listen=resolve("bootstrap", listen),
             folder=Path(resolve("data_dir", data_dir)) / "broker",
             default_partitions=default_partitions,
             auto_create_topics=auto_create,

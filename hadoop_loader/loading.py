@@ -75,11 +75,12 @@ class Loading:
     def recover(self) -> Commit | None:
         """Finish what the last load left undone; the last commit."""
         last = self._parts.log.latest()
-        if last is not None and not self._parts.log.is_applied(last.number):
-            with self._phase("recover"):
-                self._apply(last)
         if last is not None:
+            # First what other loads left: a table that apply() defines is not missing any more.
             restore(last, self._parts.log, self._parts.root, self._parts.catalog)
+            if not self._parts.log.is_applied(last.number):
+                with self._phase("recover"):
+                    self._apply(last)
         shutil.rmtree(self._parts.root / _STAGING, ignore_errors=True)
         return last
 

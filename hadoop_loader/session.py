@@ -129,6 +129,8 @@ def _settings(config: WarehouseConfig, log_settings: Path) -> dict[str, str]:
         "spark.driver.extraJavaOptions": " ".join(jvm),
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         "spark.sql.session.timeZone": "UTC",
+        # Two hundred, the default, is for a cluster; here each is a task to schedule.
+        "spark.sql.shuffle.partitions": "8",
         "spark.sql.warehouse.dir": (state / "managed").as_uri(),
         # A serving session that caches listings does not see new files in known partitions.
         "spark.sql.hive.filesourcePartitionFileCacheSize": "0",

@@ -35,15 +35,16 @@ def modules() -> Iterator[Path]:
 
 def imported_parts(path: Path) -> Iterator[tuple[str, int]]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names: list[str] = []
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            found = [(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            names = [node.module]
-        for name in names:
+            found = [(node.module, node.lineno)]
+        else:
+            continue
+        for name, line in found:
             part = name.partition(".")[0]
             if part in PARTS:
-                yield part, node.lineno
+                yield part, line
 
 
 @pytest.mark.parametrize("part", sorted(PARTS))

@@ -1,6 +1,6 @@
 """Metadata: brokers, topics, partitions and who leads them; creates topics that are asked for.
 
-Rules: the reply to a question is kept as bytes until a topic changes. A topic that is not there is
+Rules: a reply without errors is kept as bytes until a topic changes. A topic that is not there is
 created only if the client allows it (producers do, consumers do not) and the broker does.
 """
 
@@ -11,15 +11,31 @@ from typing import Any
 from broker.coordination import TopicExistsError
 from broker.handlers.node import Node, Request
 from broker.log.partition import LEADER_EPOCH
+from broker.protocol.apis import APIS
 from broker.protocol.errors import ErrorCode
-from broker.protocol.messages import Fields
+from broker.protocol.messages import Fields, encode
 from broker.topics import InvalidTopicError, ServedTopic
 
 __all__ = ["broker_fields", "metadata"]
 
 
-async def metadata(node: Node, request: Request) -> Fields:
+async def metadata(node: Node, request: Request) -> bytes:
     """Answer for the named topics, or for all."""
+    catalogue = node.catalogue
+    asked = request.message.topics
+    question = (request.version, None if asked is None else tuple(t.name for t in asked))
+    kept = node.replies.find(question, catalogue.version)
+    if kept is not None:
+        return kept
+    fields, complete = await _answer(node, request)
+    body = encode(APIS[request.header.key], request.version, fields)
+    if complete:
+        node.replies.keep(question, catalogue.version, body)
+    return body
+
+
+async def _answer(node: Node, request: Request) -> tuple[Fields, bool]:
+    """The reply's fields, and whether every topic asked for is there."""
     message = request.message
     names = None if message.topics is None else [topic.name for topic in message.topics]
     if request.version == 0 and not names:
@@ -29,12 +45,13 @@ async def metadata(node: Node, request: Request) -> Fields:
         topics = [_topic(node, topic) for topic in node.catalogue.topics.values()]
     else:
         topics = [await _named(node, name, create=create) for name in names]
-    return {
+    fields = {
         "brokers": [broker_fields(node)],
         "cluster_id": node.coordination.cluster_id,
         "controller_id": node.node_id,
         "topics": topics,
     }
+    return fields, not any(topic["error_code"] for topic in topics)
 
 
 def broker_fields(node: Node) -> dict[str, Any]:

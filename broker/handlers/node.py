@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from broker.coordination import Coordination
@@ -12,7 +12,27 @@ from broker.protocol import Header
 from broker.protocol.messages import Fields
 from broker.topics import Catalogue
 
-__all__ = ["Handler", "Node", "Request"]
+__all__ = ["Handler", "Node", "Replies", "Request"]
+
+
+class Replies:
+    """Replies kept as bytes while the topics stay as they are; bounded."""
+
+    def __init__(self, limit: int = 256) -> None:
+        self._kept: dict[Hashable, bytes] = {}
+        self._version = -1
+        self._limit = limit
+
+    def find(self, question: Hashable, version: int) -> bytes | None:
+        """The reply to a question, if it was kept since the catalogue had this version."""
+        return self._kept.get(question) if version == self._version else None
+
+    def keep(self, question: Hashable, version: int, reply: bytes) -> None:
+        """Keep a reply that is true for this version of the catalogue."""
+        if version != self._version or len(self._kept) >= self._limit:
+            self._kept.clear()
+            self._version = version
+        self._kept[question] = reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +48,7 @@ class Node:
     coordination: Coordination
     groups: GroupCoordinator
     clock: Callable[[], float]
+    replies: Replies = field(default_factory=Replies)
 
 
 class Request(NamedTuple):
@@ -43,4 +64,5 @@ class Request(NamedTuple):
         return self.header.version
 
 
-Handler = Callable[[Node, Request], Awaitable[Fields]]
+# what a handler answers: the fields of the reply, or its body ready made
+Handler = Callable[[Node, Request], Awaitable[Fields | bytes]]

@@ -7,8 +7,8 @@ from broker.log.segment import Descriptor, FlushFailedError, Segment
 
 __all__ = [
     "Descriptor",
-    "FlushFailedError",
     "DuplicateError",
+    "FlushFailedError",
     "LogConfig",
     "OffsetOutOfRangeError",
     "OutOfSequenceError",

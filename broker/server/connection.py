@@ -196,8 +196,8 @@ class Connection:
         header = request.header
         api = APIS[header.key]
         try:
-            fields = await HANDLERS[header.key](self._node, request)
-            body = encode(api, header.version, fields)
+            answer = await HANDLERS[header.key](self._node, request)
+            body = answer if isinstance(answer, bytes) else encode(api, header.version, answer)
         except asyncio.CancelledError:
             raise
         except Exception:

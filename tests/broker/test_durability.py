@@ -23,6 +23,9 @@ from tests.broker.clients import CONSUMERS, PRODUCERS, Message
 from tests.broker.conftest import start_broker
 from tests.broker.wire import Wire, fetch, fetched, produce, produced
 
+# a soak test raises it; the time goes into restarts
+KILLS = int(os.environ.get("HEADWORKS_TEST_KILLS", "3"))
+
 
 def create(address: str, *topics: str) -> None:
     admin = AdminClient({"bootstrap.servers": address})
@@ -79,7 +82,7 @@ def test_a_producer_goes_on_over_a_restart(tmp_path: Path) -> None:
 
 
 def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(tmp_path: Path) -> None:
-    """Kill -9 under acks=all load, three times; an idempotent producer counts on its own."""
+    """Kill -9 under acks=all load, again and again, while a producer counts on its own."""
     process = start_broker(tmp_path)
     port = process.address.rpartition(":")[2]
     create(process.address, "load")
@@ -116,7 +119,7 @@ def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(tmp_path: Path) 
     thread.start()
     listen = ["broker", "start", "--listen", f"127.0.0.1:{port}", "--data-dir", str(tmp_path)]
     try:
-        for _ in range(3):
+        for _ in range(KILLS):
             goal, end = len(acknowledged) + 2000, time.monotonic() + 20
             while len(acknowledged) < goal and time.monotonic() < end:
                 time.sleep(0.01)
@@ -125,7 +128,7 @@ def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(tmp_path: Path) 
     finally:
         stop.set()
         thread.join()
-    assert len(acknowledged) > 6000
+    assert len(acknowledged) > 2000 * KILLS
     found = CONSUMERS["confluent-kafka"](process.address, "load", len(acknowledged))
     values = [int(m.value or b"") for m in found]
     process.stop()
@@ -297,8 +300,17 @@ def test_connections_are_limited(tmp_path: Path) -> None:
             assert one.ask(18, 0).error_code == two.ask(18, 0).error_code == 0
             with Wire(process.address) as three:
                 assert three.closed()
-        with Wire(process.address) as again:
-            assert again.ask(18, 0).error_code == 0
+        deadline = time.monotonic() + 10
+        while not _answers(process.address):  # until it has seen the others go
+            assert time.monotonic() < deadline
+
+
+def _answers(address: str) -> bool:
+    try:
+        with Wire(address) as wire:
+            return bool(wire.ask(18, 0).error_code == 0)
+    except (EOFError, OSError):
+        return False
 
 
 def test_a_deletion_that_a_crash_interrupted_is_finished(tmp_path: Path) -> None:

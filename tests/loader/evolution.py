@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -139,7 +139,7 @@ def value_of(s: Json, rng: random.Random) -> Any:
         return rng.randint(-20_000, 60_000)
     if logical is not None:
         return rng.randint(-(10**12), 3 * 10**12)
-    return {
+    makers: dict[str, Callable[[], Any]] = {
         "boolean": lambda: rng.random() < 0.5,
         "int": lambda: rng.choice([0, -1, rng.randint(-(2**31), 2**31 - 1)]),
         "long": lambda: rng.choice([0, 63, -65, rng.randint(-(2**63), 2**63 - 1)]),
@@ -147,7 +147,8 @@ def value_of(s: Json, rng: random.Random) -> Any:
         "double": lambda: rng.uniform(-1e12, 1e12),
         "string": lambda: rng.choice(["", "abc", 'it\'s \\ "ü"\n', "😀"]),
         "bytes": lambda: rng.randbytes(rng.randint(0, 3)),
-    }[kind]()
+    }
+    return makers[kind]()
 
 
 def default_of(s: Json, rng: random.Random) -> Json:

@@ -62,9 +62,10 @@ def test_projects_as_fastavro_does(seed: int) -> None:
         parse_schema(json.loads(json.dumps(writer))),
         parse_schema(json.loads(json.dumps(reader))),
     )
+    resolved: list[Any] = [schemaless_reader(io.BytesIO(each), old, new) for each in data]
     expected = [
         {f["name"]: as_column(f["type"], value[f["name"]]) for f in reader["fields"]}
-        for value in (schemaless_reader(io.BytesIO(each), old, new) for each in data)
+        for value in resolved
     ]
     assert all(same(a, b) for a, b in zip(rows, expected, strict=True)), (rows, expected)
 
@@ -77,7 +78,7 @@ def test_a_broken_datum_costs_itself_alone(seed: int) -> None:
     good = [written(writer, value_of(writer, rng)) for _ in range(6)]
     expected, _ = decode(writer, reader, good)
     mixed, kept = [], []
-    for i, each in enumerate(good):
+    for each in good:
         mixed.append(each[: rng.randrange(len(each))] if each else b"\xff" * 11)
         if rng.random() < 0.5:
             mixed.append(bytes(rng.randrange(256) for _ in range(len(each))))

@@ -200,6 +200,15 @@ def test_a_lost_metastore_is_defined_again(world: World) -> None:
     before, world.catalog = world.catalog, MemoryCatalog()
     Loading(world.parts()).run()
     assert vars(world.catalog) == vars(before)
+    world.catalog = MemoryCatalog()
+    world.register("clicks", V2)
+    click(world, 1, at=9 * DAY)
+    with pytest.raises(Killed):
+        Loading(world.parts(reach=killer("committed"))).run()
+    world.catalog = MemoryCatalog()
+    Loading(world.parts()).run()
+    assert numbers(world) == [0, 1]
+    assert len(world.rows("headworks_quarantine")) == 1
 
 
 def test_a_run_that_read_something_else_is_not_committed(world: World) -> None:

@@ -92,7 +92,7 @@ def test_a_metastore_in_use_is_named(spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_serves_on_loopback_only(spark: Any) -> None:
-    with pytest.raises(UsageError, match="does not listen on '0.0.0.0'"):
+    with pytest.raises(UsageError, match=r"does not listen on '0\.0\.0\.0'"):
         serve(spark, "0.0.0.0", 0)
 
 

@@ -111,7 +111,7 @@ def test_the_type_of_a_column(avro: Json, hive_type: str) -> None:
 def test_the_documentation_has_every_type(root: Path) -> None:
     text = (root / "docs" / "hadoop_loader.md").read_text(encoding="utf-8")
     for avro, hive_type, _, _ in TYPES:
-        name = avro if isinstance(avro, str) else ""
+        name: Json = avro if isinstance(avro, str) else ""
         if isinstance(avro, dict):
             name = avro.get("logicalType", avro["type"])
         if name and name != "no-such-type":

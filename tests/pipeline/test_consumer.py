@@ -134,7 +134,7 @@ def test_poison_stops_with_its_place_or_is_skipped_and_counted(
     stopping = consumer(topic, broker, registry)
     with stopping, pytest.raises(PoisonMessageError, match=place):
         read(stopping, 3)
-    with consumer(topic, broker, registry, on_poison=OnPoison.SKIP) as skipping:
+    with consumer(topic, broker, registry, group="skips", on_poison=OnPoison.SKIP) as skipping:
         found = []
         for _ in range(30):
             message = skipping.poll(0.5)

@@ -1,0 +1,151 @@
+"""A served partition: who is answered when, and what a failing disk does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.log import open_log
+from broker.records import check_batch
+from broker.topics import Flusher, Partition, StorageFailureError, resolve_config
+from tests.broker.build import batch
+
+LATER: dict[str, str] = {"flush.ms": "60000"}
+
+
+@asynccontextmanager
+async def serving(folder: Path, configs: Mapping[str, str] = LATER) -> AsyncIterator[Partition]:
+    config = resolve_config(configs, {})
+    log, _ = open_log(folder, config.log)
+    flusher = Flusher(asyncio.get_running_loop())
+    partition = Partition("t", 0, log, config, flusher)
+    try:
+        yield partition
+    finally:
+        flusher.stop()
+        partition.end("over")
+        log.abandon()
+
+
+def append(partition: Partition, *, urgent: bool = False, size: int = 10) -> int:
+    data = batch(1, size=size)
+    base = partition.stage(data, check_batch(data))
+    partition.commit(urgent=urgent)
+    return base
+
+
+async def flushed(partition: Partition, offset: int) -> str | None:
+    done: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+    partition.when_flushed(offset, done.set_result)
+    async with asyncio.timeout(5):
+        return await done
+
+
+def test_a_flush_answers_all_that_it_covers(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path) as partition:
+            append(partition)
+            append(partition, urgent=True)
+            answers = await asyncio.gather(flushed(partition, 2), flushed(partition, 1))
+            assert list(answers) == [None, None]
+            assert partition.log.visible == 2
+            assert await flushed(partition, 2) is None, "at once: it is on disk"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("configs", [{"flush.ms": "10"}, LATER | {"flush.messages": "3"}])
+def test_the_policy_flushes_by_time_and_by_count(
+    tmp_path: Path, configs: Mapping[str, str]
+) -> None:
+    async def run() -> None:
+        async with serving(tmp_path, configs) as partition:
+            for _ in range(3):
+                append(partition)
+            assert await flushed(partition, 3) is None
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("first", ["the reader", "the write"])
+def test_a_waiting_reader_brings_the_flush_forward(tmp_path: Path, first: str) -> None:
+    async def run() -> None:
+        async with serving(tmp_path) as partition:
+            woken = asyncio.Event()
+            if first == "the write":
+                append(partition)
+            partition.watch(woken.set)
+            if first == "the reader":
+                append(partition)
+            async with asyncio.timeout(5):
+                await woken.wait()
+            assert partition.log.visible == 1
+            partition.unwatch(woken.set)
+            assert partition.readers == 0
+
+    asyncio.run(run())
+
+
+def test_a_failed_flush_ends_the_partition_and_tells_everybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    async def run() -> None:
+        async with serving(tmp_path) as partition:
+            monkeypatch.setattr("broker.log.segment.os.fdatasync", broken)
+            woken = asyncio.Event()
+            partition.watch(woken.set)
+            append(partition, urgent=True)
+            answer = await flushed(partition, 1)
+            assert answer is not None
+            assert "Input/output error" in answer
+            assert woken.is_set()
+            monkeypatch.undo()
+            with pytest.raises(StorageFailureError, match="Input/output"):
+                append(partition)
+            assert await flushed(partition, 1) == answer
+            assert partition.log.visible == 0, "what may not be on disk is not shown"
+
+    asyncio.run(run())
+
+
+def test_a_failed_flush_while_rolling_ends_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    async def run() -> None:
+        async with serving(tmp_path, LATER | {"segment.bytes": "1024"}) as partition:
+            append(partition, size=900)
+            monkeypatch.setattr("broker.log.segment.os.fdatasync", broken)
+            with pytest.raises(StorageFailureError):
+                append(partition, size=900)
+            monkeypatch.undo()
+            assert partition.failure is not None
+
+    asyncio.run(run())
+
+
+def test_a_full_disk_refuses_and_recovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    async def run() -> None:
+        async with serving(tmp_path) as partition:
+            append(partition)
+            monkeypatch.setattr("broker.log.segment.os.pwritev", full)
+            with pytest.raises(StorageFailureError, match="No space"):
+                append(partition)
+            monkeypatch.undo()
+            assert partition.failure is None
+            assert append(partition, urgent=True) == 1
+            assert await flushed(partition, 2) is None
+
+    asyncio.run(run())
