@@ -58,6 +58,12 @@ def start(
         bool, typer.Option(help="Let consumers see what is written but not on disk yet.")
     ] = False,
     max_connections: Annotated[int, typer.Option(min=1, help="Connections at a time.")] = 2000,
+    idle_seconds: Annotated[
+        float, typer.Option(min=0.1, help="Close a connection that is silent for so long.")
+    ] = 600.0,
+    metrics: Annotated[
+        str | None, typer.Option(help="Serve Prometheus metrics on this HOST:PORT.")
+    ] = None,
     insecure: Annotated[
         bool, typer.Option(help="Listen beyond loopback although anybody there may do anything.")
     ] = False,
@@ -90,6 +96,8 @@ def start(
             show_unflushed=show_unflushed,
             topic_defaults={k: str(v) for k, v in defaults.items() if v is not None},
             max_connections=max_connections,
+            idle_seconds=idle_seconds,
+            metrics=metrics,
             insecure=insecure,
             json=_is_json(format),
         )

@@ -15,7 +15,7 @@ from headworks.errors import FindingsError, HeadworksError, UsageError
 from headworks.settings import resolve
 
 if TYPE_CHECKING:
-    from hadoop_loader import LoadReport, Warehouse
+    from hadoop_loader import LoadReport, Warehouse, WarehouseConfig
 
 __all__ = ["load_app"]
 
@@ -63,6 +63,7 @@ def run(
         database=resolve("database", database),
         skip_lost=skip_lost,
     )
+    _check_services(config)
     _say("start", "starting Spark")
     with Warehouse.open(config) as opened:
         if address is not None:
@@ -98,6 +99,15 @@ def status(
             for t in found["topics"]
         ],
     )
+
+
+def _check_services(config: WarehouseConfig) -> None:
+    """UnreachableError if broker or registry is away: better now than after Spark's ten seconds."""
+    from cli.kafka import topics_of
+    from headworks.registry_client import RegistryClient
+
+    topics_of(config.bootstrap)
+    RegistryClient(config.registry).subjects()
 
 
 def _again_and_again(warehouse: Warehouse, pause: float, form: Format) -> None:

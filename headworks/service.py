@@ -145,7 +145,8 @@ def _ready_line(
         raise UnreachableError(
             f"`headworks {what}` did not answer within {timeout:.0f} s:\n{_tail(log)}"
         )
-    raise _error_for(code)(_tail(log) or f"`headworks {what}` ended with exit code {code}")
+    words = _tail(log).removeprefix("error: ")
+    raise _error_for(code)(words or f"`headworks {what}` ended with exit code {code}")
 
 
 def _error_for(code: int) -> type[HeadworksError]:

@@ -26,7 +26,8 @@ from broker.protocol import fetch as fetch_messages
 from broker.protocol import produce as produce_messages
 from broker.protocol.apis import API_VERSIONS, FETCH, PRODUCE
 from broker.protocol.fetch import Piece
-from broker.server.limits import Limits
+from broker.server.counters import Counters
+from broker.server.limits import Limits, Memory
 from broker.server.outbox import Outbox, Slot
 
 __all__ = ["Connection"]
@@ -34,6 +35,7 @@ __all__ = ["Connection"]
 _log = logging.getLogger(__name__)
 _SMALL_BUFFER = 16 << 10
 _LARGE_BUFFER = 1 << 20
+_FULL_PAUSE = 0.05
 
 
 class Connection:
@@ -45,12 +47,16 @@ class Connection:
         sock: socket.socket,
         peer: str,
         limits: Limits,
+        memory: Memory,
+        counters: Counters,
         closed: Callable[[Connection], None],
     ) -> None:
         self.peer = peer
         self._node = node
         self._sock = sock
         self._limits = limits
+        self._memory = memory
+        self._counters = counters
         self._closed = closed
         self._loop = asyncio.get_running_loop()
         self._outbox = Outbox(sock)
@@ -60,7 +66,9 @@ class Connection:
         self._fetches: set[Fetch] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._in_pass = self._reading = self._writing = self._paused = False
-        self._stopping = False
+        self._stopping = self._full = False
+        self._taken = 0  # of the shared memory
+        self.last_active = self._loop.time()
         self.open = True
         self._resume_reading()
 
@@ -79,6 +87,8 @@ class Connection:
             self.close()
             return
         self._end += count
+        self._counters.received_bytes += count
+        self.last_active = self._loop.time()
         self._pass()
 
     def _pass(self) -> None:
@@ -130,16 +140,36 @@ class Connection:
             self._start, self._end = 0, unread
         size = len(self._buffer)
         if wanted > size:
-            self._buffer.extend(bytes(wanted - size))
+            self._full = not self._grow(wanted - size)
         elif full and size < _LARGE_BUFFER:
-            self._buffer.extend(bytes(size))  # busy: read more at a time
+            self._grow(size)  # busy: read more at a time
         elif size > 2 * _LARGE_BUFFER and not unread:
-            self._buffer = bytearray(_LARGE_BUFFER)
+            self._memory.give(self._taken)
+            self._buffer, self._taken = bytearray(_SMALL_BUFFER), 0
+        if self._full:  # others hold all the memory for requests: come back when some is free
+            self._suspend_reading()
+            self._loop.call_later(_FULL_PAUSE, self._try_room)
+
+    def _grow(self, size: int) -> bool:
+        if not self._memory.take(size):
+            return False
+        self._taken += size
+        self._buffer.extend(bytes(size))
+        return True
+
+    def _try_room(self) -> None:
+        if self.open:
+            self._full = False
+            self._make_room()
+            if not self._full and not self._paused:
+                self._resume_reading()
 
     # -- requests ----------------------------------------------------------------------------
 
     def _request(self, position: int, stop: int) -> None:
         header = parse_header(self._buffer, position, stop)
+        if header.key in APIS:
+            self._counters.requests[header.key] += 1
         if header.key == PRODUCE:
             self._produce(header, stop)
             return
@@ -218,6 +248,7 @@ class Connection:
             return
         try:
             done = self._outbox.send()
+            self.last_active = self._loop.time()
         except OSError as error:
             self.close(f"send failed: {error}")
             return
@@ -233,7 +264,8 @@ class Connection:
             self._suspend_reading()
             if done and len(self._outbox.slots) <= self._limits.in_flight // 2:
                 self._paused = False
-                self._resume_reading()
+                if not self._full:
+                    self._resume_reading()
                 self._loop.call_soon(self._continue)
 
     def _continue(self) -> None:
@@ -257,7 +289,9 @@ class Connection:
             return
         self.open = False
         if reason:
+            self._counters.failed += 1
             _log.warning("closing %s: %s", self.peer, reason)
+        self._memory.give(self._taken)
         self._suspend_reading()
         if self._writing:
             self._loop.remove_writer(self._sock)
@@ -267,6 +301,12 @@ class Connection:
             task.cancel()
         self._sock.close()
         self._closed(self)
+
+    def close_if_idle(self, since: float) -> None:
+        """Close if no byte has moved since then, unless it waits for us."""
+        waits_for_us = bool(self._outbox.slots) and not self._writing
+        if self.last_active < since and not waits_for_us:
+            self.close("idle")
 
     def stop_reading(self) -> None:
         """Take no more requests; those that were taken are still answered."""

@@ -31,6 +31,8 @@ class StartOptions:
     show_unflushed: bool = False
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     max_connections: int = 2000
+    idle_seconds: float = 600.0
+    metrics: str | None = None
     insecure: bool = False
     json: bool = False
 
@@ -38,6 +40,9 @@ class StartOptions:
 def run(options: StartOptions) -> None:
     """Serve until SIGTERM or SIGINT."""
     host, port = parse_listen(options.listen, insecure=options.insecure)
+    metrics = None
+    if options.metrics is not None:
+        metrics = parse_listen(options.metrics, insecure=options.insecure, option="--metrics")
     logging.basicConfig(
         level=logging.INFO,
         stream=sys.stderr,
@@ -51,7 +56,8 @@ def run(options: StartOptions) -> None:
         auto_create_topics=options.auto_create_topics,
         show_unflushed=options.show_unflushed,
         topic_defaults=options.topic_defaults,
-        limits=Limits(connections=options.max_connections),
+        limits=Limits(connections=options.max_connections, idle_seconds=options.idle_seconds),
+        metrics=metrics,
     )
     # Requests make many small objects and no cycles: looking for those less often is 10 % of speed
     gc.freeze()
@@ -59,27 +65,27 @@ def run(options: StartOptions) -> None:
     asyncio.run(_serve(config, as_json=options.json))
 
 
-def parse_listen(listen: str, *, insecure: bool) -> tuple[str, int]:
+def parse_listen(listen: str, *, insecure: bool, option: str = "--listen") -> tuple[str, int]:
     """Host and port of HOST:PORT or [HOST]:PORT; UsageError beyond loopback unless `insecure`."""
     host, separator, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not separator or not host or not port.isdigit() or int(port) > 65535:
-        raise UsageError(f"--listen {listen!r} is not HOST:PORT", fix="for example 127.0.0.1:9092")
+        raise UsageError(f"{option} {listen!r} is not HOST:PORT", fix="for example 127.0.0.1:9092")
     try:
         address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
         raise UsageError(
-            f"--listen {listen!r}: the host must be an address of this machine",
+            f"{option} {listen!r}: the host must be an address of this machine",
             fix="for example 127.0.0.1:9092, or 0.0.0.0:9092 is not possible: see --help",
         ) from None
     if address.is_unspecified:
         raise UsageError(
-            f"--listen {listen!r}: clients are told this address, and cannot connect to it",
+            f"{option} {listen!r}: clients are told this address, and cannot connect to it",
             fix="give the address of one interface of this machine",
         )
     if not address.is_loopback and not insecure:
         raise UsageError(
-            f"--listen {listen!r} is reachable from other machines, and the broker asks nobody who"
+            f"{option} {listen!r} is reachable from other machines, and the broker asks nobody who"
             f" they are: whoever reaches it may read, write and delete everything",
             fix="listen on 127.0.0.1, or give --insecure if the network is trusted",
         )

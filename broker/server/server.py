@@ -15,12 +15,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from broker.coordination import LocalCoordination
 from broker.groups import GroupCoordinator, GroupSettings
 from broker.handlers import Node
 from broker.server.connection import Connection
-from broker.server.limits import Limits
+from broker.server.counters import Counters
+from broker.server.limits import Limits, Memory
 from broker.server.lock import FolderLock
 from broker.topics import Catalogue, Flusher, InvalidConfigError
 from headworks.errors import UsageError
@@ -49,6 +51,7 @@ class ServerConfig:
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     groups: GroupSettings = field(default_factory=GroupSettings)
+    metrics: tuple[str, int] | None = None
 
 
 class BrokerServer:
@@ -57,13 +60,21 @@ class BrokerServer:
     def __init__(self, config: ServerConfig) -> None:
         self.config = config
         self._connections: set[Connection] = set()
-        self._retention: asyncio.Task[None] | None = None
+        self._memory = Memory(config.limits.buffer_bytes)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._metrics: Any = None
+        self.counters = Counters()
 
     @property
     def address(self) -> str:
         """HOST:PORT that clients reach it at."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{host}:{self._port}"
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._connections)
 
     @property
     def node(self) -> Node:
@@ -78,20 +89,30 @@ class BrokerServer:
         try:
             self._listen()
             await self._open()
+            if config.metrics is not None:
+                from broker.server.metrics import MetricsServer
+
+                self._metrics = MetricsServer(self, *config.metrics)
+                _log.info("metrics on http://%s:%d/metrics", config.metrics[0], self._metrics.port)
         except BaseException:
             self._lock.release()
             raise
         loop = asyncio.get_running_loop()
         loop.add_reader(self._listener, self._accept)
-        self._retention = loop.create_task(self._keep_retention())
+        self._tasks = [
+            loop.create_task(self._keep_retention()),
+            loop.create_task(self._drop_idle()),
+        ]
 
     async def stop(self) -> None:
         """Flush everything, answer who waits for it, close."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._listener)
         self._listener.close()
-        if self._retention is not None:
-            self._retention.cancel()
+        for task in self._tasks:
+            task.cancel()
+        if self._metrics is not None:
+            await asyncio.to_thread(self._metrics.stop)
         for connection in self._connections:
             connection.stop_reading()
         for partition in self._catalogue.partitions():
@@ -171,18 +192,36 @@ class BrokerServer:
                 return
             peer = f"{address[0]}:{address[1]}"
             if len(self._connections) >= self.config.limits.connections:
+                self.counters.refused += 1
                 _log.warning("refusing %s: %d connections are open", peer, len(self._connections))
                 sock.close()
                 continue
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.counters.accepted += 1
             self._connections.add(
-                Connection(self._node, sock, peer, self.config.limits, self._connections.discard)
+                Connection(
+                    self._node,
+                    sock,
+                    peer,
+                    self.config.limits,
+                    self._memory,
+                    self.counters,
+                    self._connections.discard,
+                )
             )
 
     def _accept_again(self) -> None:
         if self._listener.fileno() >= 0:
             asyncio.get_running_loop().add_reader(self._listener, self._accept)
+
+    async def _drop_idle(self) -> None:
+        idle = self.config.limits.idle_seconds
+        while True:
+            await asyncio.sleep(idle / 10)
+            since = asyncio.get_running_loop().time() - idle
+            for connection in tuple(self._connections):
+                connection.close_if_idle(since)
 
     async def _keep_retention(self) -> None:
         while True:

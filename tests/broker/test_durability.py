@@ -337,6 +337,39 @@ def test_a_broken_store_is_named(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_silent_clients_are_dropped_and_waiting_ones_are_not(tmp_path: Path) -> None:
+    with start_broker(tmp_path, "--idle-seconds", "0.5") as process:
+        create(process.address, "quiet")
+        with Wire(process.address) as silent, Wire(process.address) as parked:
+            parked.send(1, 11, fetch("quiet", 0, 0, wait_ms=1500))
+            silent.socket.sendall(b"\0\0\0\x20half a")
+            assert silent.closed()
+            assert fetched(parked.receive()[1]) == (0, 0, b"")
+
+
+def test_metrics(tmp_path: Path) -> None:
+    import re
+
+    import urllib3
+
+    with start_broker(tmp_path, "--metrics", "127.0.0.1:0") as process:
+        create(process.address, "counted")
+        PRODUCERS["confluent-kafka"](process.address, "counted", messages(7), "none")
+        process.log.seek(0)
+        found = re.search(r"http://127.0.0.1:(\d+)/metrics", process.log.read())
+        assert found is not None
+        text = urllib3.request("GET", found.group(0)).data.decode()
+        taken = headworks(
+            *("broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "b")),
+            *("--metrics", f"127.0.0.1:{found.group(1)}"),
+        )
+    assert 'broker_log_visible{partition="0",topic="counted"} 7.0' in text
+    assert 'broker_requests_total{api="produce"}' in text
+    assert 'broker_log_writable{partition="0",topic="counted"} 1.0' in text
+    assert taken.returncode == 2
+    assert "cannot serve metrics" in taken.stderr
+
+
 def test_starting_is_quick(tmp_path: Path) -> None:
     began = time.monotonic()
     with start_broker(tmp_path):

@@ -1,0 +1,54 @@
+"""Memory for requests is shared and bounded: what does not fit waits, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from pathlib import Path
+
+from broker.server import BrokerServer, ServerConfig
+from broker.server.limits import Limits
+from tests.broker.build import batch
+from tests.broker.wire import produce, produced
+
+SIZE = 600_000
+
+
+async def send(port: int, topic: str, hold: asyncio.Event | None) -> tuple[int, int]:
+    """Produce a large batch; with `hold`, keep the last byte back until it is set."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    body = produce(topic, 0, bytes(batch(1, size=SIZE)))
+    frame = struct.pack(">ihhih", 10 + len(body), 0, 7, 1, -1) + body
+    writer.write(frame[:-1] if hold else frame)
+    await writer.drain()
+    if hold:
+        await hold.wait()
+        writer.write(frame[-1:])
+    size = int.from_bytes(await reader.readexactly(4), "big")
+    answer = await reader.readexactly(size)
+    writer.close()
+    await writer.wait_closed()
+    return produced(answer[4:], topic)
+
+
+def test_requests_that_do_not_fit_wait_for_the_others(tmp_path: Path) -> None:
+    async def run() -> None:
+        server = BrokerServer(ServerConfig(tmp_path, limits=Limits(buffer_bytes=SIZE + 200_000)))
+        await server.start()
+        port = int(server.address.rpartition(":")[2])
+        try:
+            await server.node.catalogue.create("t", 1, {})
+            hold = asyncio.Event()
+            first = asyncio.create_task(send(port, "t", hold))
+            await asyncio.sleep(0.2)
+            others = [asyncio.create_task(send(port, "t", None)) for _ in range(3)]
+            await asyncio.sleep(0.3)
+            assert not any(task.done() for task in others)
+            hold.set()
+            async with asyncio.timeout(20):
+                answers = await asyncio.gather(first, *others)
+            assert sorted(answers) == [(0, 0), (0, 1), (0, 2), (0, 3)]
+        finally:
+            await server.stop()
+
+    asyncio.run(run())
