@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.output import Format, FormatOption, print_json, print_table, say
-from headworks.errors import FindingsError, HeadworksError, UsageError
+from headworks.errors import FindingsError, UsageError
 from headworks.settings import resolve
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def run(
         str | None, typer.Option(help="HOST:PORT: stay, and serve HiveServer2 (loopback)")
     ] = None,
     every: Annotated[
-        str | None, typer.Option(help="load again and again, so long after the last: 30s, 10m, 1h")
+        str | None, typer.Option(help="load again and again: every 30s, 10m, 1h")
     ] = None,
     skip_lost: Annotated[
         bool, typer.Option(help="go on behind messages that the broker no longer has")
@@ -116,7 +116,7 @@ def _again_and_again(warehouse: Warehouse, pause: float, form: Format) -> None:
         began = time.monotonic()
         try:
             _print(warehouse.load(_progress), form)
-        except HeadworksError as error:
+        except Exception as error:  # whatever failed, the next run may not
             say(f"error: {error}")
         time.sleep(max(0.0, pause - (time.monotonic() - began)))
 

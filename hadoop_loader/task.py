@@ -5,7 +5,8 @@ Rules:
 - Knows nothing of Spark: a bin and a fetcher in, a manifest out. Everything it writes lies in a
   staging folder of its own attempt, so a retried or abandoned attempt leaves nothing that counts.
 - Every offset that holds a message becomes a row or a quarantined message, never nothing.
-- One file per topic, day and flush of a bin: memory is bounded by FLUSH_ROWS, not by the range.
+- One file per topic, day and flush of a bin: memory is bounded by FLUSH_ROWS and FLUSH_BAD, not
+  by the range.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = ["Counts", "Manifest", "Task", "TopicManifest", "TopicPlan", "Writer",
 
 
 FLUSH_ROWS = 200_000
+FLUSH_BAD = 20_000
 CHUNK = 20_000
 
 
@@ -101,7 +103,6 @@ def load(task: Task, fetcher: Fetcher) -> Manifest:
     """Load one bin."""
     stager = Stager(Path(task.staging) / uuid.uuid4().hex, task.load)
     topics = []
-    bad: list[Bad] = []
     for topic in sorted({r.topic for r in task.ranges}):
         ranges = tuple(r for r in task.ranges if r.topic == topic)
         loader = _TopicLoader(task.topics[topic], task.load, stager)
@@ -109,11 +110,8 @@ def load(task: Task, fetcher: Fetcher) -> Manifest:
             for i in range(0, len(messages), CHUNK):
                 loader.add(messages[i : i + CHUNK])
         loader.flush()
-        bad.extend(loader.bad)
         loader.found.ranges = ranges
         topics.append(loader.found)
-    if bad:
-        stager.write(QUARANTINE_TABLE, *quarantine_table(bad, task.load))
     return Manifest(stager.close(), tuple(topics))
 
 
@@ -122,8 +120,9 @@ class _TopicLoader:
 
     def __init__(self, plan: TopicPlan, load_number: int, stager: Stager) -> None:
         self.found = TopicManifest(plan.topic, ())
-        self.bad: list[Bad] = []
+        self._bad: list[Bad] = []
         self._plan = plan
+        self._load = load_number
         self._stager = stager
         self._reader = parse(plan.latest.text, strict=False)
         self._writers = {writer.schema_id: writer for writer in plan.writers}
@@ -139,13 +138,16 @@ class _TopicLoader:
                 by_schema.setdefault(schema_id, []).append(m)
         for schema_id, group in by_schema.items():
             self._decode(schema_id, group)
-        if self._batch.rows >= FLUSH_ROWS:
+        if self._batch.rows >= FLUSH_ROWS or len(self._bad) >= FLUSH_BAD:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was decoded, a file for each day."""
+        """Write what was decoded, and what was set aside, a file for each day."""
         if self._batch.rows:
             self._stager.write(self._plan.table, *self._batch.take())
+        if self._bad:
+            self._stager.write(QUARANTINE_TABLE, *quarantine_table(self._bad, self._load))
+            self._bad = []
 
     def _schema_id(self, m: Message) -> int | None:
         if m.value is None:
@@ -205,7 +207,7 @@ class _TopicLoader:
 
     def _quarantine(self, m: Message, schema_id: int | None, reason: str) -> None:
         size = len(m.value or b"")
-        self.bad.append(Bad(self._plan.topic, m, schema_id, reason))
+        self._bad.append(Bad(self._plan.topic, m, schema_id, reason))
         counts = self.found.windows.setdefault(window_of(m.timestamp), Counts())
         counts.quarantined += 1
         counts.bytes += size

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,4 +93,3 @@ def producer(
     yield make
     for one in made:
         one.close()
-    assert "pyspark" not in sys.modules
