@@ -363,7 +363,7 @@ class Group:
     def _after_removal(self, now: float) -> None:
         if self.members:
             self._rebalance(now)
-        elif self.state is not State.EMPTY and not self._pending:
+        elif self.state is not State.EMPTY:
             self.generation += 1
             self._become_empty()
 

@@ -305,6 +305,19 @@ def test_the_coordinator_keeps_one_timer_a_group_and_forgets_idle_groups() -> No
     coordinator.close()
 
 
+def test_the_last_member_leaves_while_another_is_only_announced() -> None:
+    rig = Rig()
+    rig.join()
+    rig.wait(2)
+    (announced,) = rig.join(needs_id=True)
+    member = next(iter(rig.group.members))
+    rig.group.leave(rig.now, member, None)
+    assert rig.group.state is State.EMPTY
+    rig.join(announced.member_id)
+    rig.wait(2)
+    assert rig.group.leader == announced.member_id
+
+
 class GroupMachine(RuleBasedStateMachine):
     """Members that do anything at any time: no request is left or answered twice."""
 
@@ -361,7 +374,7 @@ class GroupMachine(RuleBasedStateMachine):
         parked = sum(m.joining is not None for m in group.members.values())
         assert parked <= sum(not answers for answers in self.joins)
         assert parked == sum(not answers for answers in self.joins)
-        assert (group.state is State.EMPTY) == (not group.members) or group._pending
+        assert (group.state is State.EMPTY) == (not group.members)
         if group.state is State.STABLE:
             assert all(m.syncing is None and m.joining is None for m in group.members.values())
         if group.state in (State.STABLE, State.COMPLETING):
