@@ -326,10 +326,15 @@ class _Running:
     def _serve(self) -> None:
         due = time.monotonic()
         while not self._stopping.is_set():
-            self.client.poll(_POLL)
-            if time.monotonic() >= due:
-                self._report()
-                due = time.monotonic() + self._every
+            try:
+                self.client.poll(_POLL)
+                if time.monotonic() >= due:
+                    due = time.monotonic() + self._every
+                    self._report()
+            except Exception:
+                # Without this thread nothing is delivered any more: say it loudly, and go on.
+                _log.exception("serving delivery reports failed")
+                self._stopping.wait(1.0)
 
     def _report(self) -> int:
         """Queue what is to be published; 0 if nothing, or if the audit cannot be reached now."""

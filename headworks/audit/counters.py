@@ -9,6 +9,7 @@ Rules:
   pending - reported, under an id made of the file, the slot's number and its sequence number.
   Because the snapshot is in the file before it is sent, a crash in between sends the same
   increment again under the same id, and the audit counts it once.
+- `words` is read under the lock only: growing the file replaces it, and the old one is void.
 - What survives is what the page cache holds: a killed process loses nothing, a power cut may.
 
 Layout, in unsigned 64-bit words: a header (magic, slots used), then slots of SLOT_WORDS words:
@@ -169,7 +170,9 @@ class CounterFile:
 
         With `owner_died`, messages whose fate was open count as `unresolved`.
         """
-        for number in range(self.used):
+        with self.lock:
+            used = self.used
+        for number in range(used):
             with self.lock:
                 named = self.words[_base_of(number) + _LENGTH]
                 increment = self._pending(number, owner_died) if named else None
@@ -204,8 +207,9 @@ class CounterFile:
         The order matters: killed before the sequence moves, this sends the increment again under
         the id it had; killed after, there is nothing left to send.
         """
-        base, words = _base_of(increment.slot), self.words
+        base = _base_of(increment.slot)
         with self.lock:
+            words = self.words
             for i in range(_COUNTS):
                 words[base + _REPORTED + i] = words[base + _SNAPSHOT + i]
             words[base + _SEQUENCE] += 1
@@ -217,7 +221,8 @@ class CounterFile:
 
     def settled(self) -> bool:
         """Whether everything counted is resolved and published: the file may go."""
-        return all(self._is_settled(base) for base in self._bases())
+        with self.lock:
+            return all(self._is_settled(base) for base in self._bases())
 
     def unpublished(self) -> dict[str, int]:
         """What has been counted and not been published, by outcome."""

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -158,3 +159,39 @@ def test_windows_before_1970_are_kept(tmp_path: Path) -> None:
     (increment,) = counters.increments()
     counters.close()
     assert increment.window_start == -WINDOW_MS
+
+
+def test_counting_and_publishing_at_once_while_the_file_grows(tmp_path: Path) -> None:
+    counters = CounterFile(tmp_path)
+    published: Counter[str] = Counter()
+    failures: list[BaseException] = []
+    done = threading.Event()
+
+    def publish() -> None:
+        try:
+            while not done.is_set():
+                publish_once()
+        except BaseException as error:
+            failures.append(error)
+
+    def publish_once() -> None:
+        for increment in counters.increments():
+            published.update(increment.counts)
+            counters.published(increment)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        publisher = threading.Thread(target=publish)
+        publisher.start()
+        for number in range(20_000):
+            counters.attempt("t", number * WINDOW_MS, 1).resolve(DELIVERED)
+        done.set()
+        publisher.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not failures
+    publish_once()
+    publish_once()
+    counters.close()
+    assert published == {"attempted": 20_000, "delivered": 20_000}
