@@ -142,7 +142,11 @@ def test_a_decimal_is_never_rounded(shop: Any, value: str) -> None:
 
 @pytest.mark.parametrize("value", ["99.99", "-99.99", "0", "1E+1", "001.10"])
 def test_a_decimal_that_fits_is_taken(shop: Any, value: str) -> None:
-    shop.Order.__headworks__.encode(order(shop, item=shop.Item(price=Decimal(value))))
+    unscaled = int(Decimal(value) * 100)
+    size = max(1, (unscaled.bit_length() + 8) // 8)
+    expected = unscaled.to_bytes(size, "big", signed=True)
+    encoded = shop.Order.__headworks__.encode(order(shop, item=shop.Item(price=Decimal(value))))
+    assert bytes([2 * size]) + expected in encoded
 
 
 def test_a_symbol_of_another_enum_is_refused(shop: Any) -> None:
