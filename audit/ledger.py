@@ -85,10 +85,6 @@ class Ledger:
         self._counts[key].update(increment.counts)
         return True
 
-    def tiers(self) -> list[str]:
-        """Every tier that has reported, sorted."""
-        return sorted({tier for _, tier, _ in self._counts})
-
     def topics(self) -> list[str]:
         """Every topic that some tier has reported, sorted."""
         return sorted({topic for topic, _, _ in self._counts})

@@ -101,11 +101,6 @@ class MappedIndex:
         return None
 
     @property
-    def last_position(self) -> int:
-        """The position of the last entry."""
-        return self._entry(self._count - 1)[1]
-
-    @property
     def last_entry(self) -> tuple[int, int, int]:
         """Relative offset, position and earlier timestamp of the last entry."""
         return self._entry(self._count - 1)

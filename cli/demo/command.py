@@ -6,12 +6,15 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.output import Format, FormatOption, print_json, say
 from headworks.errors import FindingsError
+
+if TYPE_CHECKING:
+    from cli.demo.run import Demo
 
 __all__ = ["demo"]
 
@@ -56,11 +59,8 @@ def demo(
         raise FindingsError("the demo ran, but its figures do not add up: see the summary above")
 
 
-def _keep(run: object) -> None:
+def _keep(run: Demo) -> None:
     """Say what can be tried, and wait for Ctrl-C."""
-    from cli.demo.run import Demo
-
-    assert isinstance(run, Demo)
     say("\nEverything is still running. Try, in another terminal:\n")
     say(f"  export HEADWORKS_BOOTSTRAP={run.bootstrap}")
     say(f"  export HEADWORKS_REGISTRY={run.stack.registry.url}")

@@ -22,13 +22,13 @@ _EVERY = 1000
 
 
 class Progress:
-    """Steps and bars on stderr; `quiet` shows nothing."""
+    """Steps and bars on stderr."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    def __init__(self) -> None:
         # A descriptor of its own: while Spark's JVM starts, descriptor 2 is turned away.
         own = os.fdopen(os.dup(sys.stderr.fileno()), "w", buffering=1, encoding="utf-8")
-        self._console = Console(file=own, quiet=quiet, highlight=False)
-        self._terminal = own.isatty() and not quiet
+        self._console = Console(file=own, highlight=False)
+        self._terminal = own.isatty()
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:

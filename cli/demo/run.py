@@ -29,6 +29,8 @@ from cli.demo.source import Source
 from cli.stack import Stack, running_stack
 from headworks import catalogue
 from headworks.errors import FindingsError, HeadworksError, RefusedError, UnreachableError
+from headworks.registry_client import IncompatibleSchemaError, RegistryClient
+from headworks.schema import subject_of
 
 __all__ = ["Demo", "Outcome"]
 
@@ -210,23 +212,12 @@ class Demo:
         verdict = self._command("schema", "check", str(change), *against, expect=1)
         self.outcome.refused = verdict["findings"]
         text = (change / "nyc" / "flights.avsc").read_text(encoding="utf-8")
-        self.outcome.registry_status = self._register_refused(text)
-
-    def _register_refused(self, text: str) -> int:
-        """The HTTP status with which the registry answers the registration of `text`."""
-        import urllib3
-
-        response = urllib3.request(
-            "POST",
-            f"{self._stack.registry.url}/subjects/flights-value/versions",
-            json={"schema": text},
-            retries=False,
-        )
-        if response.status != 409:
-            raise FindingsError(
-                f"the registry answered the breaking change with {response.status}, not 409"
-            )
-        return response.status
+        try:
+            RegistryClient(self._stack.registry.url).register(subject_of("flights"), text)
+        except IncompatibleSchemaError:
+            self.outcome.registry_status = 409
+        else:
+            raise FindingsError("the registry took the breaking change that the gate refused")
 
     def _evolve(self) -> None:
         shutil.copy(_CHANGES / "flights-v2.avsc", self._schemas / "nyc" / "flights.avsc")

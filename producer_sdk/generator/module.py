@@ -11,6 +11,7 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+from headworks.codec import values
 from headworks.errors import SchemaError, UsageError
 from headworks.schema import (
     Array,
@@ -52,32 +53,7 @@ _STANDARD = {
 }
 _CODEC = {
     "headworks.codec": ("EventType", "RecordType"),
-    "headworks.codec.values": (
-        "FALSE",
-        "TRUE",
-        "array_of",
-        "bytes_of",
-        "date_days",
-        "decimal_bytes",
-        "decimal_fixed",
-        "double64",
-        "fixed_of",
-        "float32",
-        "instant_micros",
-        "instant_millis",
-        "key_text",
-        "local_micros",
-        "local_millis",
-        "map_of",
-        "millis",
-        "refuse",
-        "text_of",
-        "time_micros",
-        "time_millis",
-        "utf8",
-        "uuid_fixed",
-        "uuid_text",
-    ),
+    "headworks.codec.values": tuple(values.__all__),
     "headworks.codec.varints": ("COUNT", "ZIGZAG", "count", "int32", "int64"),
 }
 
