@@ -18,6 +18,7 @@ from fastavro import parse_schema, schemaless_reader
 
 from audit.ledger import Increment, Ledger
 from headworks.audit import AUDIT_TOPIC
+from headworks.broker_client import broker_client
 from headworks.errors import CorruptError, HeadworksError, UnreachableError
 from headworks.registry_client import RegistryClient
 from headworks.wire import unframe
@@ -78,7 +79,7 @@ def _millis(instant: datetime) -> int:
 def _messages(bootstrap: str) -> Iterator[Message]:
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **broker_client(bootstrap),
             "group.id": "headworks-audit-reader",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

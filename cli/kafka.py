@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headworks.broker_client import broker_client
 from headworks.errors import UnreachableError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def admin_of(bootstrap: str) -> AdminClient:
     """A client for administration of the broker at `bootstrap`."""
     from confluent_kafka.admin import AdminClient
 
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    return AdminClient({**broker_client(bootstrap), "log_level": 2})
 
 
 def topics_of(bootstrap: str) -> dict[str, Any]:

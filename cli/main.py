@@ -30,6 +30,7 @@ _NOUNS = {
     "topic": "cli.topic:topic_app",
     "load": "cli.load:load_app",
     "audit": "cli.audit:audit_app",
+    "user": "cli.user:user_app",
     "config": "cli.config:config_app",
 }
 _VERBS = {

@@ -49,11 +49,13 @@ def describe(topic: Name, bootstrap: Bootstrap = None, format: FormatOption = Fo
     """Show the partitions of a topic: first and next offset, messages between."""
     from confluent_kafka import Consumer, TopicPartition
 
+    from headworks.broker_client import broker_client
+
     address = resolve("bootstrap", bootstrap)
     found = topics_of(address)
     if topic not in found:
         raise UsageError(f"there is no topic {topic!r}", fix="see `headworks topic list`")
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "headworks-describe"})
+    consumer = Consumer({**broker_client(address), "group.id": "headworks-describe"})
     try:
         rows = []
         for partition in sorted(found[topic].partitions):

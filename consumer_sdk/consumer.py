@@ -22,6 +22,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
 from consumer_sdk.decode import DecodeError, Decoder
+from headworks.broker_client import broker_client
 from headworks.codec.event import EventType, event_type
 from headworks.errors import CorruptError, HeadworksError, UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
@@ -97,7 +98,7 @@ class Consumer(Generic[T]):
         self._closed = False
         self._consumer = confluent_kafka.Consumer(
             {
-                "bootstrap.servers": self._bootstrap,
+                **broker_client(self._bootstrap),
                 "group.id": group,
                 "auto.offset.reset": start,
                 "enable.auto.commit": commit_every is not None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hadoop_loader.commits import Commit
@@ -48,10 +48,10 @@ def events(commit: Commit, *, warehouse: str, host: str) -> Iterator[dict[str, A
 
 
 class AuditPublisher:
-    """Publishes commits' counts to the broker at `bootstrap`."""
+    """Publishes commits' counts to the broker that `client` (properties of librdkafka) reaches."""
 
-    def __init__(self, bootstrap: str, registry: RegistryClient, warehouse: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, client: Mapping[str, Any], registry: RegistryClient, warehouse: str) -> None:
+        self._client = client
         self._registry = registry
         self._warehouse = warehouse
 
@@ -92,7 +92,7 @@ class AuditPublisher:
 
         producer = Producer(
             {
-                "bootstrap.servers": self._bootstrap,
+                **self._client,
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "message.timeout.ms": 20_000,
@@ -114,7 +114,7 @@ class AuditPublisher:
             left = 0
         if failed or left:
             raise UnreachableError(
-                f"broker {self._bootstrap} does not take audit counts: "
+                f"broker {self._client['bootstrap.servers']} does not take audit counts: "
                 f"{failed[0] if failed else f'{left} left after 30 s'}",
                 fix="the rows are committed; load again when the broker answers, "
                 "and the counts are published then",

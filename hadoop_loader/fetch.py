@@ -53,14 +53,14 @@ class Log(Protocol):
 
 
 class KafkaLog:
-    """A Kafka-protocol broker, for the driver."""
+    """A Kafka-protocol broker, for the driver; `client` is properties of librdkafka."""
 
-    def __init__(self, bootstrap: str, *, timeout: float = 15.0) -> None:
+    def __init__(self, client: Mapping[str, Any], *, timeout: float = 15.0) -> None:
         from confluent_kafka.admin import AdminClient
 
-        self._bootstrap = bootstrap
+        self._bootstrap: str = client["bootstrap.servers"]
         self._timeout = timeout
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "logger": _quiet_logger()})
+        self._admin = AdminClient({**client, "logger": _quiet_logger()})
 
     def partitions(self) -> Mapping[str, Sequence[int]]:
         """See Log.partitions."""
@@ -109,10 +109,13 @@ class KafkaLog:
 
 
 class KafkaFetcher:
-    """A Kafka-protocol broker, for a task."""
+    """A Kafka-protocol broker, for a task; `client` is properties of librdkafka."""
 
-    def __init__(self, bootstrap: str, *, timeout: float = 30.0, batch: int = 10_000) -> None:
-        self._bootstrap = bootstrap
+    def __init__(
+        self, client: Mapping[str, Any], *, timeout: float = 30.0, batch: int = 10_000
+    ) -> None:
+        self._client = client
+        self._bootstrap: str = client["bootstrap.servers"]
         self._timeout = timeout
         self._batch = batch
 
@@ -122,7 +125,7 @@ class KafkaFetcher:
 
         consumer = Consumer(
             {
-                "bootstrap.servers": self._bootstrap,
+                **self._client,
                 "group.id": "headworks-loader",
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,

@@ -6,7 +6,7 @@ value); an error of ours comes back as what it is, not as a Java stack trace.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,18 +27,18 @@ class _Failure:
     fix: str | None
 
 
-def run_in_spark(spark: Any, bootstrap: str, tasks: Sequence[Task]) -> list[Manifest]:
+def run_in_spark(spark: Any, client: Mapping[str, Any], tasks: Sequence[Task]) -> list[Manifest]:
     """Run the bins in a session's executors; raises the first HeadworksError that one met."""
     bins = spark.sparkContext.parallelize(list(tasks), len(tasks))
-    found = bins.flatMap(partial(_run_bin, bootstrap)).collect()
+    found = bins.flatMap(partial(_run_bin, client)).collect()
     for result in found:
         if isinstance(result, _Failure):
             raise result.kind(result.message, fix=result.fix)
     return list(found)
 
 
-def _run_bin(bootstrap: str, task: Task) -> Iterator[Manifest | _Failure]:
+def _run_bin(client: Mapping[str, Any], task: Task) -> Iterator[Manifest | _Failure]:
     try:
-        yield load(task, KafkaFetcher(bootstrap))
+        yield load(task, KafkaFetcher(client))
     except HeadworksError as error:
         yield _Failure(type(error), error.message, error.fix)

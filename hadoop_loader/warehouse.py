@@ -105,9 +105,11 @@ class Warehouse:
         from hadoop_loader.governed import Subjects
         from hadoop_loader.loading import Parts
         from hadoop_loader.spark_job import run_in_spark
+        from headworks.broker_client import broker_client
         from headworks.registry_client import RegistryClient
 
         config = self._config
+        client = broker_client(config.bootstrap)
         registry = RegistryClient(config.registry)
         catalog = HiveCatalog(self._spark, config.files_database, config.database)
         catalog.prepare(config.metastore)
@@ -115,11 +117,11 @@ class Warehouse:
         return Parts(
             root=config.root,
             log=log,
-            broker=KafkaLog(config.bootstrap),
+            broker=KafkaLog(client),
             versions=Subjects(registry).versions,
-            run=partial(run_in_spark, self._spark, config.bootstrap),
+            run=partial(run_in_spark, self._spark, client),
             catalog=catalog,
-            publish=AuditPublisher(config.bootstrap, registry, str(config.root)),
+            publish=AuditPublisher(client, registry, str(config.root)),
             tasks=config.tasks or self._spark.sparkContext.defaultParallelism,
             skip_lost=config.skip_lost,
         )

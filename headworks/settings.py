@@ -55,6 +55,15 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("warehouse", None, "folder of the Hive tables (default: data_dir/warehouse)"),
         Setting("database", "default", "Hive database in which the tables appear"),
         Setting("hive", None, "address of a running HiveServer2, HOST:PORT"),
+        Setting("username", None, "who to be for the broker and the registry"),
+        Setting("password", None, "that user's password"),
+        Setting("tls_ca", None, "file of CA certificates; speak TLS to the broker by them"),
+        Setting("users", None, "servers: file of users (`headworks user set`)"),
+        Setting("access", None, "servers: file of grants (who may read and write what)"),
+        Setting("tls_cert", None, "servers: certificate, PEM"),
+        Setting("tls_key", None, "servers: its key, PEM"),
+        Setting("log_format", "text", "servers: text, or json (one object a line)"),
+        Setting("log_level", "info", "servers: debug, info, warning or error"),
     )
 }
 

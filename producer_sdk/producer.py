@@ -33,6 +33,7 @@ from confluent_kafka import KafkaError, KafkaException
 from headworks.audit import AUDIT_TOPIC, WINDOW_MS
 from headworks.audit.counters import BROKER_ERROR, QUEUE_FULL, TOO_LARGE, CounterFile
 from headworks.audit.event import AuditCount
+from headworks.broker_client import broker_client
 from headworks.codec import EventType, event_type
 from headworks.errors import HeadworksError, UsageError
 from headworks.settings import resolve
@@ -108,7 +109,7 @@ class Producer:
         self._audit_every = audit_every
         self._close_timeout = close_timeout
         self._config = {
-            "bootstrap.servers": resolve("bootstrap", bootstrap),
+            **broker_client(resolve("bootstrap", bootstrap)),
             "client.id": application,
             "enable.idempotence": True,
             "compression.type": "zstd",

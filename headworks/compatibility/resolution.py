@@ -317,7 +317,7 @@ class _Resolution:
         rivals = [
             branch
             for branch in reader.branches
-            if isinstance(branch, type(writer))
+            if isinstance(branch, (Record, EnumType, Fixed))
             and simple_name(branch.name) == simple_name(writer.name)
         ]
         if len(rivals) < 2:

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, Producer
 
 from hadoop_loader.fetch import KafkaFetcher, KafkaLog
 from hadoop_loader.plan import Range, Watermarks
+from headworks.broker_client import broker_client
 from headworks.errors import UnreachableError
 from headworks.service import Service
 
@@ -20,7 +21,7 @@ def test_reads_ranges_exactly(broker: Service) -> None:
     for n in range(500):
         producer.produce(TOPIC, str(n).encode(), key=b"k", timestamp=1000 + n)
     producer.flush()
-    log = KafkaLog(broker.address)
+    log = KafkaLog(broker_client(broker.address))
     partitions = log.partitions()
     assert TOPIC in partitions
     assert not [name for name in partitions if name.startswith("__")]
@@ -28,15 +29,19 @@ def test_reads_ranges_exactly(broker: Service) -> None:
     (used,) = [p for p, mark in marks.items() if mark.high]
     assert marks[used] == Watermarks(0, 500)
     ranges = [Range(TOPIC, used, 10, 200), Range(TOPIC, used, 450, 500)]
-    found = [m for batch in KafkaFetcher(broker.address).fetch(TOPIC, ranges) for m in batch]
+    found = [
+        m
+        for batch in KafkaFetcher(broker_client(broker.address)).fetch(TOPIC, ranges)
+        for m in batch
+    ]
     assert [m.offset for m in found] == [*range(10, 200), *range(450, 500)]
     assert (found[0].value, found[0].key, found[0].timestamp) == (b"10", b"k", 1010)
 
 
 def test_a_silent_broker_is_unreachable() -> None:
     with pytest.raises(UnreachableError, match=r"broker 127\.0\.0\.1:1"):
-        KafkaLog("127.0.0.1:1", timeout=1).partitions()
-    fetcher = KafkaFetcher("127.0.0.1:1", timeout=1)
+        KafkaLog(broker_client("127.0.0.1:1"), timeout=1).partitions()
+    fetcher = KafkaFetcher(broker_client("127.0.0.1:1"), timeout=1)
     with pytest.raises(UnreachableError):
         list(fetcher.fetch("t", [Range("t", 0, 0, 5)]))
 
@@ -67,7 +72,7 @@ class Sent:
 
 
 def test_gaps_end_a_range_where_it_ends() -> None:
-    fetcher = KafkaFetcher("")
+    fetcher = KafkaFetcher(broker_client(""))
     ends = {0: 10, 1: 10, 2: 10, 3: 10}
     end_of_partition = KafkaError(KafkaError._PARTITION_EOF)
     sent = [
