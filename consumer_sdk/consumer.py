@@ -5,69 +5,60 @@ Rules:
 - A message is processed when the next one is asked for (or `commit` is called); only processed
   messages are committed, so a crash repeats the last ones and loses none.
 - A message that cannot be decoded is never silently dropped: `on_poison` says whether it stops
-  the consumer (default) or is skipped and counted.
+  the consumer (default), is skipped and counted, or goes to a dead-letter topic.
 - Offsets are committed every `commit_every` seconds, when partitions are taken away, and at the
   end; with None only by `commit`.
+- Not shared between threads, but for `stop`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar, cast
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from consumer_sdk.audit_tier import AuditTier
 from consumer_sdk.decode import DecodeError, Decoder
+from consumer_sdk.message import Message, Partition
+from consumer_sdk.places import Place, offsets_of, uncommitted
+from consumer_sdk.poison import DeadLetters, OnPoison, PoisonMessageError
 from headworks.broker_client import broker_client
 from headworks.codec.event import EventType, event_type
-from headworks.errors import CorruptError, HeadworksError, UnreachableError, UsageError
+from headworks.errors import HeadworksError, UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
 from headworks.settings import resolve
 from headworks.wire import FramingError
 
-__all__ = ["Consumer", "Message", "OnPoison", "PoisonMessageError"]
+__all__ = ["Consumer"]
 
 T = TypeVar("T")
-Headers = tuple[tuple[str, bytes | None], ...]
+OnPartitions = Callable[[list[Partition]], None]
 _UNREACHABLE = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT}
 _FETCH = 500
-
-
-class OnPoison(StrEnum):
-    """What to do with a message that cannot be decoded."""
-
-    STOP = "stop"
-    SKIP = "skip"
-
-
-class PoisonMessageError(CorruptError):
-    """A message that cannot be decoded, under OnPoison.STOP; names topic, partition and offset."""
-
-
-@dataclass(frozen=True, slots=True)
-class Message(Generic[T]):
-    """An event and where it lay; `timestamp` is milliseconds since 1970 UTC."""
-
-    event: T
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    headers: Headers
-    schema_id: int
+_TURN = 0.5
+_NEW_TOPICS_MS = 10_000
 
 
 class Consumer(Generic[T]):
-    """Iterates over the messages of topics as a member of `group`.
+    """Iterates over the messages of topics as a member of `group`; also by `async for`.
 
-    Give `events`, generated classes (their topics, their types), or `topics` by name (events are
-    then dicts in the schema they were written with). `bootstrap` and `registry` default to the
-    settings of that name. `start` says where a group begins that has committed nothing.
+    Give one of: `events`, generated classes (their topics, their types); `topics` by name; or
+    `matching`, a regular expression for whole names of topics, without those that `excluding`
+    matches (topics created later are found). Without classes events are dicts in the schema they
+    were written with. `bootstrap` and `registry` default to the settings of that name.
+
+    `start` says where a group begins that has committed nothing: earliest, latest, or at a time.
+    `on_assigned` and `on_revoked` are told of partitions that come and go; what was processed is
+    committed after `on_revoked` returns. `dead_letter_topic` defaults to TOPIC.dead-letter.
+    With `audit` the group counts itself as tier consumer:GROUP of the audit, for `application`.
     `config` adds properties of librdkafka.
     """
 
@@ -77,45 +68,87 @@ class Consumer(Generic[T]):
         *,
         group: str,
         topics: Sequence[str] = (),
+        matching: str | None = None,
+        excluding: str | None = None,
         bootstrap: str | None = None,
         registry: str | None = None,
-        start: Literal["earliest", "latest"] = "earliest",
+        start: Literal["earliest", "latest"] | datetime = "earliest",
         on_poison: OnPoison = OnPoison.STOP,
+        dead_letter_topic: str | None = None,
         commit_every: float | None = 5.0,
+        on_assigned: OnPartitions | None = None,
+        on_revoked: OnPartitions | None = None,
+        audit: bool = False,
+        application: str | None = None,
+        audit_every: float = 10.0,
+        state_dir: Path | None = None,
         config: dict[str, Any] | None = None,
     ) -> None:
-        if bool(events) == bool(topics):
-            raise UsageError("a Consumer reads either `events` or `topics`", fix="give one of them")
+        if sum(map(bool, (events, topics, matching))) != 1:
+            raise UsageError(
+                "a Consumer reads either `events`, `topics` or what is `matching`",
+                fix="give one of them",
+            )
+        if isinstance(start, datetime) and start.tzinfo is None:
+            raise UsageError("`start` has no time zone", fix="give an aware datetime, e.g. in UTC")
         self.skipped = 0
         self._bootstrap = resolve("bootstrap", bootstrap)
-        self._client = RegistryClient(resolve("registry", registry))
+        registry_url = resolve("registry", registry)
+        self._client = RegistryClient(registry_url)
         types: list[EventType[Any]] = [event_type(cls) for cls in events]
-        self._decoders = {kind.topic: Decoder(self._client, kind) for kind in types}
+        self._decoders = {k.topic: Decoder(self._client, k.topic, k) for k in types}
+        self._start = start
         self._on_poison = on_poison
+        self._on_assigned, self._on_revoked = on_assigned, on_revoked
         self._explicit = commit_every is None
         self._processed: confluent_kafka.Message | None = None
         self._buffer: list[confluent_kafka.Message] = []
-        self._closed = False
-        self._consumer = confluent_kafka.Consumer(
-            {
-                **broker_client(self._bootstrap),
-                "group.id": group,
-                "auto.offset.reset": start,
-                "enable.auto.commit": commit_every is not None,
-                "auto.commit.interval.ms": int((commit_every or 0) * 1000),
-                "enable.auto.offset.store": False,
-                "log_level": 2,
-                **(config or {}),
-            }
-        )
+        self._closed = self._stopping = False
+        client = broker_client(self._bootstrap)
+        self._dead_letters = DeadLetters(client, group=group, topic=dead_letter_topic)
+        properties = {
+            **client,
+            "group.id": group,
+            "auto.offset.reset": start if isinstance(start, str) else "earliest",
+            "enable.auto.commit": commit_every is not None,
+            "auto.commit.interval.ms": int((commit_every or 0) * 1000),
+            "enable.auto.offset.store": False,
+            "log_level": 2,
+            **(config or {}),
+        }
+        if matching is not None:
+            properties.setdefault("topic.metadata.refresh.interval.ms", _NEW_TOPICS_MS)
+        if excluding is not None:
+            properties["topic.blacklist"] = _whole(excluding)
+        self._cooperative = "cooperative" in properties.get("partition.assignment.strategy", "")
+        self._consumer = confluent_kafka.Consumer(properties)
         self._consumer.subscribe(
-            [kind.topic for kind in types] or list(topics), on_revoke=self._on_revoke
+            [_whole(matching)] if matching else [k.topic for k in types] or list(topics),
+            on_assign=self._assigned,
+            on_revoke=self._revoked,
         )
+        self._tier: AuditTier | None = None
+        if audit:
+            self._tier = AuditTier(
+                client,
+                registry_url,
+                group=group,
+                application=application or group,
+                state_dir=state_dir or _default_state_dir(),
+                every=audit_every,
+            )
 
     def __iter__(self) -> Iterator[Message[T]]:
-        """Messages as they come, until `close`."""
-        while not self._closed:
-            message = self.poll(1.0)
+        """Messages as they come, until `stop` or `close`."""
+        while not self._closed and not self._stopping:
+            message = self.poll(_TURN)
+            if message is not None:
+                yield message
+
+    async def __aiter__(self) -> AsyncIterator[Message[T]]:
+        """Messages as they come, without ever blocking the event loop."""
+        while not self._closed and not self._stopping:
+            message = await self.apoll(_TURN)
             if message is not None:
                 yield message
 
@@ -138,7 +171,54 @@ class Consumer(Generic[T]):
             self._processed = raw
             if decoded is not None:
                 return decoded
-            self._store()
+            self._store(skipped=True)
+
+    async def apoll(self, timeout: float) -> Message[T] | None:
+        """`poll` for asyncio: what has to wait for the network waits in a thread."""
+        if self._buffer:
+            return self.poll(timeout)
+        return await asyncio.to_thread(self.poll, timeout)
+
+    def reject(self, reason: str) -> None:
+        """Send the message given last to the dead-letter topic, and count it as skipped.
+
+        For messages that decode, and that the application cannot digest. Raises UsageError if
+        there is no such message, UnreachableError if the broker does not take it.
+        """
+        if self._processed is None:
+            raise UsageError("there is no message to reject", fix="reject the one that poll gave")
+        self._dead_letters.send(self._processed, reason)
+        self.skipped += 1
+        self._store(skipped=True)
+
+    def rewind(self, to: Place) -> None:
+        """Go on from elsewhere in the partitions of this member: a time, an end, or offsets.
+
+        The group's committed offsets go there too, unless commits are explicit. Raises UsageError
+        if no partition is assigned (yet), UnreachableError if the broker does not answer.
+        """
+        partitions = self.assignment
+        if not partitions:
+            raise UsageError(
+                "no partition is assigned to this member", fix="rewind after the first poll"
+            )
+        self._processed = None
+        places = [
+            TopicPartition(*partition, offset)
+            for partition, offset in offsets_of(self._consumer, partitions, to).items()
+        ]
+        moved = {(place.topic, place.partition) for place in places}
+        self._buffer = [m for m in self._buffer if (m.topic(), m.partition()) not in moved]
+        for place in places:
+            self._consumer.seek(place)
+        if not self._explicit:
+            self._consumer.store_offsets(offsets=places)
+            self._consumer.commit(offsets=places, asynchronous=False)
+
+    @property
+    def assignment(self) -> list[Partition]:
+        """The partitions that this member reads now."""
+        return [Partition(p.topic, p.partition) for p in self._consumer.assignment()]
 
     def commit(self) -> None:
         """Commit what was processed, the last message given out included, and wait for it."""
@@ -149,6 +229,17 @@ class Consumer(Generic[T]):
             if error.args[0].code() != KafkaError._NO_OFFSET:
                 raise UnreachableError(f"the offsets were not committed: {error}") from None
 
+    def stop(self) -> None:
+        """End the iteration after the message at hand; safe in signal handlers and threads."""
+        self._stopping = True
+
+    def stop_on_signals(
+        self, *signals: int, default: tuple[int, ...] = (signal.SIGTERM, signal.SIGINT)
+    ) -> None:
+        """Call `stop` when one of `signals` comes (SIGTERM, SIGINT); from the main thread."""
+        for number in signals or default:
+            signal.signal(number, lambda *_: self.stop())
+
     def close(self) -> None:
         """Commit (unless commits are explicit), leave the group and stop; safe to call twice."""
         if not self._closed:
@@ -156,6 +247,8 @@ class Consumer(Generic[T]):
             if not self._explicit:
                 self._store()
             self._consumer.close()
+            if self._tier is not None:
+                self._tier.close()
 
     def __enter__(self) -> Consumer[T]:
         return self
@@ -195,16 +288,11 @@ class Consumer(Generic[T]):
         topic = raw.topic() or ""
         decoder = self._decoders.get(topic)
         if decoder is None:
-            decoder = self._decoders[topic] = Decoder(self._client)
+            decoder = self._decoders[topic] = Decoder(self._client, topic)
         try:
             event, schema_id = decoder.decode(raw.value() or b"")
         except (DecodeError, FramingError) as error:
-            if self._on_poison is OnPoison.STOP:
-                raise PoisonMessageError(
-                    f"{topic} partition {raw.partition()} offset {raw.offset()}: {error.message}",
-                    fix="skip such messages with on_poison=OnPoison.SKIP, or move the group on",
-                ) from error
-            self.skipped += 1
+            self._refuse(raw, error)
             return None
         return Message(
             event=event,
@@ -215,10 +303,24 @@ class Consumer(Generic[T]):
             key=raw.key(),
             headers=tuple(cast("list[tuple[str, bytes | None]]", raw.headers() or [])),
             schema_id=schema_id,
+            schema_version=decoder.version(schema_id),
         )
 
-    def _store(self) -> None:
+    def _refuse(self, raw: confluent_kafka.Message, error: HeadworksError) -> None:
+        if self._on_poison is OnPoison.STOP:
+            raise PoisonMessageError(
+                f"{raw.topic()} partition {raw.partition()} offset {raw.offset()}: {error.message}",
+                fix="skip such messages with on_poison=OnPoison.SKIP, keep them with"
+                " OnPoison.DEAD_LETTER, or move the group on",
+            ) from error
+        if self._on_poison is OnPoison.DEAD_LETTER:
+            self._dead_letters.send(raw, error.message)
+        self.skipped += 1
+
+    def _store(self, *, skipped: bool = False) -> None:
         if self._processed is not None:
+            if self._tier is not None:
+                self._tier.processed(self._processed, skipped=skipped)
             try:
                 self._consumer.store_offsets(self._processed)
             except KafkaException as error:
@@ -227,9 +329,34 @@ class Consumer(Generic[T]):
                     raise
             self._processed = None
 
-    def _on_revoke(
-        self, _consumer: object, partitions: list[confluent_kafka.TopicPartition]
+    def _assigned(
+        self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]
     ) -> None:
+        """Begin at the committed offsets; where there are none, at the time that was asked for."""
+        ours = [Partition(p.topic, p.partition) for p in partitions]
+        if isinstance(self._start, datetime):
+            fresh = uncommitted(consumer, ours)
+            if fresh:
+                places = offsets_of(consumer, fresh, self._start)
+                for p in partitions:
+                    p.offset = places.get(Partition(p.topic, p.partition), p.offset)
+            (consumer.incremental_assign if self._cooperative else consumer.assign)(partitions)
+        if self._on_assigned is not None:
+            self._on_assigned(ours)
+
+    def _revoked(self, _consumer: object, partitions: list[TopicPartition]) -> None:
         """Forget what was fetched of partitions that are no longer ours."""
         gone = {(p.topic, p.partition) for p in partitions}
         self._buffer = [m for m in self._buffer if (m.topic(), m.partition()) not in gone]
+        if self._on_revoked is not None:
+            self._on_revoked([Partition(p.topic, p.partition) for p in partitions])
+
+
+def _whole(pattern: str) -> str:
+    """A regular expression of librdkafka that matches whole names."""
+    return f"^({pattern})$"
+
+
+def _default_state_dir() -> Path:
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "headworks" / "consumer"

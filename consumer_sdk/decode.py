@@ -23,7 +23,17 @@ from consumer_sdk.defaults import from_json_default
 from headworks.codec.event import EventType, RecordType
 from headworks.errors import HeadworksError
 from headworks.registry_client import RegistryClient
-from headworks.schema import Array, EnumType, Fixed, MapType, Record, Schema, Union, parse
+from headworks.schema import (
+    Array,
+    EnumType,
+    Fixed,
+    MapType,
+    Record,
+    Schema,
+    Union,
+    parse,
+    subject_of,
+)
 from headworks.wire import unframe
 
 __all__ = ["DecodeError", "Decoder"]
@@ -48,11 +58,15 @@ class DecodeError(HeadworksError):
 
 
 class Decoder:
-    """Decodes the values of one topic, to `event_type`'s class or (None) to dicts."""
+    """Decodes the values of `topic`, to `event_type`'s class or (None) to dicts."""
 
-    def __init__(self, registry: RegistryClient, event_type: EventType[Any] | None = None) -> None:
+    def __init__(
+        self, registry: RegistryClient, topic: str, event_type: EventType[Any] | None = None
+    ) -> None:
         self._registry = registry
+        self._subject = subject_of(topic)
         self._writers: dict[int, Any] = {}
+        self._versions: dict[int, int | None] = {}
         self._reader: Any = None
         self._build: Build = _as_it_is
         if event_type is not None:
@@ -87,6 +101,12 @@ class Decoder:
             left = len(payload) - source.tell()
             raise DecodeError(f"{left} bytes follow the event of schema {schema_id}")
         return event, schema_id
+
+    def version(self, schema_id: int) -> int | None:
+        """The version of a schema in the topic's subject, or None if it is not there."""
+        if schema_id not in self._versions:
+            self._versions[schema_id] = self._registry.version_of(schema_id, self._subject)
+        return self._versions[schema_id]
 
     def _fetch(self, schema_id: int) -> Any:
         try:

@@ -1,8 +1,6 @@
 """The typed producer: `send(event)` never waits for the broker, and every message is counted.
 
 - `producer`: Producer, what an application holds.
-- `schema_ids`: the id of each event's schema, from the registry or from the last run.
-- `reporting`: the audit counts, published as events; those of killed processes too.
 - `generator`: `headworks gen`, `.avsc` files to classes.
 
 Rules: imports only the kernel and third parties, because it runs in a user's own process.

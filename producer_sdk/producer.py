@@ -32,14 +32,13 @@ from confluent_kafka import KafkaError, KafkaException
 
 from headworks.audit import AUDIT_TOPIC, WINDOW_MS
 from headworks.audit.counters import BROKER_ERROR, QUEUE_FULL, TOO_LARGE, CounterFile
-from headworks.audit.event import AuditCount
+from headworks.audit.reporting import Reporter
 from headworks.broker_client import broker_client
 from headworks.codec import EventType, event_type
 from headworks.errors import HeadworksError, UsageError
+from headworks.registry_client.schema_ids import SchemaIds
 from headworks.settings import resolve
 from headworks.wire import prefix
-from producer_sdk.reporting import Reporter
-from producer_sdk.schema_ids import SchemaIds
 
 __all__ = ["DeliveryError", "Producer", "WhenFull", "close_on_sigterm"]
 
@@ -261,9 +260,13 @@ class _Running:
     def __init__(self, producer: Producer) -> None:
         self.client = confluent_kafka.Producer(dict(producer._config))
         self.counters = CounterFile(producer._state_dir)
-        self._ids = producer._ids
-        self._audit: _Prepared | None = None
-        self._reporter = Reporter(producer._state_dir, producer._application, self._send_audit)
+        self._reporter = Reporter(
+            producer._state_dir,
+            tier="producer",
+            application=producer._application,
+            ids=producer._ids,
+            send=self._send_audit,
+        )
         self._every = producer._audit_every
         self._reporting = threading.Lock()
         self._stopping = threading.Event()
@@ -346,16 +349,9 @@ class _Running:
                 _log.warning("audit counts are kept for later: %s", error)
                 return 0
 
-    def _send_audit(self, event: AuditCount, report: OnDelivery) -> bool:
-        if self._audit is None:
-            kind = event_type(AuditCount)
-            self._audit = _Prepared(kind.encode, prefix(self._ids.find(kind)), "", None, None)
+    def _send_audit(self, value: bytes, report: OnDelivery) -> bool:
         try:
-            self.client.produce(
-                AUDIT_TOPIC,
-                self._audit.prefix + self._audit.encode(event),
-                on_delivery=report,
-            )
+            self.client.produce(AUDIT_TOPIC, value, on_delivery=report)
         except (BufferError, KafkaException):
             return False
         return True

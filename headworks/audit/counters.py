@@ -1,4 +1,4 @@
-"""A producer's counts in a memory-mapped file: cheap to add to, and there after a SIGKILL.
+"""A tier's counts in a memory-mapped file: cheap to add to, and there after a SIGKILL.
 
 Rules:
 
@@ -40,8 +40,11 @@ OUTCOMES: Final = (
     "dropped:too_large",
     "dropped:broker_error",
     "unresolved",
+    "consumed",
+    "skipped",
 )
 ATTEMPTED, DELIVERED, FAILED, QUEUE_FULL, TOO_LARGE, BROKER_ERROR, UNRESOLVED = range(7)
+CONSUMED, SKIPPED = 7, 8
 _BYTES = len(OUTCOMES)
 _COUNTS = len(OUTCOMES) + 1
 _TOPIC_WORDS = 32  # a topic's name has at most 249 bytes
@@ -50,7 +53,7 @@ _CURRENT = _TOPIC + _TOPIC_WORDS
 _SNAPSHOT = _CURRENT + _COUNTS
 _REPORTED = _SNAPSHOT + _COUNTS
 SLOT_WORDS: Final = _REPORTED + _COUNTS
-_MAGIC = int.from_bytes(b"HWAUDIT1", "little")
+_MAGIC = int.from_bytes(b"HWAUDIT2", "little")
 _MASK = (1 << 64) - 1
 _HEADER_WORDS = 2
 _FIRST_SLOTS = 256
@@ -136,6 +139,14 @@ class CounterFile:
             self.words[at] += 1
             self.words[at + _BYTES] += size
         return slot
+
+    def count(self, topic: str, window: int, size: int, outcome: int) -> None:
+        """Count a message of `size` bytes whose outcome is known at once."""
+        with self.lock:
+            slot = self._slots.get((topic, window)) or self._take(topic, window)
+            at = slot._base + _CURRENT
+            self.words[at + outcome] += 1
+            self.words[at + _BYTES] += size
 
     def _take(self, topic: str, window: int) -> Slot:
         if not self._free and self.used >= _MOST_SLOTS:
@@ -260,7 +271,7 @@ class CounterFile:
 
     def _open_messages(self, base: int) -> int:
         counts = [self.words[base + _CURRENT + i] for i in range(len(OUTCOMES))]
-        return counts[ATTEMPTED] - sum(counts[DELIVERED:])
+        return counts[ATTEMPTED] - sum(counts[DELIVERED:CONSUMED])
 
     def _key(self, base: int) -> tuple[str, int]:
         start, length = (base + _TOPIC) * 8, self.words[base + _LENGTH]

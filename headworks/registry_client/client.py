@@ -104,6 +104,12 @@ class RegistryClient:
         found = self._ask_optional("GET", f"/subjects/{_quoted(subject)}/versions")
         return [] if found is None else [int(number) for number in found]
 
+    def version_of(self, schema_id: int, subject: str) -> int | None:
+        """The version under which `subject` has a schema, a deleted one too; None if it has not."""
+        found = self._ask_optional("GET", f"/schemas/ids/{schema_id}/versions?deleted=true")
+        numbers = [int(at["version"]) for at in found or () if at["subject"] == subject]
+        return max(numbers, default=None)
+
     def history(self, subject: str) -> list[SubjectVersion]:
         """Every live version of `subject`, oldest first."""
         return [self.version(subject, number) for number in self.versions(subject)]

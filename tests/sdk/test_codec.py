@@ -52,7 +52,7 @@ def test_bytes_equal_fastavros(tmp_path: Path, seed: int) -> None:
     kind = data.cls(schema["name"]).__headworks__
     assert kind.schema == dumps(schema)
     assert canonical_text(parse(kind.schema)) == canonical_text(node)
-    decoder = Decoder(KnownSchema(kind.schema), kind)
+    decoder = Decoder(KnownSchema(kind.schema), kind.topic, kind)
     for _ in range(5):
         typed, plain = data.datum(node)
         encoded = kind.encode(typed)

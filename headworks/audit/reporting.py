@@ -15,21 +15,33 @@ from pathlib import Path
 
 from headworks.audit.counters import CounterFile, PendingIncrement, leftover_files
 from headworks.audit.event import AuditCount
+from headworks.codec import event_type
+from headworks.registry_client.schema_ids import SchemaIds
+from headworks.wire import prefix
 
 __all__ = ["Reporter"]
 
-Send = Callable[[AuditCount, Callable[[object, object], None]], bool]
+Send = Callable[[bytes, Callable[[object, object], None]], bool]
 
 
 class Reporter:
-    """Publishes counter files of `folder` by `send`, which enqueues an event and its callback."""
+    """Publishes the counter files of `folder`, as `tier`, by `send`.
 
-    def __init__(self, folder: Path, application: str, send: Send) -> None:
+    `send(value, on_delivery)` enqueues one message for the audit topic, and answers False if the
+    queue is full.
+    """
+
+    def __init__(
+        self, folder: Path, *, tier: str, application: str, ids: SchemaIds, send: Send
+    ) -> None:
         self._folder = folder
+        self._tier = tier
         self._application = application
+        self._ids = ids
         self._send = send
         self._host = socket.gethostname()
         self._leftovers: list[CounterFile] = []
+        self._prefix: bytes | None = None
 
     def report(self, counters: CounterFile) -> int:
         """Send what `counters` holds that is not published; the number of events sent."""
@@ -50,16 +62,22 @@ class Reporter:
         sent = 0
         for increment in counters.increments(owner_died=owner_died):
             event = self._event(increment)
-            if not self._send(event, partial(_acknowledged, counters, increment)):
+            if not self._send(self._value(event), partial(_acknowledged, counters, increment)):
                 break  # the queue is full: the rest goes with the next report
             sent += 1
         return sent
+
+    def _value(self, event: AuditCount) -> bytes:
+        kind = event_type(AuditCount)
+        if self._prefix is None:
+            self._prefix = prefix(self._ids.find(kind))
+        return self._prefix + kind.encode(event)
 
     def _event(self, increment: PendingIncrement) -> AuditCount:
         return AuditCount(
             id=increment.id,
             topic=increment.topic,
-            tier="producer",
+            tier=self._tier,
             window_start=datetime.fromtimestamp(increment.window_start / 1000, UTC),
             counts=increment.counts,
             bytes=increment.bytes,

@@ -1,0 +1,37 @@
+"""What a consumer gives: an event, and where it lay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+__all__ = ["Headers", "Message", "Partition"]
+
+T = TypeVar("T")
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Partition(NamedTuple):
+    """One partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message(Generic[T]):
+    """An event and where it lay; `timestamp` is milliseconds since 1970 UTC.
+
+    `schema_id` is the id of the schema it was written with, `schema_version` that schema's version
+    in the topic's subject (None if it was never registered there).
+    """
+
+    event: T
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    headers: Headers
+    schema_id: int
+    schema_version: int | None

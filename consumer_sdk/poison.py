@@ -1,0 +1,96 @@
+"""Messages that cannot be decoded, or that the application cannot digest, and where they go.
+
+Rules: a message is left behind only when the dead-letter topic has it on disk (acks=all), byte for
+byte, with headers that say where it lay and why it was refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, cast
+
+import confluent_kafka
+from confluent_kafka import KafkaException
+
+from headworks.errors import CorruptError, UnreachableError
+
+__all__ = ["DeadLetters", "OnPoison", "PoisonMessageError"]
+
+_TIMEOUT = 30.0
+_PREFIX = "headworks.dead-letter."
+
+
+class OnPoison(StrEnum):
+    """What to do with a message that cannot be decoded."""
+
+    STOP = "stop"
+    SKIP = "skip"
+    DEAD_LETTER = "dead-letter"
+
+
+class PoisonMessageError(CorruptError):
+    """A message that cannot be decoded, under OnPoison.STOP; names topic, partition and offset."""
+
+
+class DeadLetters:
+    """Writes refused messages of `group` to `topic`, or to TOPIC.dead-letter each."""
+
+    def __init__(self, client: Mapping[str, Any], *, group: str, topic: str | None) -> None:
+        self._client = client
+        self._group = group
+        self._topic = topic
+        self._producer: confluent_kafka.Producer | None = None
+
+    def send(self, message: confluent_kafka.Message, reason: str) -> None:
+        """Write a message, and return when the broker has it on disk; UnreachableError if not."""
+        topic = self._topic or f"{message.topic()}.dead-letter"
+        outcome: list[object] = []
+        producer = self._running()
+        try:
+            producer.produce(
+                topic,
+                message.value(),
+                message.key(),
+                timestamp=message.timestamp()[1],
+                headers=[*_headers(message), *self._why(message, reason)],
+                on_delivery=lambda error, _: outcome.append(error),
+            )
+            producer.flush(_TIMEOUT)
+        except KafkaException as error:
+            outcome.append(error)
+        if not outcome or outcome[0] is not None:
+            raise UnreachableError(
+                f"{message.topic()} partition {message.partition()} offset {message.offset()} could"
+                f" not be written to {topic}: {outcome[0] if outcome else 'no answer'}",
+                fix="it was not processed, and comes again; see that the broker takes the topic",
+            )
+
+    def _running(self) -> confluent_kafka.Producer:
+        if self._producer is None:
+            self._producer = confluent_kafka.Producer(
+                {
+                    **self._client,
+                    "enable.idempotence": True,
+                    "message.timeout.ms": int(_TIMEOUT * 1000) - 1000,
+                    "linger.ms": 0,
+                    "log_level": 2,
+                }
+            )
+        return self._producer
+
+    def _why(
+        self, message: confluent_kafka.Message, reason: str
+    ) -> list[tuple[str, str | bytes | None]]:
+        told = {
+            "topic": message.topic(),
+            "partition": message.partition(),
+            "offset": message.offset(),
+            "group": self._group,
+            "reason": reason,
+        }
+        return [(_PREFIX + name, str(value)) for name, value in told.items()]
+
+
+def _headers(message: confluent_kafka.Message) -> list[tuple[str, str | bytes | None]]:
+    return cast("list[tuple[str, str | bytes | None]]", message.headers() or [])
