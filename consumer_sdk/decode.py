@@ -12,44 +12,30 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping
+import struct
+from collections.abc import Callable
 from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
-from fastavro._read_common import SchemaResolutionError
 from fastavro.schema import SchemaParseException
 
-from consumer_sdk.defaults import from_json_default
-from headworks.codec.event import EventType, RecordType
-from headworks.errors import HeadworksError
+from consumer_sdk.compiled import DATUM_ERRORS, Decode, compiled
+from headworks.codec.event import EventType
+from headworks.errors import HeadworksError, SchemaError
 from headworks.registry_client import RegistryClient
-from headworks.schema import (
-    Array,
-    EnumType,
-    Fixed,
-    MapType,
-    Record,
-    Schema,
-    Union,
-    parse,
-    subject_of,
-)
-from headworks.wire import unframe
+from headworks.schema import parse, subject_of
+from headworks.wire import HEADER_SIZE, unframe
 
 __all__ = ["DecodeError", "Decoder"]
 
-Build = Callable[[Any], Any]
-_NAMED = (Record, EnumType, Fixed)
 _BAD_DATA = (
+    *DATUM_ERRORS,
     ArithmeticError,
-    AttributeError,
     EOFError,
     LookupError,
     SchemaParseException,
-    SchemaResolutionError,
     StopIteration,
     TypeError,
-    ValueError,
 )
 
 
@@ -65,13 +51,12 @@ class Decoder:
     ) -> None:
         self._registry = registry
         self._subject = subject_of(topic)
-        self._writers: dict[int, Any] = {}
+        self._decoders: dict[int, Decode] = {}
         self._versions: dict[int, int | None] = {}
-        self._reader: Any = None
-        self._build: Build = _as_it_is
+        self._compile: Callable[[str], Decode] = _to_dicts
         if event_type is not None:
-            self._reader = parse_schema(json.loads(event_type.schema))
-            self._build = _Builder(event_type.types).build(parse(event_type.schema))
+            reader, types = parse(event_type.schema), event_type.types
+            self._compile = lambda text: compiled(parse(text, strict=False), reader, types)
 
     def decode(self, value: bytes) -> tuple[Any, int]:
         """The event in a message value, and the id of the schema it was written with.
@@ -79,28 +64,16 @@ class Decoder:
         Raises FramingError if the value is not framed, DecodeError if the bytes do not fit, and
         UnreachableError if the schema is not known yet and no registry answers.
         """
-        schema_id, payload = unframe(value)
-        writer = self._writers.get(schema_id)
-        if writer is None:
-            writer = self._writers[schema_id] = self._fetch(schema_id)
-        source = io.BytesIO(payload)
+        schema_id, _ = unframe(value)
+        decode = self._decoders.get(schema_id)
+        if decode is None:
+            decode = self._decoders[schema_id] = self._fetch(schema_id)
         try:
-            plain = schemaless_reader(
-                source,
-                writer,
-                self._reader,
-                return_named_type=self._reader is not None,
-            )
-            event = self._build(plain)
+            return decode(value, HEADER_SIZE), schema_id
         except _BAD_DATA as error:
-            reason = str(error) or type(error).__name__
             raise DecodeError(
-                f"the bytes are not an event of schema {schema_id}: {reason}"
+                f"the bytes are not an event of schema {schema_id}: {_reason(error)}"
             ) from error
-        if source.tell() != len(payload):
-            left = len(payload) - source.tell()
-            raise DecodeError(f"{left} bytes follow the event of schema {schema_id}")
-        return event, schema_id
 
     def version(self, schema_id: int) -> int | None:
         """The version of a schema in the topic's subject, or None if it is not there."""
@@ -108,97 +81,30 @@ class Decoder:
             self._versions[schema_id] = self._registry.version_of(schema_id, self._subject)
         return self._versions[schema_id]
 
-    def _fetch(self, schema_id: int) -> Any:
+    def _fetch(self, schema_id: int) -> Decode:
         try:
-            return parse_schema(json.loads(self._registry.schema_text(schema_id)))
-        except (SchemaParseException, ValueError) as error:
+            return self._compile(self._registry.schema_text(schema_id))
+        except (SchemaError, SchemaParseException, ValueError) as error:
             raise DecodeError(f"schema {schema_id} cannot be read: {error}") from error
 
 
-def _as_it_is(plain: Any) -> Any:
-    return plain
+def _to_dicts(text: str) -> Decode:
+    writer = parse_schema(json.loads(text))
 
-
-class _Builder:
-    """Compiles a reader schema to functions from fastavro's plain values to typed ones."""
-
-    def __init__(self, types: Mapping[str, type]) -> None:
-        self._types = types
-        self._records: dict[str, Build] = {}
-
-    def build(self, schema: Schema) -> Build:
-        if isinstance(schema, Record):
-            return self._record(schema)
-        if isinstance(schema, EnumType):
-            return self._types[schema.name]
-        if isinstance(schema, Array):
-            items = self.build(schema.items)
-            return _unless_plain(items, lambda plain: [items(item) for item in plain])
-        if isinstance(schema, MapType):
-            values = self.build(schema.values)
-            return _unless_plain(values, lambda plain: {k: values(v) for k, v in plain.items()})
-        if isinstance(schema, Union):
-            return self._union(schema)
-        return from_json_default(schema) or _as_it_is
-
-    def _record(self, schema: Record) -> Build:
-        if schema.name in self._records:
-            return self._records[schema.name]
-        cls: Any = self._types[schema.name]
-        told: RecordType[Any] = cls.__headworks__
-        parts: list[tuple[str, str, Build, Any]] = []
-
-        def record(plain: Any) -> Any:
-            return cls(
-                **{
-                    attribute: make(plain.get(name, default))
-                    for attribute, name, make, default in parts
-                }
-            )
-
-        self._records[schema.name] = record  # before its fields: a record may hold itself
-        parts += [
-            (told.fields[f.name], f.name, self.build(f.type), f.default) for f in schema.fields
-        ]
-        return record
-
-    def _union(self, schema: Union) -> Build:
-        """Fastavro gives a named type as (name, value), so that no branch has to be guessed."""
-        named = {b.name: self.build(b) for b in schema.branches if isinstance(b, _NAMED)}
-        others = [(b, self.build(b)) for b in schema.branches if not isinstance(b, _NAMED)]
-        if not named and all(make is _as_it_is for _, make in others):
-            return _as_it_is
-
-        def branch(plain: Any) -> Any:
-            if plain is None:
-                return None
-            if isinstance(plain, tuple):
-                return named[plain[0]](plain[1])
-            for node, make in others:
-                if _fits(node, plain):
-                    return make(plain)
-            return self._resolved(schema, named, plain)
-
-        return branch
-
-    @staticmethod
-    def _resolved(schema: Union, named: Mapping[str, Build], plain: Any) -> Any:
-        """A value whose writer had no union: it bears no name, so its form must tell."""
-        for node in schema.branches:
-            if isinstance(node, Record) and isinstance(plain, dict):
-                if plain.keys() == {f.name for f in node.fields}:
-                    return named[node.name](plain)
-            elif isinstance(node, EnumType) and plain in node.symbols:
-                return named[node.name](plain)
+    def decode(value: bytes, start: int) -> Any:
+        source = io.BytesIO(value)
+        source.seek(start)
+        plain = schemaless_reader(source, writer, None)
+        if source.tell() != len(value):
+            raise ValueError(f"{len(value) - source.tell()} bytes follow the event")
         return plain
 
-
-def _unless_plain(inner: Build, outer: Build) -> Build:
-    """`outer`, or nothing to do at all if there is nothing to do for what is inside."""
-    return _as_it_is if inner is _as_it_is else outer
+    return decode
 
 
-def _fits(node: Schema, plain: Any) -> bool:
-    if isinstance(node, Array):
-        return isinstance(plain, list)
-    return isinstance(node, MapType) and isinstance(plain, dict)
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, (IndexError, EOFError, struct.error)):
+        return "it ends too early"
+    return str(error) or type(error).__name__

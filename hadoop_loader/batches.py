@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hadoop_loader.columns import METADATA, arrow_type, table_columns
+from hadoop_loader.arrow import arrow_type
+from hadoop_loader.columns import METADATA, table_columns
 from hadoop_loader.fetch import Message
 from hadoop_loader.slots import ArrowArray
 from headworks.schema import Schema

@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from hadoop_loader.columns import (
 )
 from headworks.errors import UsageError
 
-__all__ = ["HiveCatalog"]
+__all__ = ["HiveCatalog", "column_list", "create_table"]
 
 _DAYS_PER_STATEMENT = 400
 # The metastore keeps comments in columns of 256 characters.
@@ -147,13 +147,7 @@ class HiveCatalog:
         comment: str | None,
         properties: dict[str, str],
     ) -> None:
-        defined = ", ".join(f"{quoted(c.name)} {ddl(c.type)}{_comment(c.comment)}" for c in columns)
-        held = f" TBLPROPERTIES ({_pairs(properties)})" if properties else ""
-        self._sql(
-            f"CREATE EXTERNAL TABLE {self.source_of(name)} ({defined}){_comment(comment)} "
-            f"PARTITIONED BY ({PARTITION} string) STORED AS PARQUET "
-            f"LOCATION {_string(location)}{held}"
-        )
+        self._sql(create_table(self.source_of(name), columns, location, comment, properties))
 
     def _alter(self, name: str, columns: Sequence[StructField]) -> None:
         jvm = self._spark._jvm
@@ -165,6 +159,27 @@ class HiveCatalog:
 
     def _sql(self, statement: str) -> Any:
         return self._spark.sql(statement)
+
+
+def create_table(
+    table: str,
+    columns: Sequence[StructField],
+    location: str | None,
+    comment: str | None,
+    properties: Mapping[str, str],
+) -> str:
+    """The statement that makes a table over files; `table` is its name as SQL writes it."""
+    held = f" TBLPROPERTIES ({_pairs(properties)})" if properties else ""
+    place = "" if location is None else f" LOCATION {_string(location)}"
+    return (
+        f"CREATE EXTERNAL TABLE {table} ({column_list(columns)}){_comment(comment)} "
+        f"PARTITIONED BY ({PARTITION} string) STORED AS PARQUET{place}{held}"
+    )
+
+
+def column_list(columns: Sequence[StructField]) -> str:
+    """Columns with type and comment, as DDL lists them."""
+    return ", ".join(f"{quoted(c.name)} {ddl(c.type)}{_comment(c.comment)}" for c in columns)
 
 
 def _spark_field(f: StructField) -> dict[str, Any]:
@@ -203,5 +218,5 @@ def _string(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _pairs(properties: dict[str, str]) -> str:
+def _pairs(properties: Mapping[str, str]) -> str:
     return ", ".join(f"{_string(k)} = {_string(v)}" for k, v in sorted(properties.items()))

@@ -19,30 +19,39 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hadoop_loader.columns import EMPTY_FIELD, Struct
-from hadoop_loader.resolution import (
+from hadoop_loader.conversions import conversion
+from hadoop_loader.slots import Columns, ListSlot, MapSlot, Slot, StructSlot
+from hadoop_loader.values import (
+    as_float32,
+    decimal_text,
+    default_of,
+    duration,
+    micros_of_millis,
+    to_decimal,
+    union_names,
+)
+from headworks.decoding.reading import (
+    MAX_EMPTY_ITEMS,
+    BadDatumError,
+    read_int,
+    read_long,
+    skipper,
+)
+from headworks.decoding.resolution import (
+    Branch,
     Constant,
     EnumRead,
     Fail,
     Leaf,
     ListRead,
     MapRead,
-    Member,
     Read,
     RecordRead,
     Skip,
     UnionRead,
 )
-from hadoop_loader.skipping import MAX_EMPTY_ITEMS, read_int, read_long, skipper
-from hadoop_loader.slots import Columns, ListSlot, MapSlot, Slot, StructSlot
-from hadoop_loader.values import (
-    BadDatumError,
-    as_float32,
-    decimal_text,
-    duration,
-    micros_of_millis,
-    to_decimal,
-)
 from headworks.errors import SchemaError
+from headworks.schema import Fixed
 
 __all__ = ["Errors", "generate", "source"]
 
@@ -153,34 +162,43 @@ class _Writer:
             self.record(read, slot, depth, present=True)
         elif isinstance(read, UnionRead):
             self._union(read, slot, depth)
-        elif isinstance(read, Member):
-            assert isinstance(slot, StructSlot)
-            self._append(slot.at, "True", depth)
-            for f, member in zip(slot.type.fields, slot.members, strict=True):
-                if f.name == read.name:
-                    self.read(read.read, member, depth)
-                else:
-                    self._value(member, None, depth)
+        elif isinstance(read, Branch):
+            self._branch(read, slot, depth)
         elif isinstance(read, Constant):
-            self._value(slot, read.value, depth)
+            self._value(slot, default_of(read.field), depth)
         elif isinstance(read, Fail):
             self._line(depth, f"raise BadDatum({self._constant(read.reason)})")
         elif isinstance(read, (ListRead, MapRead)):
             self._blocks(read, slot, depth)
         else:
+            assert isinstance(read, Skip), "recursive schemas have no columns"
             self._skip(read, depth)
+
+    def _branch(self, read: Branch, slot: Slot, depth: int) -> None:
+        """A branch of a union that is several columns fills one of them; the others are null."""
+        names = union_names(read.union)
+        if names is None or read.at not in names:
+            self.read(read.read, slot, depth)
+            return
+        assert isinstance(slot, StructSlot)
+        self._append(slot.at, "True", depth)
+        for f, member in zip(slot.type.fields, slot.members, strict=True):
+            if f.name == names[read.at]:
+                self.read(read.read, member, depth)
+            else:
+                self._value(member, None, depth)
 
     def record(self, read: RecordRead, slot: StructSlot, depth: int, *, present: bool) -> None:
         """Write the lines of a record; `present`: the struct says itself that it is there."""
         if present:
             self._append(slot.at, "True", depth)
-        for name, step in read.steps:
-            if name is None:
+        for field, step in read.steps:
+            if field is None:
                 assert isinstance(step, Skip)
                 self._skip(step, depth)
             else:
-                self.read(step, slot.member(name), depth)
-        if read.empty and present:
+                self.read(step, slot.member(field.name), depth)
+        if not read.reader.fields and present:
             self._value(slot.member(EMPTY_FIELD), True, depth)
         if not self.lines:
             self._line(depth, "pass")
@@ -225,20 +243,21 @@ class _Writer:
         self._line(depth, "v = b[p:e]; p = e")
 
     def _leaf(self, read: Leaf, slot: Slot, depth: int) -> None:
-        if read.wire in ("int", "long"):
-            self._integer(read.wire, depth)
-            self._append(slot.at, _INTEGERS[read.convert].format("v"), depth)
-        elif read.wire == "boolean":
+        wire = read.writer.kind
+        if wire in ("int", "long"):
+            self._integer(wire, depth)
+            self._append(slot.at, _INTEGERS[conversion(read)].format("v"), depth)
+        elif wire == "boolean":
             self._line(depth, "v = b[p]; p += 1")
             self._line(depth, "if v > 1: raise BadDatum(f'{v} is not a boolean')")
             self._append(slot.at, "v == 1", depth)
-        elif read.wire in ("float", "double"):
-            self._line(depth, f"v, = {read.wire}_at(b, p); p += {4 if read.wire == 'float' else 8}")
+        elif wire in ("float", "double"):
+            self._line(depth, f"v, = {wire}_at(b, p); p += {4 if wire == 'float' else 8}")
             self._append(slot.at, "v", depth)
-        elif read.wire == "null":
+        elif wire == "null":
             self._value(slot, None, depth)
         else:
-            self._bytes(read.size if read.wire == "fixed" else None, depth)
+            self._bytes(read.writer.size if isinstance(read.writer, Fixed) else None, depth)
             self._converted(read, slot, depth)
 
     def _converted(self, read: Leaf, slot: Slot, depth: int) -> None:
@@ -248,13 +267,15 @@ class _Writer:
             for f, member in zip(slot.type.fields, slot.members, strict=True):
                 self._append(member.at, f"v[{f.name!r}]", depth)
             return
+        logical = read.reader.logical
+        digits = f"{logical.precision}, {logical.scale}" if logical else ""
         expression = {
             "text": "str(v, 'utf-8')",
             "bytes": "v",
             "uuid": "uuid_of(v)",
-            "decimal": f"decimal(v, {read.precision}, {read.scale})",
-            "decimal_text": f"decimal_text(v, {read.precision}, {read.scale})",
-        }[read.convert]
+            "decimal": f"decimal(v, {digits})",
+            "decimal_text": f"decimal_text(v, {digits})",
+        }[conversion(read)]
         self._append(slot.at, expression, depth)
 
     def _enum(self, read: EnumRead, slot: Slot, depth: int) -> None:

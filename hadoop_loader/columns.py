@@ -1,20 +1,21 @@
 """Avro types to table columns: one mapping, from which DDL, Arrow and Parquet types all follow.
 
+Shared with the gate, which shows in a pull request the table that a change will make.
+
 Rules:
 
 - Pure: schema nodes in, column types out; docs/hadoop_loader.md has the mapping as a table.
 - The mapping is stable under evolution: Avro float is stored as double, so that the promotions
   int -> float -> double never change a file's type in a way that Parquet cannot read back.
 - What no table can hold (recursion, names that differ only in case) is refused by name.
+- Needs nothing installed: the Arrow types are in `arrow`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import pyarrow as pa
 
 from headworks.errors import SchemaError
 from headworks.schema import Array, EnumType, Fixed, MapType, Primitive, Record, Schema, Union
@@ -39,18 +40,20 @@ __all__ = [
     "Scalar",
     "Struct",
     "StructField",
-    "arrow_type",
     "branch_names",
     "column_type",
     "ddl",
     "quoted",
     "table_columns",
+    "table_name",
     "union_type",
 ]
 
 PARTITION = "datepartition"
 EMPTY_FIELD = "_present"
 MAX_DECIMAL_PRECISION = 38
+MAX_COLUMNS = 50_000
+MAX_DEPTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +139,11 @@ _LOGICAL = {
     "uuid": STRING,
 }
 _DURATION = Struct(tuple(StructField(name, BIGINT) for name in ("months", "days", "millis")))
-_ARROW: dict[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-}
+
+
+def table_name(topic: str) -> str:
+    """The Hive table of a topic."""
+    return re.sub(r"[^a-z0-9_]", "_", topic.lower())
 
 
 def table_columns(schema: Schema) -> tuple[StructField, ...]:
@@ -154,6 +152,7 @@ def table_columns(schema: Schema) -> tuple[StructField, ...]:
     A schema that is not a record becomes one column `value`. Raises SchemaError for what no
     table can hold: recursion, names equal but for case, a name that the loader uses itself.
     """
+    _check_size(schema)
     if isinstance(schema, Record):
         columns = tuple(
             StructField(f.name, column_type(f.type, (schema,)), f.doc) for f in schema.fields
@@ -254,19 +253,6 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def arrow_type(type_: ColumnType) -> Any:
-    """The Arrow type of a column; Parquet's follows from it."""
-    if isinstance(type_, Scalar):
-        return _ARROW[type_.name]
-    if isinstance(type_, Decimal):
-        return pa.decimal128(type_.precision, type_.scale)
-    if isinstance(type_, ListOf):
-        return pa.list_(arrow_type(type_.item))
-    if isinstance(type_, MapOf):
-        return pa.map_(pa.string(), arrow_type(type_.value))
-    return pa.struct([(f.name, arrow_type(f.type)) for f in type_.fields])
-
-
 def _primitive(schema: Primitive) -> ColumnType:
     logical = schema.logical
     if logical is None:
@@ -287,6 +273,43 @@ def _fixed(schema: Fixed) -> ColumnType:
 
 def _decimal(precision: int, scale: int) -> ColumnType:
     return Decimal(precision, scale) if precision <= MAX_DECIMAL_PRECISION else STRING
+
+
+def _check_size(schema: Schema) -> None:
+    """Refuse what no metastore takes: a type that is used twice is written out twice."""
+    sizes: dict[int, tuple[int, int]] = {}
+    stack: list[tuple[Schema, bool]] = [(schema, False)]
+    while stack:
+        node, leaving = stack.pop()
+        below = _inside(node)
+        if leaving:
+            known = [sizes[id(one)] for one in below]
+            size = 1 + sum(size for size, _ in known)
+            depth = 1 + max((depth for _, depth in known), default=0)
+            if size > MAX_COLUMNS or depth > MAX_DEPTH:
+                raise SchemaError(
+                    f"a table would need more than {MAX_COLUMNS:,} columns and members, or more "
+                    f"than {MAX_DEPTH} inside each other",
+                    pointer=schema.pointer,
+                    rule="table-size",
+                    fix="keep a part of it as a string or bytes field",
+                )
+            sizes[id(node)] = (size, depth)
+        elif id(node) not in sizes:
+            # What is met again inside itself is recursive, and refused where it is expanded.
+            sizes[id(node)] = (1, 1)
+            stack.append((node, True))
+            stack += [(one, False) for one in below]
+
+
+def _inside(node: Schema) -> tuple[Schema, ...]:
+    if isinstance(node, Record):
+        return tuple(f.type for f in node.fields)
+    if isinstance(node, Array):
+        return (node.items,)
+    if isinstance(node, MapType):
+        return (node.values,)
+    return node.branches if isinstance(node, Union) else ()
 
 
 def _check_case(fields: tuple[StructField, ...], pointer: str) -> None:

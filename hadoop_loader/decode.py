@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from hadoop_loader.codegen import generate
 from hadoop_loader.columns import table_columns
-from hadoop_loader.resolution import resolve
 from hadoop_loader.slots import ArrowArray, Columns
+from headworks.decoding.resolution import resolve
 from headworks.schema import Schema
 from headworks.wire import HEADER_SIZE
 

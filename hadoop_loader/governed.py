@@ -6,11 +6,11 @@ schema no table can follow is refused by name, with its offsets where they were;
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from hadoop_loader.columns import table_name
 from hadoop_loader.commits import Commit, CommitLog, TableState, fingerprint
 from hadoop_loader.quarantine import QUARANTINE_TABLE
 from hadoop_loader.report import Refusal
@@ -21,7 +21,7 @@ from headworks.errors import HeadworksError, UsageError
 from headworks.registry_client import RegistryClient
 from headworks.schema import Record, governance_of, parse, subject_of
 
-__all__ = ["Governed", "Subjects", "changes", "govern", "next_state", "table_name"]
+__all__ = ["Governed", "Subjects", "changes", "govern", "next_state"]
 
 _ASKERS = 8
 
@@ -53,11 +53,6 @@ class Subjects:
             text = self._registry.schema_text(found.id)
             self._known[subject, number] = Writer(found.id, number, text)
         return self._known[subject, number]
-
-
-def table_name(topic: str) -> str:
-    """The Hive table of a topic."""
-    return re.sub(r"[^a-z0-9_]", "_", topic.lower())
 
 
 def govern(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hadoop_loader.arrow import arrow_type
 from hadoop_loader.batches import DAY_MICROS, day_name
 from hadoop_loader.columns import (
     BIGINT,
@@ -17,7 +18,6 @@ from hadoop_loader.columns import (
     STRING,
     TIMESTAMP,
     StructField,
-    arrow_type,
 )
 from hadoop_loader.fetch import Message
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hadoop_loader.arrow import arrow_type
 from hadoop_loader.columns import (
     DATE,
     STRING,
@@ -24,7 +25,6 @@ from hadoop_loader.columns import (
     MapOf,
     Struct,
     StructField,
-    arrow_type,
 )
 
 __all__ = ["ArrowArray", "Columns", "LeafSlot", "ListSlot", "MapSlot", "Slot", "StructSlot"]

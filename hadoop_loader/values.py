@@ -19,6 +19,7 @@ from hadoop_loader.columns import (
     branch_names,
     union_type,
 )
+from headworks.decoding.reading import BadDatumError
 from headworks.errors import SchemaError
 from headworks.schema import (
     Array,
@@ -34,7 +35,6 @@ from headworks.schema.defaults import is_default
 from headworks.schema.model import Json
 
 __all__ = [
-    "BadDatumError",
     "as_float32",
     "decimal_text",
     "default_of",
@@ -48,10 +48,6 @@ _EXACT = Context(prec=10_000)
 _MICROS_LIMIT = (2**63 - 1) // 1000
 _FLOAT = Layout("<f")
 _DURATION = Layout("<III")
-
-
-class BadDatumError(ValueError):
-    """Bytes that are not a datum of the writer's schema, or that the reader's cannot take."""
 
 
 def default_of(field: Field) -> Any:

@@ -34,9 +34,9 @@ from hadoop_loader.columns import (
     table_columns,
 )
 from hadoop_loader.literals import literal, text
-from hadoop_loader.resolution import resolve_branch, source_field
 from hadoop_loader.values import default_of, union_names
 from hadoop_loader.widening import widened
+from headworks.decoding.resolution import resolve_branch, source_field
 from headworks.schema import Array, EnumType, Field, MapType, Primitive, Record, Schema, Union
 
 __all__ = ["Projection", "file_columns", "view_columns", "view_query"]

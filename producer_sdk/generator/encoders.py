@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headworks.schema import Array, EnumType, Fixed, MapType, Primitive, Record, Schema, Union
-from producer_sdk.generator.annotations import byte_literal, python_type
+from producer_sdk.generator.annotations import annotation, byte_literal, python_type
 
 __all__ = ["RecordEncoder"]
 
 _WIDTH = 96
+_MAX_LOOPS = 12
 _INT_RANGE = "-2147483648 <= {0} <= 2147483647"
 _LOGICAL = {
     "date": "_date_days({0})",
@@ -61,7 +62,7 @@ class RecordEncoder:
         self._attributes = attributes
         self._lines: list[str] = []
         self._depth = 1
-        self._temporaries = 0
+        self._temporaries = self._loops = 0
 
     def body(self, record: Record) -> list[str]:
         """The indented lines of the function."""
@@ -107,10 +108,10 @@ class RecordEncoder:
             x, table = self._held(expression), self._symbols(schema.name)
             cls = self._ref(schema.name)
             return [f"{table}[{x}] if {x}.__class__ is {cls} else _refuse({x})"]
-        if isinstance(schema, Array):
-            return [self._array(schema, expression)]
-        if isinstance(schema, MapType):
-            return [self._map(schema, expression)]
+        if isinstance(schema, (Array, MapType)):
+            if self._loops >= _MAX_LOOPS:
+                return [self._in_function(schema, expression)]
+            return [self._blocks(schema, expression)]
         if isinstance(schema, Union):
             return [self._union(schema, expression)]
         return self._leaf(schema, expression)
@@ -145,6 +146,27 @@ class RecordEncoder:
         self._write(f"{text} = _utf8({expression})")
         self._write(f"{size} = len({text})")
         return [f"_COUNT[{size}] if {size} < 8192 else _count({size})", text]
+
+    def _blocks(self, schema: Array | MapType, expression: str) -> str:
+        self._loops += 1
+        if isinstance(schema, Array):
+            piece = self._array(schema, expression)
+        else:
+            piece = self._map(schema, expression)
+        self._loops -= 1
+        return piece
+
+    def _in_function(self, schema: Array | MapType, expression: str) -> str:
+        """A function of its own, inside this one: Python's compiler nests only so many loops."""
+        x, function = self._held(expression), self._new()
+        loops, self._loops = self._loops, 0
+        given = annotation(schema, self._ref, str)
+        self._write(f"def {function}({x}: {given}) -> bytes:")
+        self._depth += 1
+        self._write(f"return {self._blocks(schema, x)}")
+        self._depth -= 1
+        self._loops = loops
+        return f"{function}({x})"
 
     def _array(self, schema: Array, expression: str) -> str:
         x, parts, item = self._held(expression), self._new(), self._new()

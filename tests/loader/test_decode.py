@@ -14,11 +14,11 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hadoop_loader.columns import arrow_type
+from hadoop_loader.arrow import arrow_type
 from hadoop_loader.decode import Decoder
 from headworks.errors import SchemaError
 from headworks.schema import parse
-from tests.loader.evolution import as_column, evolution, value_of
+from tests.evolution import as_column, evolution, value_of
 
 Json = Any
 

@@ -18,7 +18,7 @@ from hadoop_loader.sql import query
 from hadoop_loader.views import Projection, file_columns, view_query
 from headworks.errors import IncompatibleError
 from headworks.schema import parse
-from tests.loader.evolution import Names, as_column, evolved, record, value_of
+from tests.evolution import Names, as_column, evolved, record, value_of
 from tests.loader.memory import World, encoded
 from tests.loader.test_decode import same
 

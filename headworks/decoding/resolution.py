@@ -1,22 +1,19 @@
-"""Writer schema and reader schema to a program that reads the one and yields the other's columns.
+"""Writer schema and reader schema to a program that reads the one and yields the other's values.
 
 Rules (Avro 1.12.0, "Schema Resolution"):
 
 - Pure. A program says how to read every byte of a datum: take, convert, skip, fill with a default.
-- Resolution is decided here, once per pair; a back end (`codegen`) only carries it out.
+- Resolution is decided here, once per pair; a back end only carries it out, in its own values.
 - What cannot be resolved fails where it is met, not before: a union's other branches still read.
 - Records match whatever their names (the registry has judged the pair); inside unions names
   decide, the full one before the simple one before a promotion.
-- A timestamp keeps its instant: the writer's unit says what the number means.
+- A pair of records that is met again inside itself is `Again`: programs of recursive schemas end.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from hadoop_loader.columns import MAX_DECIMAL_PRECISION
-from hadoop_loader.values import default_of, union_names
 from headworks.schema import (
     Array,
     EnumType,
@@ -30,13 +27,15 @@ from headworks.schema import (
 )
 
 __all__ = [
+    "Again",
+    "Branch",
     "Constant",
     "EnumRead",
     "Fail",
     "Leaf",
     "ListRead",
     "MapRead",
-    "Member",
+    "Pair",
     "Read",
     "RecordRead",
     "Skip",
@@ -47,22 +46,22 @@ __all__ = [
     "source_field",
 ]
 
+Pair = tuple[int, int]  # a writer's and a reader's record, by identity
+
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """Read a `wire` value (its Avro kind; `size` for fixed) and convert it."""
+    """Read a value of `writer` and convert it to what `reader` is."""
 
-    wire: str
-    convert: str = ""
-    size: int = 0
-    precision: int = 0
-    scale: int = 0
+    writer: Primitive | Fixed
+    reader: Primitive | Fixed
 
 
 @dataclass(frozen=True, slots=True)
 class EnumRead:
     """Read a symbol's number; None where the reader knows neither the symbol nor a default."""
 
+    reader: EnumType
     symbols: tuple[str | None, ...]
     written: tuple[str, ...]
 
@@ -92,17 +91,25 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Read nothing: the reader's default."""
+    """Read nothing: the default of the reader's field."""
 
-    value: Any
+    field: Field
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRead:
-    """In the writer's order: the member to fill (None: skip) and how; then the defaults."""
+    """In the writer's order: the reader's field to fill (None: skip) and how; then the defaults."""
 
-    steps: tuple[tuple[str | None, Read], ...]
-    empty: bool = False
+    pair: Pair
+    reader: Record
+    steps: tuple[tuple[Field | None, Read], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The RecordRead of this pair, inside itself."""
+
+    pair: Pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +120,11 @@ class UnionRead:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """Fill one member of a union's struct, the others are null."""
+class Branch:
+    """Fill branch number `at` of the reader's `union`."""
 
-    name: str
+    union: Union
+    at: int
     read: Read
 
 
@@ -128,7 +136,17 @@ class Fail:
 
 
 Read = (
-    Leaf | EnumRead | ListRead | MapRead | Skip | Constant | RecordRead | UnionRead | Member | Fail
+    Leaf
+    | EnumRead
+    | ListRead
+    | MapRead
+    | Skip
+    | Constant
+    | RecordRead
+    | Again
+    | UnionRead
+    | Branch
+    | Fail
 )
 
 _PROMOTIONS = {
@@ -142,21 +160,30 @@ _PROMOTIONS = {
 
 def resolve(writer: Schema, reader: Schema) -> Read:
     """The program that reads data of `writer` as values of `reader`."""
+    return _resolve(writer, reader, frozenset())
+
+
+def _resolve(writer: Schema, reader: Schema, inside: frozenset[Pair]) -> Read:
     if isinstance(writer, Union):
-        return UnionRead(tuple(resolve(branch, reader) for branch in writer.branches))
+        return UnionRead(tuple(_resolve(branch, reader, inside) for branch in writer.branches))
     if isinstance(reader, Union):
-        return _into_union(writer, reader)
+        at = resolve_branch(writer, reader)
+        if at is None:
+            return Fail(f"{_name(writer)} is no branch of the reader's union")
+        return Branch(reader, at, _resolve(writer, reader.branches[at], inside))
     if not _matches(writer, reader):
         return Fail(f"{_name(writer)} cannot be read as {_name(reader)}")
     if isinstance(writer, Record) and isinstance(reader, Record):
-        return _record(writer, reader)
+        pair = (id(writer), id(reader))
+        return Again(pair) if pair in inside else _record(writer, reader, inside | {pair})
     if isinstance(writer, EnumType) and isinstance(reader, EnumType):
         known = {symbol: symbol for symbol in reader.symbols}
-        return EnumRead(tuple(known.get(s, reader.default) for s in writer.symbols), writer.symbols)
+        symbols = tuple(known.get(s, reader.default) for s in writer.symbols)
+        return EnumRead(reader, symbols, writer.symbols)
     if isinstance(writer, Array) and isinstance(reader, Array):
-        return ListRead(resolve(writer.items, reader.items), _min_size(writer.items))
+        return ListRead(_resolve(writer.items, reader.items, inside), _min_size(writer.items))
     if isinstance(writer, MapType) and isinstance(reader, MapType):
-        return MapRead(resolve(writer.values, reader.values), _min_size(writer.values))
+        return MapRead(_resolve(writer.values, reader.values, inside), _min_size(writer.values))
     assert isinstance(writer, (Primitive, Fixed))
     assert isinstance(reader, (Primitive, Fixed))
     return _leaf(writer, reader)
@@ -179,37 +206,25 @@ def compatible_name(writer: Record | EnumType | Fixed, reader: Record | EnumType
     return _same_name(writer, reader) or _simple(writer.name) == _simple(reader.name)
 
 
-def _record(writer: Record, reader: Record) -> Read:
-    target: dict[str, str] = {}
-    defaults: list[tuple[str | None, Read]] = []
+def _record(writer: Record, reader: Record, inside: frozenset[Pair]) -> Read:
+    target: dict[str, Field] = {}
+    defaults: list[tuple[Field | None, Read]] = []
     for f in reader.fields:
         source = source_field(writer, reader, f)
         if source is not None and source.name not in target:
-            target[source.name] = f.name
+            target[source.name] = f
         elif f.has_default:
-            defaults.append((f.name, Constant(default_of(f))))
+            defaults.append((f, Constant(f)))
         else:
             return Fail(f"{writer.name} has no field {f.name!r}, and the reader has no default")
-    steps: list[tuple[str | None, Read]] = []
+    steps: list[tuple[Field | None, Read]] = []
     for source in writer.fields:
-        name = target.get(source.name)
-        field = reader.field(name) if name is not None else None
+        field = target.get(source.name)
         if field is None:
             steps.append((None, Skip(source.type)))
         else:
-            steps.append((field.name, resolve(source.type, field.type)))
-    return RecordRead((*steps, *defaults), empty=not reader.fields)
-
-
-def _into_union(writer: Schema, reader: Union) -> Read:
-    names = union_names(reader)
-    at = resolve_branch(writer, reader)
-    if at is None:
-        return Fail(f"{_name(writer)} is no branch of the reader's union")
-    read = resolve(writer, reader.branches[at])
-    if names is None or at not in names:
-        return read
-    return Member(names[at], read)
+            steps.append((field, _resolve(source.type, field.type, inside)))
+    return RecordRead((id(writer), id(reader)), reader, (*steps, *defaults))
 
 
 def resolve_branch(writer: Schema, reader: Union) -> int | None:
@@ -248,29 +263,15 @@ def _same_name(writer: Record | EnumType | Fixed, reader: Schema) -> bool:
 
 
 def _leaf(writer: Primitive | Fixed, reader: Primitive | Fixed) -> Read:
-    size = writer.size if isinstance(writer, Fixed) else 0
-    logical, written = reader.logical, writer.logical
-    name = logical.name if logical else ""
-    if name == "decimal" and logical is not None:
-        if written is not None and written.name == "decimal" and written.scale != logical.scale:
-            return Fail(f"a decimal of scale {written.scale} is not one of scale {logical.scale}")
-        wide = logical.precision > MAX_DECIMAL_PRECISION
-        convert = "decimal_text" if wide else "decimal"
-        return Leaf(writer.kind, convert, size, logical.precision, logical.scale)
-    if isinstance(reader, Fixed):
-        return Leaf("fixed", {"uuid": "uuid", "duration": "duration"}.get(name, "bytes"), size)
-    if "timestamp" in name and not name.endswith("nanos"):
-        unit = written.name if written is not None and "timestamp" in written.name else name
-        if unit.endswith("micros"):
-            return Leaf(writer.kind)
-        return Leaf(
-            writer.kind, "millis_to_micros" if unit.endswith("millis") else "nanos_to_micros"
-        )
-    if writer.kind in ("int", "long"):
-        return Leaf(writer.kind, {"float": "float32", "double": "double"}.get(reader.kind, ""))
-    if reader.kind in ("bytes", "string"):
-        return Leaf(writer.kind, "bytes" if reader.kind == "bytes" else "text")
-    return Leaf(writer.kind)
+    old, new = writer.logical, reader.logical
+    if (
+        old is not None
+        and new is not None
+        and old.name == new.name == "decimal"
+        and old.scale != new.scale
+    ):
+        return Fail(f"a decimal of scale {old.scale} is not one of scale {new.scale}")
+    return Leaf(writer, reader)
 
 
 _MIN_SIZES = {"null": 0, "float": 4, "double": 8}

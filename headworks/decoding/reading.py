@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hadoop_loader.values import BadDatumError
 from headworks.schema import Array, EnumType, Fixed, MapType, Record, Schema, Union
 
-__all__ = ["MAX_EMPTY_ITEMS", "Skipper", "read_int", "read_long", "skipper"]
+__all__ = ["MAX_EMPTY_ITEMS", "BadDatumError", "Skipper", "read_int", "read_long", "skipper"]
 
 Skipper = Callable[[bytes, int, int], int]
 MAX_EMPTY_ITEMS = 100_000
 _WIDTHS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+
+
+class BadDatumError(ValueError):
+    """Bytes that are not a datum of the writer's schema, or that the reader's cannot take."""
 
 
 def read_long(data: bytes, at: int, first: int) -> tuple[int, int]:

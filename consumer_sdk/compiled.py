@@ -1,0 +1,326 @@
+"""Resolution programs as generated Python: the writer's bytes straight to the reader's objects.
+
+Rules:
+
+- One function per (writer, reader) pair, and one per record that holds itself: all resolution is
+  decided before, so the code has no schema in it.
+- Every read is bounded by the datum and every block count by the bytes left (items that take no
+  bytes: by MAX_EMPTY_ITEMS); a datum must end exactly where its bytes do.
+- The generated text holds names and numbers only, never text from a schema: classes, constants
+  and attribute names are passed beside it (attribute names are identifiers by the generator).
+- A mutable default is made anew for every event.
+"""
+
+from __future__ import annotations
+
+import copy
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from consumer_sdk.conversions import GIVEN, expression
+from consumer_sdk.values import default_of
+from headworks.codec.event import RecordType
+from headworks.decoding.reading import (
+    MAX_EMPTY_ITEMS,
+    BadDatumError,
+    read_int,
+    read_long,
+    skipper,
+)
+from headworks.decoding.resolution import (
+    Again,
+    Branch,
+    Constant,
+    EnumRead,
+    Fail,
+    Leaf,
+    ListRead,
+    MapRead,
+    Pair,
+    Read,
+    RecordRead,
+    Skip,
+    UnionRead,
+    resolve,
+)
+from headworks.schema import Fixed, Schema
+
+__all__ = ["DATUM_ERRORS", "Decode", "compiled"]
+
+# From (bytes, position where the datum begins) to the event; raises one of DATUM_ERRORS.
+Decode = Callable[[bytes, int], Any]
+DATUM_ERRORS = (ValueError, IndexError, struct.error, RecursionError, OverflowError)
+
+
+def _after_length(data: bytes, at: int, first: int) -> tuple[int, int]:
+    """Where bytes end, and begin, whose length has `first` as its first byte."""
+    if first < 128:
+        raise BadDatumError("a length is negative")
+    size, at = read_long(data, at, first)
+    if size < 0:
+        raise BadDatumError("a length is negative")
+    return at + size, at
+
+
+_SCOPE: Mapping[str, Any] = {
+    **GIVEN,
+    "BadDatum": BadDatumError,
+    "MAX_EMPTY": MAX_EMPTY_ITEMS,
+    "after_length": _after_length,
+    "read_int": read_int,
+    "read_long": read_long,
+    "float_at": struct.Struct("<f").unpack_from,
+    "double_at": struct.Struct("<d").unpack_from,
+}
+_MAX_DEPTH = 90  # Python's parser takes a hundred levels of indentation
+_MAX_LOOPS = 8  # and its compiler twenty nested loops: an array is two
+_IMMUTABLE = (type(None), bool, int, float, str, bytes)
+
+
+def compiled(writer: Schema, reader: Schema, types: Mapping[str, type]) -> Decode:
+    """The function that decodes data of `writer` to objects of `reader`, a record.
+
+    `types` are the generated classes of the reader's named types, by full name.
+    """
+    program = resolve(writer, reader)
+    made = _Writer(types)
+    name = made.function(program)
+    scope = {**_SCOPE, **made.constants}
+    exec(compile("\n\n".join(made.functions), "<headworks decoder>", "exec"), scope)
+    read: Callable[[bytes, int, int], tuple[Any, int]] = scope[name]
+
+    def decode(data: bytes, start: int) -> Any:
+        end = len(data)
+        event, at = read(data, start, end)
+        if at != end:
+            raise BadDatumError(f"{end - at} bytes follow the event")
+        return event
+
+    return decode
+
+
+class _Writer:
+    """Writes the functions of one decoder."""
+
+    def __init__(self, types: Mapping[str, type]) -> None:
+        self.functions: list[str] = []
+        self.constants: dict[str, Any] = {}
+        self._types = types
+        self._lines: list[str] = []
+        self._names = self._loops = 0
+        self._of_pairs: dict[Pair, str] = {}
+        self._recursive: set[Pair] = set()
+
+    def function(self, read: Read) -> str:
+        """Write a function `(b, p, L) -> (value, position)` that carries out `read`; its name."""
+        _find_recursive(read, self._recursive)
+        return self._function(read, self._name("f"))
+
+    def _function(self, read: Read, name: str) -> str:
+        outer = self._lines, self._loops
+        self._lines, self._loops = [f"def {name}(b, p, L):"], 0
+        if isinstance(read, RecordRead):
+            self._of_pairs.setdefault(read.pair, name)
+            value = self._record(read, 1)
+        else:
+            value = self._read(read, 1)
+        self._line(1, f"return {value}, p")
+        self.functions.append("\n".join(self._lines))
+        self._lines, self._loops = outer
+        return name
+
+    def _read(self, read: Read, depth: int) -> str:
+        """Write the lines that carry out `read`; the expression of its value."""
+        if depth > _MAX_DEPTH or self._loops > _MAX_LOOPS:
+            name = self._function(read, self._name("f"))
+            return self._call(name, depth)
+        if isinstance(read, Leaf):
+            return self._leaf(read, depth)
+        if isinstance(read, EnumRead):
+            return self._enum(read, depth)
+        if isinstance(read, RecordRead):
+            if read.pair in self._recursive:
+                return self._call(self._function_of(read), depth)
+            return self._record(read, depth)
+        if isinstance(read, Again):
+            return self._call(self._of_pairs[read.pair], depth)
+        if isinstance(read, UnionRead):
+            return self._union(read, depth)
+        if isinstance(read, Branch):
+            return self._read(read.read, depth)
+        if isinstance(read, Constant):
+            return self._default(read)
+        if isinstance(read, (ListRead, MapRead)):
+            return self._blocks(read, depth)
+        if isinstance(read, Skip):
+            self._line(depth, f"p = {self._constant(skipper(read.schema))}(b, p, L)")
+            return "None"
+        assert isinstance(read, Fail)
+        self._line(depth, f"raise BadDatum({self._constant(read.reason)})")
+        return "None"
+
+    def _function_of(self, read: RecordRead) -> str:
+        if read.pair not in self._of_pairs:
+            self._of_pairs[read.pair] = self._name("f")  # before its fields: they may hold it
+            self._function(read, self._of_pairs[read.pair])
+        return self._of_pairs[read.pair]
+
+    def _record(self, read: RecordRead, depth: int) -> str:
+        cls: Any = self._types[read.reader.name]
+        told: RecordType[Any] = cls.__headworks__
+        given = []
+        for field, step in read.steps:
+            value = self._read(step, depth)
+            if field is not None:
+                if value == "v" or not value.isidentifier():
+                    value = self._kept(value, depth)
+                given.append(f"{told.fields[field.name]}={value}")
+        return self._kept(f"{self._constant(cls)}({', '.join(given)})", depth)
+
+    def _kept(self, value: str, depth: int) -> str:
+        name = self._name("x")
+        self._line(depth, f"{name} = {value}")
+        return name
+
+    def _call(self, function: str, depth: int) -> str:
+        name = self._name("x")
+        self._line(depth, f"{name}, p = {function}(b, p, L)")
+        return name
+
+    def _line(self, depth: int, text: str) -> None:
+        self._lines.append(" " * depth + text)
+
+    def _name(self, prefix: str) -> str:
+        self._names += 1
+        return f"{prefix}{self._names}"
+
+    def _constant(self, value: Any) -> str:
+        name = self._name("K")
+        self.constants[name] = value
+        return name
+
+    def _integer(self, wire: str, depth: int) -> None:
+        """Read a varint into `v`."""
+        self._line(depth, "v = b[p]; p += 1")
+        self._line(depth, "if v < 128: v = (v >> 1) ^ -(v & 1)")
+        self._line(depth, f"else: v, p = read_{wire}(b, p, v)")
+
+    def _bytes(self, size: int | None, depth: int) -> None:
+        """Read bytes (of a fixed size, or with their length before them) into `v`."""
+        if size is None:
+            self._line(depth, "v = b[p]; p += 1")
+            self._line(depth, "if v < 128 and not v & 1: e = p + (v >> 1)")
+            self._line(depth, "else: e, p = after_length(b, p, v)")
+        else:
+            self._line(depth, f"e = p + {size}")
+        self._line(depth, "if e > L: raise IndexError")
+        self._line(depth, "v = b[p:e]; p = e")
+
+    def _leaf(self, read: Leaf, depth: int) -> str:
+        wire = read.writer.kind
+        if wire == "null":
+            return "None"
+        if wire in ("int", "long"):
+            self._integer(wire, depth)
+        elif wire == "boolean":
+            self._line(depth, "v = b[p]; p += 1")
+            self._line(depth, "if v > 1: raise BadDatum(f'{v} is not a boolean')")
+            return "v == 1"
+        elif wire in ("float", "double"):
+            self._line(depth, f"v, = {wire}_at(b, p); p += {4 if wire == 'float' else 8}")
+        else:
+            self._bytes(read.writer.size if isinstance(read.writer, Fixed) else None, depth)
+        return expression(read.writer, read.reader)
+
+    def _enum(self, read: EnumRead, depth: int) -> str:
+        self._integer("int", depth)
+        bad = "raise BadDatum(f'{v} is no symbol of the enum')"
+        self._line(depth, f"if not 0 <= v < {len(read.symbols)}: {bad}")
+        cls: Any = self._types[read.reader.name]
+        members = tuple(None if s is None else cls(s) for s in read.symbols)
+        if None in members:
+            written = self._constant(read.written)
+            self._line(depth, f"w = {written}[v]")
+        self._line(depth, f"v = {self._constant(members)}[v]")
+        if None in members:
+            unknown = "raise BadDatum(f'the reader has no symbol {w!r}, and no default')"
+            self._line(depth, f"if v is None: {unknown}")
+        return "v"
+
+    def _union(self, read: UnionRead, depth: int) -> str:
+        found = self._name("x")
+        self._integer("int", depth)
+        for i, branch in enumerate(read.branches):
+            self._line(depth, f"{'if' if i == 0 else 'elif'} v == {i}:")
+            value = self._read(branch, depth + 1)
+            self._line(depth + 1, f"{found} = {value}")
+        if read.branches:
+            self._line(depth, "else: raise BadDatum(f'{v} is no branch of the union')")
+        else:
+            self._line(depth, "raise BadDatum('a union of nothing has no values')")
+        return found
+
+    def _blocks(self, read: ListRead | MapRead, depth: int) -> str:
+        found, count = self._name("x"), self._name("n")
+        least = read.min_size + (1 if isinstance(read, MapRead) else 0)
+        self._line(depth, f"{found} = {'{}' if isinstance(read, MapRead) else '[]'}")
+        if not least:
+            self._line(depth, f"{count}t = 0")
+        self._line(depth, "while True:")
+        self._integer("long", depth + 1)
+        self._line(depth + 1, "if v == 0: break")
+        self._line(depth + 1, f"{count} = v")
+        self._line(depth + 1, "if v < 0:")
+        self._line(depth + 2, f"{count} = -v")
+        self._integer("long", depth + 2)
+        if least:
+            self._line(depth + 1, f"if {count} * {least} > L - p: raise IndexError")
+        else:
+            many = "raise BadDatum('an array has too many items that take no bytes')"
+            self._line(depth + 1, f"{count}t += {count}")
+            self._line(depth + 1, f"if {count}t > MAX_EMPTY: {many}")
+        self._line(depth + 1, f"for _ in range({count}):")
+        self._loops += 1
+        if isinstance(read, MapRead):
+            key = self._name("x")
+            self._bytes(None, depth + 2)
+            self._line(depth + 2, f"{key} = v.decode()")
+            value = self._read(read.value, depth + 2)
+            self._line(depth + 2, f"{found}[{key}] = {value}")
+        else:
+            value = self._read(read.item, depth + 2)
+            self._line(depth + 2, f"{found}.append({value})")
+        self._loops -= 1
+        return found
+
+    def _default(self, read: Constant) -> str:
+        value = default_of(read.field, self._types)
+        if value is None or isinstance(value, bool):
+            return repr(value)
+        name = self._constant(value)
+        return name if _is_immutable(value) else f"{self._constant(copy.deepcopy)}({name})"
+
+
+def _is_immutable(value: Any) -> bool:
+    if isinstance(value, (list, dict)):
+        return False
+    return isinstance(value, _IMMUTABLE) or not hasattr(value, "__headworks__")
+
+
+def _find_recursive(read: Read, found: set[Pair]) -> None:
+    """Collect the records that are met again inside themselves."""
+    if isinstance(read, Again):
+        found.add(read.pair)
+    elif isinstance(read, RecordRead):
+        for _, step in read.steps:
+            _find_recursive(step, found)
+    elif isinstance(read, UnionRead):
+        for branch in read.branches:
+            _find_recursive(branch, found)
+    elif isinstance(read, Branch):
+        _find_recursive(read.read, found)
+    elif isinstance(read, ListRead):
+        _find_recursive(read.item, found)
+    elif isinstance(read, MapRead):
+        _find_recursive(read.value, found)
