@@ -1,4 +1,4 @@
-"""`python -m cli`: the command line without its console script (how services are started)."""
+"""`python -m cli`: the command line without its console script (in a checkout)."""
 
 from cli.main import run
 

@@ -6,7 +6,7 @@ Rules:
   service's own words when it does not.
 - A child never outlives its parent: it watches its standard input, a pipe that the kernel
   closes however the parent dies (SIGKILL included).
-- The child runs with `-P`, so that a module in the caller's folder cannot shadow ours.
+- The child is started by `headworks.launch`, so that no module of the caller can shadow ours.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def start(
     """
     log = _open_log(log_file)
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "cli", *arguments, "--format", "json"],
+        [sys.executable, "-P", "-m", "headworks.launch", *arguments, "--format", "json"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,

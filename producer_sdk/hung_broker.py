@@ -1,0 +1,78 @@
+"""A broker that hangs, for users' own tests: it takes connections and never answers.
+
+The worst a broker can do to a program is not to refuse but to say nothing; a test against this
+proves that a request does not wait for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import threading
+from types import TracebackType
+
+__all__ = ["HungBroker"]
+
+_TURN = 0.1
+_BYTES = 1 << 16
+
+
+class HungBroker:
+    """Listens on loopback at `address`; reads what comes, so that senders never notice."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._swallow, name="hung-broker", daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT, for `bootstrap`."""
+        host, port = self._listener.getsockname()[:2]
+        return f"{host}:{port}"
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._stopping.set()
+        self._thread.join()
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.fileobj, socket.socket):
+                key.fileobj.close()
+        self._selector.close()
+
+    def __enter__(self) -> HungBroker:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _swallow(self) -> None:
+        while not self._stopping.is_set():
+            for key, _ in self._selector.select(_TURN):
+                sock = key.fileobj
+                assert isinstance(sock, socket.socket)
+                if sock is self._listener:
+                    with contextlib.suppress(OSError):
+                        found, _ = sock.accept()
+                        found.setblocking(False)
+                        self._selector.register(found, selectors.EVENT_READ)
+                elif not _received(sock):
+                    self._selector.unregister(sock)
+                    sock.close()
+
+
+def _received(sock: socket.socket) -> bytes:
+    try:
+        return sock.recv(_BYTES)
+    except OSError:
+        return b""
