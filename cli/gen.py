@@ -22,10 +22,16 @@ def gen(
     check: Annotated[
         bool, typer.Option("--check", help="write nothing; exit 1 if something would change")
     ] = False,
+    lock: Annotated[
+        bool, typer.Option("--lock", help="also write schemas.lock, with ids of the registry")
+    ] = False,
+    registry: Annotated[str | None, typer.Option(help="address of the registry")] = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Write one module per namespace, or check that what is there is fresh (for CI)."""
-    from producer_sdk.generator.package import generate, stale, write
+    from headworks.registry_client import RegistryClient
+    from headworks.registry_client.lock import FILE_NAME, lock_of, read_lock
+    from producer_sdk.generator.package import events, generate, replace, stale, write
 
     sources = schemas or [Path(resolve("schemas"))]
     if not out.name.isidentifier():
@@ -34,7 +40,17 @@ def gen(
             fix="give --out a folder whose name is letters, digits and underscores",
         )
     files = generate(sources)
-    changed = stale(files, out) if check else write(files, out)
+    if check:
+        changed = stale(files, out)
+        locked = read_lock(out / FILE_NAME)
+        if locked is not None and not locked.covers(events(sources)):
+            changed.append(out / FILE_NAME)
+    else:
+        changed = write(files, out)
+        if lock:
+            client = RegistryClient(resolve("registry", registry))
+            text = lock_of(events(sources), client).text()
+            changed += replace(out / FILE_NAME, text)
     if format is Format.JSON:
         print_json(
             {"package": str(out), "files": sorted(files), "changed": [str(p) for p in changed]}
@@ -47,5 +63,6 @@ def gen(
         raise FindingsError(
             f"{len(changed)} generated files are not what the schemas say: "
             + ", ".join(str(path) for path in changed),
-            fix=f"headworks gen {' '.join(map(str, sources))} --out {out}",
+            fix=f"headworks gen {' '.join(map(str, sources))} --out {out}"
+            + (" --lock" if out / FILE_NAME in changed else ""),
         )

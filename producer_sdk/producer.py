@@ -5,8 +5,8 @@ Rules:
 - A wrong event raises, at once and in the caller; broker trouble never does: `send` answers False
   and counts what it dropped and why.
 - Everything counted is resolved: attempted = delivered + failed + dropped + still queued.
-- Memory is bounded by messages and bytes; what does not fit is dropped, or waited for up to a
-  limit (`WhenFull`).
+- Memory is bounded by messages and bytes; what does not fit is dropped, waited for up to a
+  limit, or spilled to a bounded file (`WhenFull`).
 - One daemon thread serves delivery reports and publishes the audit counts. A forked child starts
   its own of everything at its first `send`; what the parent had queued stays the parent's.
 """
@@ -15,44 +15,38 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import logging
 import os
 import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
-import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException
-
-from headworks.audit import AUDIT_TOPIC, WINDOW_MS
-from headworks.audit.counters import BROKER_ERROR, QUEUE_FULL, TOO_LARGE, CounterFile
-from headworks.audit.reporting import Reporter
 from headworks.broker_client import broker_client
 from headworks.codec import EventType, event_type
 from headworks.errors import HeadworksError, UsageError
 from headworks.registry_client.schema_ids import SchemaIds
 from headworks.settings import resolve
 from headworks.wire import prefix
+from producer_sdk.context import Headers, headers_of, tracing
+from producer_sdk.interceptors import Delivery, Interceptor, Interceptors
+from producer_sdk.running import OnDelivery, Running, RunningConfig
 
 __all__ = ["DeliveryError", "Producer", "WhenFull", "close_on_sigterm"]
 
-Headers = Mapping[str, bytes | str]
-OnDelivery = Callable[[object, object], None]
-_log = logging.getLogger("headworks.producer")
-_POLL = 0.1
-
 
 class WhenFull(StrEnum):
-    """What `send` does when the queue is full: drop the new event, or wait up to `block_ms`."""
+    """What `send` does when the queue is full: drop the new event, wait up to `block_ms`, or keep
+    it in a file of `state_dir`, of up to `spill_bytes`, until the broker takes it.
+    """
 
     DROP_NEW = "drop-new"
     BLOCK = "block"
+    SPILL = "spill"
 
 
 class DeliveryError(HeadworksError):
@@ -75,7 +69,8 @@ class Producer:
     `bootstrap` and `registry` default to the settings of that name; `application` names this
     program in the audit. `events` are classes whose schema ids are found at once instead of at
     their first `send`. `state_dir` holds the counters and the known schema ids; processes may share
-    it. `config` adds properties of librdkafka.
+    it. `headers` go with every message; `interceptors` see every event on its way. `config` adds
+    properties of librdkafka.
 
     Raises UsageError for a schema of `events` that is not registered, and UnreachableError if the
     registry does not answer and the id is not known from an earlier run.
@@ -91,23 +86,26 @@ class Producer:
         state_dir: Path | None = None,
         when_full: WhenFull = WhenFull.DROP_NEW,
         block_ms: int = 1000,
+        spill_bytes: int = 1 << 30,
         queue_messages: int = 100_000,
         queue_bytes: int = 64 << 20,
         audit_every: float = 10.0,
         auto_register: bool = False,
         close_timeout: float = 10.0,
+        headers: Headers | None = None,
+        interceptors: Sequence[Interceptor] = (),
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        self._state_dir = state_dir or _default_state_dir()
-        self._application = application
-        self._ids = SchemaIds(
-            resolve("registry", registry), self._state_dir, auto_register=auto_register
-        )
+        folder = state_dir or _default_state_dir()
+        self._ids = SchemaIds(resolve("registry", registry), folder, auto_register=auto_register)
         self._wait_ms = block_ms if when_full is WhenFull.BLOCK else 0
         self._queue_messages = queue_messages
-        self._audit_every = audit_every
         self._close_timeout = close_timeout
-        self._config = {
+        self._headers = headers
+        self._trace = tracing()
+        self._interceptors = Interceptors(interceptors)
+        spills = when_full is WhenFull.SPILL
+        client = {
             **broker_client(resolve("bootstrap", bootstrap)),
             "client.id": application,
             "enable.idempotence": True,
@@ -118,11 +116,16 @@ class Producer:
             "queue.buffering.max.messages": queue_messages,
             "queue.buffering.max.kbytes": max(1, queue_bytes // 1024),
             "log_level": 2,
+            # With a spill nothing times out: the broker may be away as long as the disk has room.
+            **({"message.timeout.ms": 0} if spills else {}),
             **(config or {}),
         }
+        self._config = RunningConfig(
+            client, folder, application, self._ids, audit_every, spill_bytes if spills else 0
+        )
         self._prepared: dict[type, _Prepared] = {}
         self._lock = threading.Lock()
-        self._running: _Running | None = None
+        self._running: Running | None = None
         self._closed = False
         for cls in events:
             self._prepare(cls)
@@ -168,7 +171,7 @@ class Producer:
             outcome.append((error, message))
             done.set()
 
-        if not self._enqueue(event, key, headers, report):
+        if not self._enqueue(event, key, headers, report, spillable=False):
             raise DeliveryError("the event was dropped: the queue is full", fix="try again later")
         if not done.wait(timeout):
             raise DeliveryError(f"the broker did not acknowledge the event within {timeout} s")
@@ -179,7 +182,7 @@ class Producer:
 
     def flush(self, timeout: float) -> int:
         """Wait up to `timeout` seconds until nothing is queued; the number of messages left."""
-        return self._start().client.flush(timeout)
+        return self._start().flush(timeout)
 
     def counts(self) -> dict[str, int]:
         """What this producer counted and has not published to the audit yet, by outcome."""
@@ -189,7 +192,8 @@ class Producer:
         """Deliver what is queued, publish the counts, and stop; the number of messages left.
 
         Waits at most `close_timeout` seconds. Counts of what could not be delivered or published
-        stay in the state folder, and the next producer that uses it publishes them.
+        stay in the state folder, and the next producer that uses it publishes them; so do messages
+        themselves under WhenFull.SPILL.
         """
         with self._lock:
             running, self._running = self._running, None
@@ -218,8 +222,12 @@ class Producer:
         report: OnDelivery | None,
         *,
         wait_ms: int | None = None,
+        spillable: bool = True,
     ) -> bool:
         """Encode, count and queue an event."""
+        hooks = self._interceptors
+        if hooks:
+            event = hooks.before_encode(event)
         cls = event.__class__
         prepared = self._prepared.get(cls) or self._prepare(cls)
         value = prepared.prefix + prepared.encode(event)
@@ -228,23 +236,30 @@ class Producer:
             key = prepared.key(event)
         running = self._running or self._start()
         wait = self._wait_ms if wait_ms is None else wait_ms
-        return running.put(prepared.topic, value, key, timestamp, headers, report, wait)
+        carried = headers_of(self._headers, self._trace, headers)
+        told = _telling(hooks, event, prepared.topic, report) if hooks else report
+        taken = running.put(
+            prepared.topic, value, key, timestamp, carried, told, wait, spillable=spillable
+        )
+        if hooks:
+            hooks.after_enqueue(event, taken=taken)
+        return taken
 
     def _prepare(self, cls: type) -> _Prepared:
         kind: EventType[Any] = event_type(cls)
         found = _Prepared(
-            kind.encode, prefix(self._ids.find(kind)), kind.topic, kind.event_time, kind.key
+            kind.encode, prefix(self._ids.find(cls)), kind.topic, kind.event_time, kind.key
         )
         self._prepared[cls] = found
         return found
 
-    def _start(self) -> _Running:
+    def _start(self) -> Running:
         """What runs: started anew after a fork. UsageError if the producer is closed."""
         with self._lock:
             if self._closed:
                 raise UsageError("the producer is closed", fix="send before close, or make another")
             if self._running is None:
-                self._running = _Running(self)
+                self._running = Running(self._config)
             return self._running
 
     def _after_fork(self) -> None:
@@ -252,109 +267,6 @@ class Producer:
         _abandoned.append(self._running)
         self._lock = threading.Lock()
         self._running = None
-
-
-class _Running:
-    """The parts of a producer that belong to one process: client, counters and thread."""
-
-    def __init__(self, producer: Producer) -> None:
-        self.client = confluent_kafka.Producer(dict(producer._config))
-        self.counters = CounterFile(producer._state_dir)
-        self._reporter = Reporter(
-            producer._state_dir,
-            tier="producer",
-            application=producer._application,
-            ids=producer._ids,
-            send=self._send_audit,
-        )
-        self._every = producer._audit_every
-        self._reporting = threading.Lock()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="headworks-producer", daemon=True)
-        self._thread.start()
-
-    def put(
-        self,
-        topic: str,
-        value: bytes,
-        key: bytes | None,
-        timestamp: int,
-        headers: Headers | None,
-        report: OnDelivery | None,
-        wait_ms: int,
-    ) -> bool:
-        slot = self.counters.attempt(topic, timestamp - timestamp % WINDOW_MS, len(value))
-        callback = slot.report if report is None else _both(slot.report, report)
-        deadline = 0.0
-        while True:
-            try:
-                self.client.produce(
-                    topic,
-                    value,
-                    key,
-                    on_delivery=callback,
-                    timestamp=timestamp,
-                    headers=None if headers is None else dict(headers),
-                )
-            except BufferError:
-                now = time.monotonic()
-                deadline = deadline or now + wait_ms / 1000
-                if now < deadline:
-                    time.sleep(0.002)
-                    continue
-                slot.resolve(QUEUE_FULL)
-                return False
-            except KafkaException as error:
-                too_large = error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
-                slot.resolve(TOO_LARGE if too_large else BROKER_ERROR)
-                return False
-            return True
-
-    def stop(self, timeout: float) -> int:
-        """Deliver and publish within `timeout` seconds; the number of messages left."""
-        deadline = time.monotonic() + timeout
-        self._stopping.set()
-        self._thread.join(timeout)
-        left = self.client.flush(max(0.1, deadline - time.monotonic()))
-        while self._report() and time.monotonic() < deadline:
-            self.client.flush(max(0.1, deadline - time.monotonic()))
-        self._reporter.close()
-        if left:
-            _log.error("%d messages were not delivered when the producer closed", left)
-            self.client.purge()
-            self.client.flush(1.0)
-            self._report()
-        self.counters.close(remove=self.counters.settled())
-        return left
-
-    def _serve(self) -> None:
-        due = time.monotonic()
-        while not self._stopping.is_set():
-            try:
-                self.client.poll(_POLL)
-                if time.monotonic() >= due:
-                    due = time.monotonic() + self._every
-                    self._report()
-            except Exception:
-                # Without this thread nothing is delivered any more: say it loudly, and go on.
-                _log.exception("serving delivery reports failed")
-                self._stopping.wait(1.0)
-
-    def _report(self) -> int:
-        """Queue what is to be published; 0 if nothing, or if the audit cannot be reached now."""
-        with self._reporting:
-            try:
-                return self._reporter.report_leftovers() + self._reporter.report(self.counters)
-            except HeadworksError as error:
-                _log.warning("audit counts are kept for later: %s", error)
-                return 0
-
-    def _send_audit(self, value: bytes, report: OnDelivery) -> bool:
-        try:
-            self.client.produce(AUDIT_TOPIC, value, on_delivery=report)
-        except (BufferError, KafkaException):
-            return False
-        return True
 
 
 def close_on_sigterm(producer: Producer) -> None:
@@ -376,12 +288,24 @@ def close_on_sigterm(producer: Producer) -> None:
     signal.signal(signal.SIGTERM, handle)
 
 
-def _both(first: OnDelivery, second: OnDelivery) -> OnDelivery:
-    def report(error: object, message: object) -> None:
-        first(error, message)
-        second(error, message)
+def _telling(
+    hooks: Interceptors, event: object, topic: str, report: OnDelivery | None
+) -> OnDelivery:
+    def delivered(error: Any, message: Any) -> None:
+        if report is not None:
+            report(error, message)
+        failed = error is not None
+        hooks.on_delivery(
+            event,
+            Delivery(
+                topic,
+                -1 if failed else message.partition(),
+                -1 if failed else message.offset(),
+                error.str() if failed else None,
+            ),
+        )
 
-    return report
+    return delivered
 
 
 def _default_state_dir() -> Path:
@@ -391,7 +315,7 @@ def _default_state_dir() -> Path:
 
 # Freed by the end of the process only: librdkafka's threads did not survive the fork, and to
 # destroy such a client would wait for them for ever.
-_abandoned: list[_Running | None] = []
+_abandoned: list[Running | None] = []
 _alive: weakref.WeakSet[Producer] = weakref.WeakSet()
 
 

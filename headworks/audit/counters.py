@@ -140,6 +140,11 @@ class CounterFile:
             self.words[at + _BYTES] += size
         return slot
 
+    def open_slot(self, topic: str, window: int) -> Slot | None:
+        """The slot in which a message was counted that is not resolved yet."""
+        with self.lock:
+            return self._slots.get((topic, window)) or self._slots.get((topic, 0))
+
     def count(self, topic: str, window: int, size: int, outcome: int) -> None:
         """Count a message of `size` bytes whose outcome is known at once."""
         with self.lock:

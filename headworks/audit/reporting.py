@@ -70,7 +70,7 @@ class Reporter:
     def _value(self, event: AuditCount) -> bytes:
         kind = event_type(AuditCount)
         if self._prefix is None:
-            self._prefix = prefix(self._ids.find(kind))
+            self._prefix = prefix(self._ids.find(AuditCount))
         return self._prefix + kind.encode(event)
 
     def _event(self, increment: PendingIncrement) -> AuditCount:

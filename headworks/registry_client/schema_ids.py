@@ -1,7 +1,7 @@
-"""The registry's id of each event schema: looked up once, remembered on disk.
+"""The registry's id of each event schema: looked up once, remembered on disk, or locked.
 
 Rules: nothing is registered at run time unless asked for; an id never changes, so what a process
-has looked up serves the next one when the registry is away.
+has looked up serves the next one when the registry is away, and so does a committed `schemas.lock`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import json
 import os
 from pathlib import Path
 
-from headworks.codec import EventType
+from headworks.codec import EventType, event_type
 from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
+from headworks.registry_client.lock import beside
 
 __all__ = ["SchemaIds"]
 
@@ -25,12 +26,13 @@ class SchemaIds:
         self._path = folder / "schema-ids.json"
         self._auto_register = auto_register
 
-    def find(self, kind: EventType[object]) -> int:
-        """The id of an event type's schema.
+    def find(self, cls: type) -> int:
+        """The id of the schema of an event class.
 
         Raises UsageError if the registry does not have it, UnreachableError if no registry
-        answers and no earlier process has looked it up.
+        answers, no earlier process has looked it up and no lock beside the class names it.
         """
+        kind: EventType[object] = event_type(cls)
         key = f"{self._client.url} {kind.subject} {kind.fingerprint}"
         try:
             if self._auto_register:
@@ -47,9 +49,13 @@ class SchemaIds:
                 found = looked_up
         except UnreachableError:
             remembered = self._remembered().get(key)
-            if remembered is None:
+            if remembered is not None:
+                return remembered
+            lock = beside(cls)
+            locked = None if lock is None else lock.id_of(kind, self._client.url)
+            if locked is None:
                 raise
-            return remembered
+            return locked
         self._remember(key, found.id)
         return found.id
 

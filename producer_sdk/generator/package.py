@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from headworks.errors import UsageError
+from headworks.schema import Record, governance_of, subject_of
+from headworks.schema.canonical import fingerprint
 from producer_sdk.generator.catalogue import namespace_of, read_catalogue
 from producer_sdk.generator.module import MARKER, ModuleWriter
 from producer_sdk.generator.names import module_name
 
-__all__ = ["generate", "stale", "write"]
+__all__ = ["events", "generate", "replace", "stale", "write"]
 
 _INIT = f'{MARKER}\n"""Typed events: one module per namespace of the schemas."""\n'
 
@@ -36,6 +38,15 @@ def generate(paths: Sequence[Path]) -> dict[str, str]:
             )
         files[name], origin[name] = writer.text(), namespace
     return files
+
+
+def events(paths: Sequence[Path]) -> list[tuple[str, str, str]]:
+    """The events of the schemas at `paths`: (subject, schema text, fingerprint) each."""
+    return sorted(
+        (subject_of(governance_of(source.root).topic), source.text, fingerprint(source.root))
+        for source in read_catalogue(paths).sources
+        if isinstance(source.root, Record)
+    )
 
 
 def stale(files: Mapping[str, str], folder: Path) -> list[Path]:
@@ -63,6 +74,14 @@ def write(files: Mapping[str, str], folder: Path) -> list[Path]:
         else:
             path.unlink()
     return changed
+
+
+def replace(path: Path, text: str) -> list[Path]:
+    """Make a file of the package hold `text`; [path] if that changed it."""
+    if _read(path) == text:
+        return []
+    path.write_text(text, encoding="utf-8")
+    return [path]
 
 
 def _left_over(files: Mapping[str, str], folder: Path) -> list[Path]:

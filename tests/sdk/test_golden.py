@@ -19,9 +19,15 @@ def test_golden_files_are_what_the_generator_writes() -> None:
     assert stale(generate([GOLDEN / "schemas"]), GOLDEN / "generated") == [], f"run `{AGAIN}`"
 
 
-def test_the_audit_event_is_what_the_generator_writes(root: Path) -> None:
-    written = (root / "headworks" / "audit" / "event.py").read_text(encoding="utf-8")
-    assert generate([root / "schemas"])["headworks_audit.py"] == written
+@pytest.mark.parametrize(
+    ("module", "where"),
+    [
+        ("headworks_audit.py", "headworks/audit/event.py"),
+        ("headworks_operations.py", "producer_sdk/operations/event.py"),
+    ],
+)
+def test_our_own_events_are_what_the_generator_writes(root: Path, module: str, where: str) -> None:
+    assert generate([root / "schemas"])[module] == (root / where).read_text(encoding="utf-8")
 
 
 def test_generated_code_is_strictly_typed() -> None:

@@ -1,0 +1,53 @@
+"""Headers that events carry without anybody naming them: of this program, of this request, of the
+trace that is under way.
+
+Rules: a header given to `send` wins over one of the request, which wins over one of the program.
+W3C's traceparent is added when OpenTelemetry is installed and a span is active, and only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+__all__ = ["Headers", "event_headers", "headers_of", "tracing"]
+
+Headers = Mapping[str, bytes | str]
+Inject = Callable[[dict[str, bytes | str]], object]
+_request: ContextVar[Headers | None] = ContextVar("headworks_headers", default=None)
+
+
+@contextmanager
+def event_headers(**headers: bytes | str) -> Iterator[None]:
+    """Give every event that is sent inside these headers; threads and tasks have their own."""
+    token = _request.set({**(_request.get() or {}), **headers})
+    try:
+        yield
+    finally:
+        _request.reset(token)
+
+
+def tracing() -> Inject | None:
+    """What adds the headers of the active trace, or None without OpenTelemetry."""
+    try:
+        from opentelemetry.propagate import inject
+    except ImportError:
+        return None
+    found: Inject = inject
+    return found
+
+
+def headers_of(
+    program: Headers | None, trace: Inject | None, given: Headers | None
+) -> Headers | None:
+    """The headers of one message, or None if there are none."""
+    request = _request.get()
+    if trace is None and request is None and (program is None or given is None):
+        return program or given
+    found: dict[str, bytes | str] = {**(program or {}), **(request or {})}
+    if trace is not None:
+        trace(found)
+    if given:
+        found.update(given)
+    return found or None

@@ -1,0 +1,288 @@
+"""What runs of a producer in one process: librdkafka's client, the counters, the spill, one thread.
+
+Rules:
+
+- Everything counted is resolved: attempted = delivered + failed + dropped + still queued.
+- The thread serves delivery reports, sends again what was spilled, and publishes the counts; it
+  survives every error, because without it nothing is delivered any more.
+- While anything is spilled, new messages are spilled too, so that they stay in order.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException
+
+from headworks.audit import AUDIT_TOPIC, window_of
+from headworks.audit.counters import BROKER_ERROR, QUEUE_FULL, TOO_LARGE, CounterFile, Slot
+from headworks.audit.reporting import Reporter
+from headworks.errors import HeadworksError
+from headworks.registry_client.schema_ids import SchemaIds
+from producer_sdk.context import Headers
+from producer_sdk.spill import Spill, Spilled, leftover_spills
+
+__all__ = ["OnDelivery", "Running", "RunningConfig"]
+
+OnDelivery = Callable[[Any, Any], None]
+_log = logging.getLogger("headworks.producer")
+_POLL = 0.1
+_SPILL_BATCH = 1000
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningConfig:
+    """What a producer is made with; `spill_bytes` 0: nothing is spilled."""
+
+    client: Mapping[str, Any]
+    state_dir: Path
+    application: str
+    ids: SchemaIds
+    audit_every: float
+    spill_bytes: int
+
+
+class Running:
+    """Takes encoded messages (`put`) until `stop`."""
+
+    def __init__(self, config: RunningConfig) -> None:
+        self.client = confluent_kafka.Producer(dict(config.client))
+        self.counters = CounterFile(config.state_dir)
+        self._reporter = Reporter(
+            config.state_dir,
+            tier="producer",
+            application=config.application,
+            ids=config.ids,
+            send=self._send_audit,
+        )
+        self._spill: Spill | None = None
+        self._respilling: deque[Spill] = deque()  # those that hold something, the oldest first
+        self._outstanding = 0
+        self._pending: deque[tuple[Spilled, Slot]] = deque()
+        if config.spill_bytes:
+            self._respilling.extend(leftover_spills(config.state_dir))
+            self._spill = Spill(config.state_dir, limit=config.spill_bytes)
+            self._respilling.append(self._spill)
+        self._every = config.audit_every
+        self._reporting = threading.Lock()
+        self._stopping = threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._serve, name="headworks-producer", daemon=True)
+        self._thread.start()
+
+    def put(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None,
+        timestamp: int,
+        headers: Headers | None,
+        report: OnDelivery | None,
+        wait_ms: int,
+        *,
+        spillable: bool = True,
+    ) -> bool:
+        """Queue a message; False if it was dropped, and counted so.
+
+        `report` is not called for a message that had to be spilled.
+        """
+        slot = self.counters.attempt(topic, window_of(timestamp), len(value))
+        spill = self._spill if spillable else None
+        if spill is not None:
+            if not spill.empty:
+                return self._spilled(spill, slot, topic, value, key, timestamp, headers)
+            callback: OnDelivery = partial(self._delivered, slot, report)
+        else:
+            callback = slot.report if report is None else _both(slot.report, report)
+        deadline = 0.0
+        while True:
+            try:
+                self.client.produce(
+                    topic,
+                    value,
+                    key,
+                    on_delivery=callback,
+                    timestamp=timestamp,
+                    headers=None if headers is None else dict(headers),
+                )
+            except BufferError:
+                if spill is not None:
+                    return self._spilled(spill, slot, topic, value, key, timestamp, headers)
+                now = time.monotonic()
+                deadline = deadline or now + wait_ms / 1000
+                if now < deadline:
+                    time.sleep(0.002)
+                    continue
+                slot.resolve(QUEUE_FULL)
+                return False
+            except KafkaException as error:
+                too_large = error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+                slot.resolve(TOO_LARGE if too_large else BROKER_ERROR)
+                return False
+            return True
+
+    def flush(self, timeout: float) -> int:
+        """Wait up to `timeout` seconds until nothing is queued; the number of messages left."""
+        deadline = time.monotonic() + timeout
+        while self._has_spilled() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self.client.flush(max(0.0, deadline - time.monotonic()))
+
+    def stop(self, timeout: float) -> int:
+        """Deliver and publish within `timeout` seconds; the number of messages left.
+
+        With a spill, what is left goes there, and the next producer sends it.
+        """
+        deadline = time.monotonic() + timeout
+        while self._has_spilled() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self._stopping.set()
+        self._thread.join(timeout)
+        left = self.client.flush(max(0.1, deadline - time.monotonic()))
+        while self._report() and time.monotonic() < deadline:
+            self.client.flush(max(0.1, deadline - time.monotonic()))
+        self._reporter.close()
+        spilled = self._spill.messages if self._spill is not None else 0
+        if left or spilled:
+            self._closing = True
+            self.client.purge()
+            self.client.flush(1.0)
+            if self._spill is None:
+                _log.error("%d messages were not delivered when the producer closed", left)
+            else:
+                _log.warning("%d messages wait in %s", left + spilled, self._spill.path.parent)
+            self._report()
+        for spill in (*self._respilling, *([self._spill] if self._spill else ())):
+            spill.close()
+        self.counters.close(remove=self.counters.settled())
+        return left + spilled
+
+    def _has_spilled(self) -> bool:
+        return any(not spill.empty for spill in self._respilling)
+
+    def _spilled(
+        self,
+        spill: Spill,
+        slot: Slot,
+        topic: str,
+        value: bytes,
+        key: bytes | None,
+        timestamp: int,
+        headers: Headers | None,
+    ) -> bool:
+        kept = Spilled(topic, value, key, timestamp, None if headers is None else dict(headers))
+        try:
+            if spill.put(kept):
+                return True
+        except OSError as error:
+            _log.error("the spill %s does not take messages: %s", spill.path, error)
+        slot.resolve(QUEUE_FULL)
+        return False
+
+    def _delivered(self, slot: Slot, report: OnDelivery | None, error: Any, message: Any) -> None:
+        """A report while spilling is on: what the end of the producer purges is kept on disk."""
+        if error is not None and self._closing and error.code() in _PURGED:
+            headers = {name: value or b"" for name, value in message.headers() or ()}
+            kept = (message.topic(), message.value(), message.key(), message.timestamp()[1])
+            assert self._spill is not None
+            self._spilled(self._spill, slot, *kept, headers or None)
+            return
+        slot.report(error, message)
+        if report is not None:
+            report(error, message)
+
+    def _serve(self) -> None:
+        due = time.monotonic()
+        while not self._stopping.is_set():
+            try:
+                self.client.poll(_POLL)
+                if self._respilling:
+                    self._send_spilled()
+                if time.monotonic() >= due:
+                    due = time.monotonic() + self._every
+                    self._report()
+            except Exception:
+                _log.exception("serving delivery reports failed")
+                self._stopping.wait(1.0)
+
+    def _send_spilled(self) -> None:
+        """Move on with the oldest spill: the next batch when the last one is acknowledged."""
+        spill = self._respilling[0]
+        while self._pending:
+            message, slot = self._pending[0]
+            try:
+                self.client.produce(
+                    message.topic,
+                    message.value,
+                    message.key,
+                    on_delivery=partial(self._respilled, slot),
+                    timestamp=message.timestamp,
+                    headers=None if message.headers is None else dict(message.headers),
+                )
+            except BufferError:
+                return
+            except KafkaException:
+                slot.resolve(BROKER_ERROR)
+                self._outstanding -= 1
+            self._pending.popleft()
+        if self._outstanding:
+            return
+        if not spill.empty:
+            if not spill.waiting:
+                spill.taken()
+                return
+            for message in spill.take(_SPILL_BATCH):
+                self._pending.append((message, self._slot_of(spill, message)))
+                self._outstanding += 1
+            if not self._pending:
+                spill.taken()  # what is left of it is damaged
+        elif spill is not self._spill:
+            self._respilling.popleft().close()
+
+    def _slot_of(self, spill: Spill, message: Spilled) -> Slot:
+        window = window_of(message.timestamp)
+        if spill is self._spill:
+            found = self.counters.open_slot(message.topic, window)
+            if found is not None:
+                return found
+        return self.counters.attempt(message.topic, window, len(message.value))
+
+    def _respilled(self, slot: Slot, error: Any, message: Any) -> None:
+        if error is not None and self._closing and error.code() in _PURGED:
+            return  # it is in its spill still
+        slot.report(error, message)
+        self._outstanding -= 1
+
+    def _report(self) -> int:
+        """Queue what is to be published; 0 if nothing, or if the audit cannot be reached now."""
+        with self._reporting:
+            try:
+                return self._reporter.report_leftovers() + self._reporter.report(self.counters)
+            except HeadworksError as error:
+                _log.warning("audit counts are kept for later: %s", error)
+                return 0
+
+    def _send_audit(self, value: bytes, report: OnDelivery) -> bool:
+        try:
+            self.client.produce(AUDIT_TOPIC, value, on_delivery=report)
+        except (BufferError, KafkaException):
+            return False
+        return True
+
+
+def _both(first: OnDelivery, second: OnDelivery) -> OnDelivery:
+    def report(error: object, message: object) -> None:
+        first(error, message)
+        second(error, message)
+
+    return report
