@@ -6,6 +6,8 @@ Rules:
   registry's own content type; everything else passes through untouched.
 - What is kept is the application's own answer with status 200, byte for byte. So there is one
   place that decides what the answer is, and this module only remembers it.
+- Of a guarded registry it remembers also whose readers may see the answer (the application says
+  so), and gives it to nobody else. Who is not known already passes through, to be asked there.
 - A change of the store forgets everything: at once (`forget`) if it was made in this process,
   within half a second if another process made it, because the store's revision is looked at
   twice a second. An answer by id never changes; it can only be deleted, or be registered in a
@@ -23,24 +25,39 @@ from threading import Lock
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["LARGEST_TOTAL", "FastReads"]
+__all__ = ["LARGEST_TOTAL", "SUBJECTS", "Admits", "FastReads"]
 
 LARGEST_TOTAL = 64 * 1024 * 1024
+# Where the application puts the subjects of which a reader may see its answer.
+SUBJECTS = "headworks.subjects"
+# So many subjects are looked through for every read; an answer with more is not kept.
+_MOST_SUBJECTS = 100
+Admits = Callable[[Scope, tuple[str, ...]], bool]
+_Kept = tuple[Message, Message, tuple[str, ...]]
 _PREFIX = b"/schemas/ids/"
+_REQUEST_ID = b"x-request-id"
 _V1 = b"application/vnd.schemaregistry.v1+json"
 _LOOK_EVERY = 0.5
 _LOG = logging.getLogger(__name__)
 
 
 class FastReads:
-    """Wraps the application; `revision` gives a number that grows with every change."""
+    """Wraps the application; `revision` gives a number that grows with every change.
 
-    def __init__(self, app: ASGIApp, revision: Callable[[], int]) -> None:
+    `admits` says whether a request may see an answer that is for the readers of some subjects;
+    None: every request may see everything.
+    """
+
+    def __init__(
+        self, app: ASGIApp, revision: Callable[[], int], admits: Admits | None = None
+    ) -> None:
         self._app = app
         self._revision = revision
+        self._admits = admits
+        self.hits = 0
         # Changes are made by worker threads, answers are kept by the event loop.
         self._lock = Lock()
-        self._answers: dict[bytes, tuple[Message, Message]] = {}
+        self._answers: dict[bytes, _Kept] = {}
         self._size = 0
         self._generation = 0
 
@@ -48,10 +65,15 @@ class FastReads:
         """Answer one request."""
         if scope["type"] == "http" and scope["method"] == "GET":
             raw_path: bytes = scope["raw_path"]
-            if raw_path.startswith(_PREFIX):
+            if raw_path.startswith(_PREFIX) and raw_path[len(_PREFIX) :].isdigit():
                 await self._read(raw_path, scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+    @property
+    def held_bytes(self) -> int:
+        """The size of what is remembered."""
+        return self._size
 
     def forget(self) -> None:
         """Drop every remembered answer, and those that are being made right now; thread-safe."""
@@ -92,38 +114,47 @@ class FastReads:
             return
         key = raw_path + b"?" + query
         kept = self._answers.get(key)
-        if kept is None:
-            await self._app(scope, receive, self._remembering(key, send))
+        if kept is None or (self._admits is not None and not self._admits(scope, kept[2])):
+            await self._app(scope, receive, self._remembering(key, scope, send))
             return
+        self.hits += 1
         await send(kept[0])
         await send(kept[1])
 
-    def _remembering(self, key: bytes, send: Send) -> Send:
+    def _remembering(self, key: bytes, scope: Scope, send: Send) -> Send:
         generation = self._generation
         start: Message | None = None
 
         async def remember(message: Message) -> None:
             nonlocal start
             if message["type"] == "http.response.start":
-                start = message if message["status"] == 200 else None
+                start = _to_keep(message) if message["status"] == 200 else None
             elif start is not None and not message.get("more_body"):
-                self._keep(key, start, message, generation)
+                self._keep(key, (start, message, scope.get(SUBJECTS, ())), generation)
             else:
                 start = None
             await send(message)
 
         return remember
 
-    def _keep(self, key: bytes, start: Message, body: Message, generation: int) -> None:
-        size = len(key) + len(body["body"])
+    def _keep(self, key: bytes, kept: _Kept, generation: int) -> None:
+        size = len(key) + len(kept[1]["body"])
         with self._lock:
-            if generation != self._generation or size > LARGEST_TOTAL:
+            if generation != self._generation or size > LARGEST_TOTAL or key in self._answers:
+                return
+            if len(kept[2]) > _MOST_SUBJECTS:
                 return
             if self._size + size > LARGEST_TOTAL:
                 self._answers.clear()
                 self._size = 0
-            self._answers[key] = (start, body)
+            self._answers[key] = kept
             self._size += size
+
+
+def _to_keep(start: Message) -> Message:
+    """The head of an answer without what belongs to one request only."""
+    headers = [one for one in start.get("headers", ()) if one[0] != _REQUEST_ID]
+    return {**start, "headers": headers}
 
 
 def _takes_v1(scope: Scope) -> bool:

@@ -1,45 +1,63 @@
 """The registry's process: bind, serve, say when ready, stop gracefully.
 
-Rules: the socket is bound before anything else is loaded, so a taken address is found at once and
-port 0 gives a free one; ready means that requests are answered.
+Rules:
+
+- The socket is bound before anything else is loaded, so a taken address is found at once and
+  port 0 gives a free one; ready means that requests are answered.
+- Whose request it is comes from the connection and its credentials: headers in which proxies
+  tell of other addresses are not believed.
+- A signal ends the listening at once, lets what is under way finish for DRAIN_SECONDS, and ends
+  the process with exit code 0.
 """
 
 from __future__ import annotations
 
-import ipaddress
-import logging
 import signal
 import socket
-import sys
+import ssl
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import uvicorn
 
+from headworks import logs
 from headworks.errors import UsageError
+from headworks.security import parse_listen, refuse_exposure
+from registry.connection import BoundedConnection
+from registry.metrics import Metrics
+from registry.security.options import Guarding, open_security
 from registry.service.app import Limits, create_app
 from registry.store import Database
 
-__all__ = ["bind", "serve"]
+__all__ = ["DRAIN_SECONDS", "Options", "bind", "serve"]
 
-_DRAIN_SECONDS = 5
+DRAIN_SECONDS = 5
 _BACKLOG = 1024
 
 
-def bind(listen: str, *, insecure: bool = False) -> socket.socket:
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to serve: who may do what, over TLS or not, how large requests may be, how to log."""
+
+    guarding: Guarding = field(default_factory=Guarding)
+    limits: Limits = field(default_factory=Limits)
+    tls: ssl.SSLContext | None = None
+    log_format: str = "text"
+    log_level: str = "info"
+
+
+def bind(listen: str, *, guarded: bool = False, insecure: bool = False) -> socket.socket:
     """A listening socket at HOST:PORT (port 0: any free one); UsageError if it cannot be had.
 
-    An address that other machines can reach must be asked for by `insecure`.
+    An address that other machines can reach must be `guarded`, or asked for by `insecure`.
     """
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise UsageError(f"{listen!r} is not an address", fix="write it like 127.0.0.1:8081")
-    host = host.strip("[]") or "127.0.0.1"
+    host, port = parse_listen(listen)
+    refuse_exposure(host, what="registry", guarded=guarded, insecure=insecure)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        sock.bind((host, int(port)))
-        _must_be_guarded(sock.getsockname()[0], insecure)
+        sock.bind((host, port))
         sock.listen(_BACKLOG)
     except OSError as error:
         sock.close()
@@ -48,38 +66,36 @@ def bind(listen: str, *, insecure: bool = False) -> socket.socket:
             fix="stop what listens there, or choose another address with --listen "
             "(port 0: any free one)",
         ) from None
-    except UsageError:
-        sock.close()
-        raise
     return sock
 
 
-def _must_be_guarded(address: str, insecure: bool) -> None:
-    if not insecure and not ipaddress.ip_address(address.partition("%")[0]).is_loopback:
-        raise UsageError(
-            f"{address} is not a loopback address, and the registry asks nobody who they are",
-            fix="listen on 127.0.0.1 behind a proxy that does, or say --insecure",
-        )
-
-
 def serve(
-    sock: socket.socket, store: str, ready: Callable[[str], None], *, limits: Limits | None = None
+    sock: socket.socket,
+    store: str,
+    ready: Callable[[str], None],
+    options: Options | None = None,
 ) -> None:
     """Serve the store on a bound socket until SIGTERM or SIGINT; then finish what is under way.
 
     Calls `ready` with "HOST:PORT" once requests are answered.
     """
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    chosen = options or Options()
+    logs.configure(chosen.log_format, chosen.log_level)
+    metrics = Metrics()
+    security = open_security(chosen.guarding, metrics.not_admitted)
+    app = create_app(Database(store), chosen.limits, security=security, metrics=metrics)
     config = uvicorn.Config(
-        create_app(Database(store), limits),
+        app,
+        http=BoundedConnection,
+        ws="none",
         lifespan="on",
         log_config=None,
         log_level="warning",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=_DRAIN_SECONDS,
+        proxy_headers=False,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+        ssl_context_factory=_always(chosen.tls) if chosen.tls is not None else None,
     )
     # The server repeats the signal that stopped it when it is done; then it means nothing more.
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -88,6 +104,12 @@ def serve(
     _Server(config, lambda: ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")).run(
         sockets=[sock]
     )
+
+
+def _always(
+    context: ssl.SSLContext,
+) -> Callable[[uvicorn.Config, Callable[[], ssl.SSLContext]], ssl.SSLContext]:
+    return lambda _config, _default: context
 
 
 class _Server(uvicorn.Server):

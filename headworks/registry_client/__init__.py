@@ -2,6 +2,7 @@
 
 - `client`: RegistryClient, what everything else uses.
 - `answers`: the frozen values it returns, and the refusal of an incompatible schema.
+- `credentials`: who to be.
 - `transport`: one HTTP request with bounded retries; errors become the project's own.
 """
 

@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import quote
@@ -22,6 +23,7 @@ from headworks.registry_client.answers import (
     Registered,
     SubjectVersion,
 )
+from headworks.registry_client.credentials import Token
 from headworks.registry_client.transport import Answer, Transport
 
 __all__ = ["RegistryClient"]
@@ -33,14 +35,34 @@ _INVALID_SCHEMA = 42201
 class RegistryClient:
     """A schema registry at `url`; safe to share between threads and across a fork.
 
+    Who to be: `username` and `password`, or a `token` (or a function that gives one), or what is
+    in `url`, or the settings `username` and `password`. `tls_ca` is the file of CA certificates by
+    which an https registry is checked (or the setting of that name).
+
     Every method raises UnreachableError if no registry answers within `timeout` seconds (after
     three retries), and RefusedError, with the registry's status and code, if it says no.
     """
 
     def __init__(
-        self, url: str, *, timeout: float = 5.0, sleep: Callable[[float], None] = time.sleep
+        self,
+        url: str,
+        *,
+        username: str | None = None,
+        password: str | None = None,
+        token: Token | None = None,
+        tls_ca: str | os.PathLike[str] | None = None,
+        timeout: float = 5.0,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._transport = Transport(url, timeout=timeout, sleep=sleep)
+        self._transport = Transport(
+            url,
+            timeout=timeout,
+            sleep=sleep,
+            username=username,
+            password=password,
+            token=token,
+            tls_ca=tls_ca,
+        )
         # Bounded by the number of schemas the registry has: only known ids are kept.
         self._texts: dict[int, str] = {}
 
@@ -194,7 +216,14 @@ class RegistryClient:
                 findings,
                 fix=findings[0].fix if findings else None,
             )
-        return RefusedError(f"{self.url} refused ({code}): {message}", status=status, code=code)
+        fix = None
+        if status == 401:
+            fix = self._transport.credentials.fix
+        elif status == 403:
+            fix = "ask whoever keeps the registry's file of grants (`--access`) for that role"
+        return RefusedError(
+            f"{self.url} refused ({code}): {message}", status=status, code=code, fix=fix
+        )
 
 
 def _quoted(subject: str) -> str:

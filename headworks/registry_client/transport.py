@@ -2,31 +2,35 @@
 
 Rules:
 
-- Only what may succeed if repeated is repeated: a connection that failed and the statuses 502,
-  503 and 504. Every request of the interface may be sent twice (registering is idempotent).
+- Only what may succeed if repeated is repeated: a connection that failed and the statuses 429,
+  502, 503 and 504. Every request of the interface may be sent twice (registering is idempotent).
 - A mistake of the caller (4xx) is never repeated.
 - Connections do not cross a fork: a child process opens its own.
+- Credentials are sent to the registry and shown to nobody: the URL that messages name has none.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import urllib3
-from urllib3.exceptions import HTTPError, LocationParseError
-from urllib3.util import Timeout, make_headers, parse_url
+from urllib3.exceptions import HTTPError, LocationParseError, SSLError
+from urllib3.util import Timeout, parse_url
 
 from headworks.errors import RefusedError, UnreachableError, UsageError
+from headworks.registry_client.credentials import Token, choose, redacted
+from headworks.settings import resolve_optional
 
 __all__ = ["CONTENT_TYPE", "Answer", "Transport"]
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 Answer = Any
-_RETRIED = frozenset({502, 503, 504})
+_RETRIED = frozenset({429, 502, 503, 504})
 _ATTEMPTS = 4
 _FIRST_PAUSE = 0.1
 _CONNECTIONS = 8
@@ -35,16 +39,26 @@ _CONNECTIONS = 8
 class Transport:
     """Sends requests to the registry at `url`; safe to share between threads.
 
-    `url` may carry a user and a password, which are sent as HTTP basic authentication.
+    `username` and `password` (or those in `url`, or the settings) are sent as HTTP basic
+    authentication, `token` as a bearer token; an https registry is checked by `tls_ca`, or by the
+    setting of that name, or by the system's certificates.
     """
 
     def __init__(
-        self, url: str, *, timeout: float, sleep: Callable[[float], None] = time.sleep
+        self,
+        url: str,
+        *,
+        timeout: float,
+        sleep: Callable[[float], None] = time.sleep,
+        username: str | None = None,
+        password: str | None = None,
+        token: Token | None = None,
+        tls_ca: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.url, auth = _read_url(url)
+        self.url, user_info = _read_url(url)
+        self.credentials = choose(user_info, username, password, token)
+        self._authority = _authority(tls_ca) if self.url.startswith("https:") else None
         self._headers = {"Accept": f"{CONTENT_TYPE}, application/json"}
-        if auth is not None:
-            self._headers |= make_headers(basic_auth=auth)
         self._timeout = Timeout(timeout)
         self._sleep = sleep
         self._pool, self._pid = self._connect(), os.getpid()
@@ -58,9 +72,9 @@ class Transport:
         answers, RefusedError if what answers does not speak JSON.
         """
         payload = None if body is None else json.dumps(body).encode()
-        headers = (
-            self._headers if payload is None else {**self._headers, "Content-Type": CONTENT_TYPE}
-        )
+        headers = {**self._headers, **self.credentials.headers}
+        if payload is not None:
+            headers["Content-Type"] = CONTENT_TYPE
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 response = self._current_pool().request(
@@ -71,6 +85,8 @@ class Transport:
                     timeout=self._timeout,
                     retries=False,
                 )
+            except SSLError as error:
+                raise self._untrusted(error) from None
             except HTTPError as error:
                 if attempt == _ATTEMPTS:
                     raise self._unreachable(str(error)) from None
@@ -102,25 +118,39 @@ class Transport:
             "or check the setting `registry` (`headworks config show`)",
         )
 
+    def _untrusted(self, error: SSLError) -> UnreachableError:
+        return UnreachableError(
+            f"the registry at {self.url} is not trusted: {error}",
+            fix="give the certificate of the CA that signed its own: the setting tls_ca "
+            "(HEADWORKS_TLS_CA)",
+        )
+
     def _current_pool(self) -> urllib3.PoolManager:
         if os.getpid() != self._pid:
             self._pool, self._pid = self._connect(), os.getpid()
         return self._pool
 
-    @staticmethod
-    def _connect() -> urllib3.PoolManager:
-        return urllib3.PoolManager(maxsize=_CONNECTIONS, block=False)
+    def _connect(self) -> urllib3.PoolManager:
+        return urllib3.PoolManager(maxsize=_CONNECTIONS, block=False, ssl_context=self._authority)
+
+
+def _authority(tls_ca: str | os.PathLike[str] | None) -> ssl.SSLContext:
+    path = resolve_optional("tls_ca", tls_ca)
+    try:
+        return ssl.create_default_context(cafile=path)
+    except OSError as error:
+        raise UsageError(f"cannot read the CA certificates {path} (tls_ca): {error}") from None
 
 
 def _read_url(url: str) -> tuple[str, str | None]:
-    """Split into (the URL without its password, `user:password` or None)."""
+    """Split into (the URL without its password, `user:password` as written, or None)."""
     try:
         parsed = parse_url(url)
     except LocationParseError:
         parsed = parse_url("")
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise UsageError(
-            f"{url!r} is not the address of a schema registry",
+            f"{redacted(url)!r} is not the address of a schema registry",
             fix="write it like http://127.0.0.1:8081",
         )
     base = parsed._replace(auth=None, query=None, fragment=None).url.rstrip("/")

@@ -1,7 +1,8 @@
 """Whether a new schema may follow the versions that are there, and the words to say why not.
 
 The verdict is `headworks.compatibility`'s, the same that the gate gives; this module chooses the
-versions to compare with, and writes Confluent's list of strings next to our findings.
+versions to compare with, and writes Confluent's list of strings next to our findings. The strings
+are about the newest version that fails, as theirs are; the findings are about all of them.
 """
 
 from __future__ import annotations
@@ -102,20 +103,23 @@ def _same_group(
 def _messages(
     findings: Sequence[Finding], history: Sequence[StoredVersion], config: Config
 ) -> list[str]:
-    """One string per finding, then the versions they are about, then the settings used."""
+    """A string per finding about the newest failing version, that version, the settings used."""
     if not findings:
         return []
+    newest = max(_old_version(one) for one in findings)
     messages = [
         f"{{errorType:'{one.kind}', description:'{one.message}', additionalInfo:'{one.path}'}}"
         for one in findings
+        if _old_version(one) == newest
     ]
-    concerned = {one.reader_version for one in findings} | {one.writer_version for one in findings}
-    for version in reversed(history):
-        if version.number in concerned:
-            text = version.schema.definition.text
-            cut = text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
-            messages.append(f"{{oldSchemaVersion: {version.number}}}")
-            messages.append(f"{{oldSchema: '{cut}'}}")
+    text = next(one.schema.definition.text for one in history if one.number == newest)
+    cut = text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
+    messages.append(f"{{oldSchemaVersion: {newest}}}")
+    messages.append(f"{{oldSchema: '{cut}'}}")
     validates = str(config.flag("validateFields", default=False)).lower()
     messages.append(f"{{validateFields: '{validates}', compatibility: '{config.level.value}'}}")
     return messages
+
+
+def _old_version(finding: Finding) -> int:
+    return finding.reader_version or finding.writer_version or 0

@@ -3,6 +3,8 @@
 Rules:
 
 - A stored schema never changes, so its parsed form is kept by (context, id), the latest 4,096.
+- The versions of a subject are much alike, so a field that stands unchanged in many of them is
+  parsed once and kept once.
 - New text is parsed strictly; what is stored is parsed leniently, so that a schema which an older
   rule let in stays readable.
 """
@@ -21,6 +23,7 @@ from headworks.errors import SchemaError
 from headworks.schema import Schema, parse
 from headworks.schema.canonical import canonical_text, normalized_text
 from headworks.schema.model import Named, Primitive, PrimitiveKind, named_types
+from headworks.schema.parse import SharedFields
 from registry.model import refusals
 from registry.model.definition import Reference
 from registry.model.subject import Subject
@@ -30,6 +33,7 @@ from registry.store.schemas import Stored, StoredVersion
 __all__ = ["Loader", "Parsed"]
 
 _KEPT = 4096
+_SHARED = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,7 @@ class Loader:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, int], Schema] = OrderedDict()
+        self._fields: SharedFields = {}
         self._lock = Lock()
 
     def parse_new(
@@ -79,9 +84,11 @@ class Loader:
                 return kept
         definition = stored.definition
         names = self._names(connection, stored.context, definition.references)
-        schema = parse(definition.text, references=names, strict=False)
+        schema = parse(definition.text, references=names, strict=False, shared=self._fields)
         with self._lock:
             self._kept[key] = schema
+            if len(self._fields) > _SHARED:
+                self._fields.clear()
             if len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         return schema

@@ -1,43 +1,65 @@
 """Reading: subjects, versions, schemas by id and by guid, contexts, the audit log.
 
 `deleted` always means: soft-deleted versions too. A hint of a subject only says in which context
-an id is meant; an id or subject that names no context and is not in the default one is looked
-for in the others, by name.
+an id is meant; an id or a version of a subject that names no context and is not in the default one
+is looked for in the others, by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from sqlalchemy import Connection
 
 from headworks.schema.difference import differences
-from registry.catalog.entities import Entity, schema_entity, version_entity
+from registry.catalog.entities import PLAIN, Entity, Shape, schema_entity, version_entity
 from registry.catalog.loader import Loader
-from registry.catalog.scopes import real_subject
+from registry.catalog.scopes import in_other_contexts, real_subject
 from registry.model import refusals
-from registry.model.definition import JsonObject
+from registry.model.definition import Definition, JsonObject
 from registry.model.subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
-from registry.store import Database, changes, schemas
+from registry.store import Database, changes, schemas, settings
 from registry.store.schemas import Stored, StoredVersion
 
-__all__ = ["LATEST", "Reader", "Wanted"]
+__all__ = ["LATEST", "Listing", "Reader", "Wanted"]
 
 LATEST = "latest"
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which versions a listing shows: live ones, soft-deleted ones too, or only these."""
+    """Which versions a listing shows: live ones, soft-deleted ones too, or only these.
+
+    `negative` shows both, and the soft-deleted ones as negative numbers.
+    """
 
     deleted: bool = False
     deleted_only: bool = False
+    negative: bool = False
 
     def shows(self, version: StoredVersion) -> bool:
         """Whether the listing shows this version."""
-        return version.deleted if self.deleted_only else self.deleted or not version.deleted
+        if self.deleted_only:
+            return version.deleted
+        return self.deleted or self.negative or not version.deleted
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Which versions of all subjects are asked for: `first` to `last`, exclusive, in order.
+
+    `aliases` also lists the subjects that those under the prefix are other names of.
+    """
+
+    prefix: str = ""
+    wanted: Wanted = Wanted()
+    latest_only: bool = False
+    aliases: bool = False
+    rule_types: tuple[str, ...] = ()
+    first: int = 0
+    last: int = 1000
 
 
 class Reader:
@@ -52,24 +74,42 @@ class Reader:
         with self._database.read() as connection:
             return [str(one) for one in self._subjects(connection, prefix, wanted)]
 
+    def every_subject(self) -> list[str]:
+        """The names of all subjects of all contexts, soft-deleted ones too."""
+        return self.subjects(f":{ANY_CONTEXT}:", Wanted(deleted=True))
+
     def versions(self, name: str, wanted: Wanted) -> list[int]:
         """The version numbers of a subject, ascending."""
         with self._database.read() as connection:
             subject = real_subject(connection, Subject.parse(name))
-            found = [v.number for v in schemas.versions_of(connection, subject) if wanted.shows(v)]
+            found = [v for v in schemas.versions_of(connection, subject) if wanted.shows(v)]
             if not found:
                 raise refusals.no_subject(subject)
-            return found
+            return [-v.number if wanted.negative and v.deleted else v.number for v in found]
 
     def version(
-        self, name: str, number: int | str, *, deleted: bool = False, form: str = ""
+        self, name: str, number: int | str, *, deleted: bool = False, shape: Shape = PLAIN
     ) -> Entity:
         """One version of a subject; LATEST is the highest live one."""
         with self._database.read() as connection:
             version = self._version(connection, name, number, deleted)
-            return version_entity(connection, self._loader, version, form=form)
+            return version_entity(connection, self._loader, version, shape)
 
-    def latest_with(self, name: str, pairs: JsonObject, *, deleted: bool, form: str) -> Entity:
+    def definitions(self, name: str, number: int | str) -> tuple[Definition, Definition]:
+        """The content of one version of a subject, and of its latest one.
+
+        In the subject's own context only: who changes it must not be given another's.
+        """
+        with self._database.read() as connection:
+            subject = real_subject(connection, Subject.parse(name))
+            qualified = f":{subject.context}:{subject.name}"
+            version = self._version(connection, qualified, number, False)
+            latest = self._version(connection, qualified, LATEST, False)
+            return version.schema.definition, latest.schema.definition
+
+    def latest_with(
+        self, name: str, pairs: JsonObject, *, deleted: bool, shape: Shape = PLAIN
+    ) -> Entity:
         """The highest version of a subject whose metadata has all of these properties."""
         with self._database.read() as connection:
             subject = real_subject(connection, Subject.parse(name))
@@ -83,7 +123,7 @@ class Reader:
             for version in reversed(versions):
                 properties = (version.schema.definition.metadata or {}).get("properties") or {}
                 if pairs.items() <= properties.items():
-                    return version_entity(connection, self._loader, version, form=form)
+                    return version_entity(connection, self._loader, version, shape)
             raise refusals.no_schema()
 
     def difference(self, name: str, old: int | str, new: int | str) -> Entity:
@@ -109,34 +149,32 @@ class Reader:
             found = schemas.referrers(connection, version.subject, version.number, deleted=deleted)
             return [schema_id for _, schema_id in found]
 
-    def every_version(
-        self,
-        prefix: str,
-        wanted: Wanted,
-        *,
-        latest_only: bool,
-        rule_types: Sequence[str],
-        first: int,
-        last: int,
-    ) -> list[Entity]:
-        """Versions `first` to `last` (exclusive) of all those of the subjects under `prefix`."""
+    def every_version(self, listing: Listing, *, seen: Callable[[str], bool]) -> list[Entity]:
+        """The versions of the subjects under a prefix, by subject and number.
+
+        Only of subjects for which `seen` is true.
+        """
         with self._database.read() as connection:
-            found = (
-                version
-                for subject in self._subjects(connection, prefix, wanted)
-                for version in self._shown(connection, subject, wanted, latest_only)
-                if not rule_types or _has_rule(version.schema, rule_types)
-            )
-            page = islice(found, first, last)
-            return [version_entity(connection, self._loader, version) for version in page]
+            names: dict[Subject, list[str]] = {}
+            if listing.aliases:
+                names = _names_under(connection, listing.prefix)
+            under = self._subjects(connection, listing.prefix, listing.wanted)
+            subjects = [one for one in sorted({*under, *names}) if seen(str(one))]
+            found = self._listed(connection, listing, subjects)
+            page = islice(found, listing.first, listing.last)
+            return [
+                version_entity(connection, self._loader, one)
+                | ({"aliases": names[one.subject]} if one.subject in names else {})
+                for one in page
+            ]
 
     def schema(
-        self, schema_id: int, *, hint: str = "", form: str = "", with_max_id: bool = False
+        self, schema_id: int, *, hint: str = "", shape: Shape = PLAIN, with_max_id: bool = False
     ) -> Entity:
         """A schema by id; with a subject as `hint`, also that subject's name and version."""
         with self._database.read() as connection:
             found, version = self._schema(connection, schema_id, hint)
-            entity = schema_entity(connection, self._loader, found, form=form)
+            entity = schema_entity(connection, self._loader, found, shape)
             if version is not None:
                 entity |= {"subject": str(version.subject), "version": version.number}
             if with_max_id:
@@ -153,13 +191,22 @@ class Reader:
                 if deleted or not version.deleted
             ]
 
-    def schema_by_guid(self, guid: str, *, form: str = "") -> Entity:
+    def schema_by_guid(self, guid: str, *, shape: Shape = PLAIN) -> Entity:
         """A schema by guid."""
         with self._database.read() as connection:
             context, schema_id = self._by_guid(connection, guid)[0]
             found = schemas.schema_by_id(connection, context, schema_id)
             assert found is not None
-            return schema_entity(connection, self._loader, found, form=form)
+            return schema_entity(connection, self._loader, found, shape)
+
+    def subjects_of_guid(self, guid: str) -> list[str]:
+        """The subjects that have the schema with this guid, in any context."""
+        with self._database.read() as connection:
+            return [
+                str(version.subject)
+                for context, schema_id in self._by_guid(connection, guid)
+                for version in schemas.versions_of_schema(connection, context, schema_id)
+            ]
 
     def ids_of_guid(self, guid: str) -> list[Entity]:
         """Under which id each context has the schema with this guid."""
@@ -194,25 +241,24 @@ class Reader:
         )
 
     @staticmethod
-    def _shown(
-        connection: Connection, subject: Subject, wanted: Wanted, latest_only: bool
-    ) -> list[StoredVersion]:
-        shown = [one for one in schemas.versions_of(connection, subject) if wanted.shows(one)]
-        return shown[-1:] if latest_only else shown
+    def _listed(
+        connection: Connection, listing: Listing, subjects: Sequence[Subject]
+    ) -> Iterator[StoredVersion]:
+        for subject in subjects:
+            every = schemas.versions_of(connection, subject)
+            shown = [one for one in every if listing.wanted.shows(one)]
+            for version in shown[-1:] if listing.latest_only else shown:
+                if not listing.rule_types or _has_rule(version.schema, listing.rule_types):
+                    yield version
 
     def _version(
         self, connection: Connection, name: str, number: int | str, deleted: bool
     ) -> StoredVersion:
         subject = real_subject(connection, Subject.parse(name))
-        if number == LATEST:
-            latest = schemas.latest_version(connection, subject)
-            if latest is None:
-                raise refusals.no_subject(subject)
-            return latest
-        every = schemas.versions_of(connection, subject, number=int(number))
-        found = [one for one in every if deleted or not one.deleted]
-        if found:
-            return found[0]
+        for place in (subject, *in_other_contexts(connection, name, subject)):
+            found = _version_there(connection, place, number, deleted)
+            if found is not None:
+                return found
         others = schemas.versions_of(connection, subject)
         if any(deleted or not one.deleted for one in others):
             raise refusals.no_version(number)
@@ -245,6 +291,26 @@ class Reader:
         if not found:
             raise refusals.no_schema(f"Schema {guid}")
         return found
+
+
+def _version_there(
+    connection: Connection, subject: Subject, number: int | str, deleted: bool
+) -> StoredVersion | None:
+    if number == LATEST:
+        return schemas.latest_version(connection, subject)
+    every = schemas.versions_of(connection, subject, number=int(number))
+    return next((one for one in every if deleted or not one.deleted), None)
+
+
+def _names_under(connection: Connection, prefix: str) -> dict[Subject, list[str]]:
+    """The other names under a prefix, by the subject that they stand for."""
+    within = Subject.parse(prefix)
+    names: dict[Subject, list[str]] = {}
+    for scope, alias in settings.aliases(connection).items():
+        name = Subject.parse(scope)
+        if within.context in (ANY_CONTEXT, name.context) and name.name.startswith(within.name):
+            names.setdefault(Subject.parse(alias, within=name.context), []).append(scope)
+    return names
 
 
 def _has_rule(stored: Stored, types: Sequence[str]) -> bool:

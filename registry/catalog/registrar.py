@@ -3,28 +3,42 @@
 Rules:
 
 - The same content (text, references, metadata, rule set) has one id in a context, in whichever
-  subjects it is registered.
+  subjects it is registered; only an import may give it another one.
 - A version's number is one more than the highest the subject has, soft-deleted versions counted.
 - What is registered already is found by a read; only something new takes the writers' lock, and
   then everything is decided again under it.
+- A dry run and a check decide with the same functions as a registration.
+- Only a few schemas are compared at the same time: comparing is work for the processor
+  alone, and many threads at it would only keep the reads by id waiting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from threading import BoundedSemaphore
 
 from sqlalchemy import Connection
 
 from registry.catalog.checking import Verdict, judge
-from registry.catalog.entities import Entity, version_entity
-from registry.catalog.loader import Loader, Parsed
-from registry.catalog.scopes import config_of, mode_of, real_subject
+from registry.catalog.drafting import (
+    Draft,
+    Drafter,
+    Proposal,
+    annotated,
+    is_equivalent,
+    is_same_schema,
+)
+from registry.catalog.entities import PLAIN, Entity, Shape, version_entity
+from registry.catalog.loader import Loader
+from registry.catalog.reader import LATEST
+from registry.catalog.scopes import config_of, in_other_contexts, mode_of, real_subject
 from registry.model import attached, refusals
 from registry.model.config import Config
-from registry.model.definition import Definition, JsonObject, Reference
+from registry.model.definition import Definition
 from registry.model.mode import Mode, must_accept_registration
 from registry.model.names import valid_subject
+from registry.model.shape import SchemaLimits
 from registry.model.subject import Subject
 from registry.store import Database, schemas
 from registry.store.changes import Change, add_change
@@ -32,36 +46,32 @@ from registry.store.schemas import Stored, StoredVersion
 
 __all__ = ["Proposal", "Registrar"]
 
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A schema as a request gives it; `id` and `version` only if the caller chooses them."""
-
-    text: str = ""
-    references: tuple[Reference, ...] = ()
-    metadata: JsonObject | None = None
-    rules: JsonObject | None = None
-    id: int | None = None
-    version: int | None = None
+_LARGEST_ID = 2**31 - 1
+_CHECKS_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """What registering a proposal would do: nothing (`existing`), or add `number`."""
+    """What registering a proposal would do: nothing (`existing`), or add `number`.
+
+    `replaced` is a soft-deleted version whose place an import takes.
+    """
 
     definition: Definition
     number: int
     id: int | None
     existing: StoredVersion | None = None
+    replaced: StoredVersion | None = None
 
 
 class Registrar:
-    """Registers, looks up and checks schemas; the largest text it takes is `largest` characters."""
+    """Registers, looks up and checks schemas; it takes those within `limits`."""
 
-    def __init__(self, database: Database, loader: Loader, *, largest: int) -> None:
+    def __init__(self, database: Database, loader: Loader, limits: SchemaLimits) -> None:
         self._database = database
         self._loader = loader
-        self._largest = largest
+        self._drafter = Drafter(loader, limits)
+        self._checking = BoundedSemaphore(_CHECKS_AT_ONCE)
 
     def register(
         self,
@@ -70,7 +80,7 @@ class Registrar:
         *,
         who: str,
         normalize: bool = False,
-        form: str = "",
+        shape: Shape = PLAIN,
         dry_run: bool = False,
     ) -> Entity:
         """Make the proposal a version of a subject, or find it there; return that version.
@@ -82,12 +92,12 @@ class Registrar:
             actual = real_subject(connection, subject)
             known = self._known(connection, actual, proposal, normalize)
             if known is not None:
-                return version_entity(connection, self._loader, known, form=form)
+                return version_entity(connection, self._loader, known, shape)
             if dry_run:
-                return self._forecast(connection, actual, proposal, normalize)
+                return self._forecast(connection, actual, proposal, normalize, shape)
         with self._database.write() as connection:
             version = self._add(connection, actual, proposal, normalize, who)
-            return version_entity(connection, self._loader, version, form=form)
+            return version_entity(connection, self._loader, version, shape)
 
     def look_up(
         self,
@@ -95,21 +105,24 @@ class Registrar:
         proposal: Proposal,
         *,
         normalize: bool = False,
-        form: str = "",
+        shape: Shape = PLAIN,
         deleted: bool = False,
     ) -> Entity:
-        """The version of a subject that has the proposal's content."""
+        """The version of a subject that has the proposal's content.
+
+        A subject that names no context and is not in the default one is looked for in the others.
+        """
         with self._database.read() as connection:
             subject = real_subject(connection, Subject.parse(name))
-            versions = _visible(schemas.versions_of(connection, subject), deleted=deleted)
-            if not versions:
-                raise refusals.no_subject(subject)
-            config = config_of(connection, subject)
-            parsed = self._parse(connection, subject, proposal, config, normalize, strict=False)
-            for version in reversed(versions):
-                if _matches(version.schema.definition, parsed, proposal):
-                    return version_entity(connection, self._loader, version, form=form)
-            raise refusals.no_schema()
+            is_known = False
+            for place in (subject, *in_other_contexts(connection, name, subject)):
+                versions = _visible(schemas.versions_of(connection, place), deleted=deleted)
+                is_known = is_known or bool(versions)
+                if versions:
+                    found = self._matching(connection, place, proposal, versions, normalize)
+                    if found is not None:
+                        return version_entity(connection, self._loader, found, shape)
+            raise refusals.no_schema() if is_known else refusals.no_subject(subject)
 
     def check(
         self, name: str, proposal: Proposal, number: int | str | None, *, normalize: bool = False
@@ -118,31 +131,57 @@ class Registrar:
         with self._database.read() as connection:
             subject = real_subject(connection, Subject.parse(name))
             config = config_of(connection, subject)
-            history = _visible(schemas.versions_of(connection, subject), deleted=False)
-            compared = _choose(history, number)
-            metadata = self._annotations(proposal, history, config)[0]
-            parsed = self._parse(connection, subject, proposal, config, normalize)
-            return judge(connection, self._loader, parsed.schema, metadata, compared, config)
+            latest = schemas.latest_version(connection, subject)
+            if number is None:
+                compared = _history(connection, subject, latest, config)
+            else:
+                compared = _chosen(connection, subject, latest, number)
+            metadata = annotated(proposal, latest.schema if latest else None, config)[0]
+            parsed = self._drafter.parse(connection, subject, proposal, config, normalize=normalize)
+            with self._checking:
+                return judge(connection, self._loader, parsed.schema, metadata, compared, config)
 
     def _known(
         self, connection: Connection, subject: Subject, proposal: Proposal, normalize: bool
     ) -> StoredVersion | None:
-        """The live version that has this very content, found without reading all of them."""
+        """The live version that the proposal means, if it is found without reading all of them."""
         mode = mode_of(connection, subject)
         must_accept_registration(mode, subject, with_id=proposal.id is not None)
+        if proposal.version is not None:
+            return None
         latest = schemas.latest_version(connection, subject)
-        history = [] if latest is None else [latest]
-        definition, _ = self._define(connection, subject, proposal, history, normalize)
-        return _registered(connection, subject, definition, proposal.id)
+        draft = self._drafter.draft(
+            connection,
+            subject,
+            proposal,
+            latest,
+            config_of(connection, subject),
+            0,
+            normalize=normalize,
+            importing=mode is Mode.IMPORT,
+        )
+        exact = _registered(connection, subject, draft.definition, proposal.id)
+        if exact is not None or latest is None or proposal.id not in (None, latest.schema.id):
+            return exact
+        same = is_equivalent(connection, self._loader, latest.schema, draft.definition)
+        return latest if same else None
 
     def _forecast(
-        self, connection: Connection, subject: Subject, proposal: Proposal, normalize: bool
+        self,
+        connection: Connection,
+        subject: Subject,
+        proposal: Proposal,
+        normalize: bool,
+        shape: Shape,
     ) -> Entity:
         decision = self._decide(connection, subject, proposal, normalize)
+        if decision.existing is not None:
+            return version_entity(connection, self._loader, decision.existing, shape)
         now = self._database.clock()
         stored = Stored(subject.context, decision.id or 0, decision.definition, now)
         version = StoredVersion(subject, decision.number, stored, False, now)
-        entity = version_entity(connection, self._loader, version)
+        # Nothing is stored under this id yet, so the text cannot be shown in another form.
+        entity = version_entity(connection, self._loader, version, PLAIN)
         if decision.id is None:
             del entity["id"]
         return entity
@@ -160,9 +199,15 @@ class Registrar:
             return decision.existing
         now, chosen = self._database.clock(), decision.id
         if chosen is None or schemas.schema_by_id(connection, subject.context, chosen) is None:
+            if chosen is None and schemas.last_id(connection, subject.context) >= _LARGEST_ID:
+                raise refusals.not_permitted(
+                    f"Context {subject.context} has given out its last id, {_LARGEST_ID}"
+                )
             chosen = schemas.add_schema(
                 connection, subject.context, decision.definition, now, schema_id=chosen
             )
+        if decision.replaced is not None:
+            schemas.drop_versions(connection, subject, [decision.number])
         schemas.add_version(connection, subject, decision.number, chosen, now)
         change = Change("register", str(subject), decision.number, chosen)
         add_change(connection, change, who=who, at_ms=now)
@@ -174,86 +219,106 @@ class Registrar:
         """All of a registration but its effects; raises what refuses it."""
         mode = mode_of(connection, subject)
         must_accept_registration(mode, subject, with_id=proposal.id is not None)
-        every = schemas.versions_of(connection, subject)
-        history = _visible(every, deleted=False)
-        definition, parsed = self._define(connection, subject, proposal, history, normalize)
-        existing = _registered(connection, subject, definition, proposal.id)
-        highest = every[-1].number if every else 0
-        if existing is not None:
-            return _Decision(definition, existing.number, existing.schema.id, existing)
-        if mode is Mode.IMPORT:
-            return _import(connection, subject, proposal, definition, every)
-        if proposal.version not in (None, highest + 1):
-            raise refusals.invalid_schema(
-                f"Version {proposal.version} is not one more than the previous version {highest}"
-            )
+        latest = schemas.latest_version(connection, subject)
         config = config_of(connection, subject)
-        verdict = judge(
-            connection, self._loader, parsed.schema, definition.metadata, history, config
-        )
-        if not verdict.is_compatible:
-            raise refusals.incompatible(subject, verdict.messages, verdict.findings)
-        ids = schemas.find_ids(connection, subject.context, definition)
-        return _Decision(definition, highest + 1, ids[0] if ids else None)
-
-    def _define(
-        self,
-        connection: Connection,
-        subject: Subject,
-        proposal: Proposal,
-        history: Sequence[StoredVersion],
-        normalize: bool,
-    ) -> tuple[Definition, Parsed]:
-        """The content to store: filled up from the previous version and from the settings."""
-        config = config_of(connection, subject)
-        metadata, rules = self._annotations(proposal, history, config)
-        if not proposal.text and history:
-            previous = history[-1].schema.definition
-            proposal = replace(proposal, text=previous.text, references=previous.references)
-        parsed = self._parse(connection, subject, proposal, config, normalize)
-        return Definition(parsed.text, parsed.references, metadata, rules), parsed
-
-    @staticmethod
-    def _annotations(
-        proposal: Proposal, history: Sequence[StoredVersion], config: Config
-    ) -> tuple[JsonObject | None, JsonObject | None]:
-        previous = history[-1].schema.definition if history else None
-        metadata, rules = proposal.metadata, proposal.rules
-        if metadata is None and previous is not None:
-            metadata = previous.metadata
-        if rules is None and previous is not None:
-            rules = previous.rule_set
-        return (
-            attached.merged_metadata(
-                config.part("defaultMetadata"), metadata, config.part("overrideMetadata")
-            ),
-            attached.merged_rules(
-                config.part("defaultRuleSet"), rules, config.part("overrideRuleSet")
-            ),
-        )
-
-    def _parse(
-        self,
-        connection: Connection,
-        subject: Subject,
-        proposal: Proposal,
-        config: Config,
-        normalize: bool,
-        *,
-        strict: bool = True,
-    ) -> Parsed:
-        if not proposal.text.strip():
-            raise refusals.invalid_schema("Invalid schema: the schema is empty")
-        if len(proposal.text) > self._largest:
-            raise refusals.schema_too_large(len(proposal.text), self._largest)
-        return self._loader.parse_new(
+        following = schemas.highest_number(connection, subject) + 1
+        draft = self._drafter.draft(
             connection,
             subject,
-            proposal.text,
-            proposal.references,
-            normalize=normalize or config.flag("normalize", default=False),
-            strict=strict and config.flag("validateNewSchemas", default=True),
+            proposal,
+            latest,
+            config,
+            max(proposal.version or 0, 0) or following,
+            normalize=normalize,
+            importing=mode is Mode.IMPORT,
         )
+        existing = self._existing(connection, subject, proposal, draft)
+        if existing is not None:
+            return _Decision(draft.definition, existing.number, existing.schema.id, existing)
+        if mode is Mode.IMPORT:
+            return _import(connection, subject, proposal, draft.definition, following)
+        if (proposal.version or 0) > 0 and proposal.version != following:
+            raise refusals.invalid_schema(
+                f"Invalid schema: Version is not one more than previous version: "
+                f"{proposal.version} is asked for, and the next one is {following}"
+            )
+        metadata = draft.definition.metadata
+        history = _history(connection, subject, latest, config)
+        with self._checking:
+            verdict = judge(connection, self._loader, draft.schema, metadata, history, config)
+        if not verdict.is_compatible:
+            raise refusals.incompatible(subject, verdict.messages, verdict.findings)
+        ids = schemas.find_ids(connection, subject.context, draft.definition)
+        return _Decision(draft.definition, following, ids[0] if ids else None)
+
+    def _existing(
+        self,
+        connection: Connection,
+        subject: Subject,
+        proposal: Proposal,
+        draft: Draft,
+    ) -> StoredVersion | None:
+        """The live version that the proposal means, if there is one.
+
+        Who names a version means no other; who asks for a number of its own always gets a new one.
+        """
+        if proposal.version is None:
+            exact = _registered(connection, subject, draft.definition, proposal.id)
+            alike = schemas.versions_alike(connection, subject, draft.definition.text)
+            return exact or next(
+                (
+                    one
+                    for one in reversed(alike)
+                    if proposal.id in (None, one.schema.id)
+                    and is_equivalent(connection, self._loader, one.schema, draft.definition)
+                ),
+                None,
+            )
+        digest = draft.definition.digest
+        for one in schemas.versions_of(connection, subject, number=max(proposal.version, 0)):
+            if not one.deleted and proposal.id in (None, one.schema.id):
+                return one if one.schema.definition.digest == digest else None
+        return None
+
+    def _matching(
+        self,
+        connection: Connection,
+        subject: Subject,
+        proposal: Proposal,
+        versions: Sequence[StoredVersion],
+        normalize: bool,
+    ) -> StoredVersion | None:
+        """The newest version with the content given; else with what a registration would fill in;
+        else with the text given, metadata and rules counting only where the request has them."""
+        config = config_of(connection, subject)
+        parsed = self._drafter.parse(
+            connection, subject, proposal, config, normalize=normalize, strict=False
+        )
+        given = Definition(
+            parsed.text, parsed.references, proposal.metadata or None, proposal.rules or None
+        )
+        metadata, rules = annotated(proposal, versions[-1].schema, config)
+        filled = replace(given, metadata=metadata, rule_set=rules)
+
+        def is_of_text(stored: Stored) -> bool:
+            there = stored.definition
+            number = attached.unnumbered
+            return (
+                (proposal.metadata is None or number(there.metadata) == number(given.metadata))
+                and (proposal.rules is None or there.rule_set == given.rule_set)
+                and is_same_schema(connection, self._loader, stored, given)
+            )
+
+        ways: tuple[Callable[[Stored], bool], ...] = (
+            lambda stored: stored.definition == given,
+            lambda stored: is_equivalent(connection, self._loader, stored, filled),
+            is_of_text,
+        )
+        for way in ways:
+            for version in reversed(versions):
+                if way(version.schema):
+                    return version
+        return None
 
 
 def _registered(
@@ -275,43 +340,52 @@ def _import(
     subject: Subject,
     proposal: Proposal,
     definition: Definition,
-    every: Sequence[StoredVersion],
+    following: int,
 ) -> _Decision:
-    """A registration with the caller's id (and version): what is there is never overwritten."""
+    """A registration with the caller's id (and version): nothing live is ever overwritten."""
     assert proposal.id is not None
     there = schemas.schema_by_id(connection, subject.context, proposal.id)
     if there is not None and there.definition.digest != definition.digest:
         raise refusals.not_permitted(
             f"Overwrite new schema with id {proposal.id} is not permitted."
         )
-    number = proposal.version or (every[-1].number if every else 0) + 1
-    if any(one.number == number for one in every):
+    wanted = max(proposal.version or 0, 0)
+    other = _registered(connection, subject, definition, None)
+    if other is not None and not wanted:
+        raise refusals.id_does_not_match(proposal.id, other.schema.id)
+    number = wanted or following
+    there_already = schemas.versions_of(connection, subject, number=number)
+    taken = there_already[0] if there_already else None
+    if taken is not None and not taken.deleted:
         raise refusals.not_permitted(
             f"Subject {subject} has a version {number} already, with another schema or id"
         )
-    return _Decision(definition, number, proposal.id)
-
-
-def _matches(stored: Definition, parsed: Parsed, proposal: Proposal) -> bool:
-    """Same text and references; metadata and rules count only if the request gives them."""
-    return (
-        stored.text == parsed.text
-        and stored.references == parsed.references
-        and proposal.metadata in (None, stored.metadata)
-        and proposal.rules in (None, stored.rule_set)
-    )
+    if taken is not None and schemas.referrers(connection, subject, number, deleted=True):
+        raise refusals.reference_exists(subject, number)
+    return _Decision(definition, number, proposal.id, replaced=taken)
 
 
 def _visible(versions: Sequence[StoredVersion], *, deleted: bool) -> list[StoredVersion]:
     return [one for one in versions if deleted or not one.deleted]
 
 
-def _choose(history: Sequence[StoredVersion], number: int | str | None) -> list[StoredVersion]:
-    if number is None:
-        return list(history)
-    if number == "latest":
-        return list(history[-1:])
-    found = [one for one in history if one.number == number]
+def _history(
+    connection: Connection, subject: Subject, latest: StoredVersion | None, config: Config
+) -> list[StoredVersion]:
+    """The live versions that a new one may have to be compared with, oldest first."""
+    if latest is None:
+        return []
+    if config.group is None and not config.level.transitive:
+        return [latest]
+    return _visible(schemas.versions_of(connection, subject), deleted=False)
+
+
+def _chosen(
+    connection: Connection, subject: Subject, latest: StoredVersion | None, number: int | str
+) -> list[StoredVersion]:
+    if number == LATEST:
+        return [] if latest is None else [latest]
+    found = _visible(schemas.versions_of(connection, subject, number=int(number)), deleted=False)
     if not found:
         raise refusals.no_version(number)
     return found

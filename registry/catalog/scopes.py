@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sqlalchemy import Connection
 
 from registry.model import config, mode
 from registry.model.config import Config
 from registry.model.mode import Mode
 from registry.model.subject import DEFAULT_CONTEXT, Subject
-from registry.store import settings
+from registry.store import schemas, settings
 
-__all__ = ["GLOBAL", "config_of", "mode_of", "real_subject"]
+__all__ = ["GLOBAL", "config_of", "in_other_contexts", "mode_of", "real_subject"]
 
 GLOBAL = ""
 
 
 def config_of(connection: Connection, subject: Subject) -> Config:
     """The settings in force for a subject."""
-    return config.in_force(
-        settings.read_config(connection, str(subject)) if subject.name else None,
-        _of_context(connection, subject),
-        settings.read_config(connection, GLOBAL),
-    )
+    scopes = _scopes(subject)
+    found = settings.read_configs(connection, scopes)
+    return config.in_force(*(found.get(scope) for scope in scopes))
 
 
 def mode_of(connection: Connection, subject: Subject) -> Mode:
     """The mode in force for a subject."""
-    context = None
-    if subject.context != DEFAULT_CONTEXT:
-        context = settings.read_mode(connection, str(subject.whole_context))
+    own, context = str(subject), str(subject.whole_context)
+    found = settings.read_modes(connection, _scopes(subject))
     return mode.in_force(
-        settings.read_mode(connection, str(subject)) if subject.name else None,
-        context,
-        settings.read_mode(connection, GLOBAL),
+        found.get(own) if subject.name else None,
+        found.get(context) if subject.context != DEFAULT_CONTEXT else None,
+        found.get(GLOBAL),
     )
 
 
@@ -43,8 +42,15 @@ def real_subject(connection: Connection, subject: Subject) -> Subject:
     return Subject.parse(alias, within=subject.context) if alias else subject
 
 
-def _of_context(connection: Connection, subject: Subject) -> dict[str, object] | None:
-    if subject.context == DEFAULT_CONTEXT:
-        return None
-    found = settings.read_config(connection, str(subject.whole_context))
-    return None if found is None else dict(found)
+def in_other_contexts(connection: Connection, name: str, subject: Subject) -> Iterator[Subject]:
+    """The subject in every other context, if `name`, as a request gives it, names no context."""
+    if subject.context == DEFAULT_CONTEXT and not name.startswith((":.", ":*")):
+        for context in schemas.context_names(connection):
+            if context != DEFAULT_CONTEXT:
+                yield Subject(context, subject.name)
+
+
+def _scopes(subject: Subject) -> list[str]:
+    """Where settings of a subject are looked for, nearest first."""
+    context = [str(subject.whole_context)] if subject.context != DEFAULT_CONTEXT else []
+    return [*([str(subject)] if subject.name else []), *context, GLOBAL]

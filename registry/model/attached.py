@@ -2,7 +2,10 @@
 settings are put together.
 
 Precedence, from weak to strong: the settings' defaults, the request (or, if it has none, the
-previous version), the settings' overrides. Rules are stored and returned; none is executed here.
+previous version), the settings' overrides. An empty object counts as given, and takes back what
+the previous version had. Rules are stored and returned; none is executed here.
+
+The metadata property `confluent:version` holds the version's own number, once someone asked for it.
 """
 
 from __future__ import annotations
@@ -13,8 +16,19 @@ from typing import Any
 from registry.model import refusals
 from registry.model.definition import JsonObject
 
-__all__ = ["merged_metadata", "merged_rules", "property_of", "read_metadata", "read_rules"]
+__all__ = [
+    "has_number",
+    "merged_metadata",
+    "merged_rules",
+    "numbered",
+    "property_of",
+    "read_metadata",
+    "read_rules",
+    "rules_without",
+    "unnumbered",
+]
 
+_NUMBER = "confluent:version"
 _RULE_LISTS = ("migrationRules", "domainRules", "encodingRules")
 _KINDS = ("TRANSFORM", "CONDITION")
 _MODES = ("UPGRADE", "DOWNGRADE", "UPDOWN", "READ", "WRITE", "WRITEREAD")
@@ -35,7 +49,7 @@ def read_metadata(value: object) -> JsonObject | None:
     if not _is_texts(sensitive):
         raise refusals.invalid_schema("`metadata.sensitive` must be a list of strings")
     parts = {"tags": tags, "properties": properties, "sensitive": sensitive}
-    return {name: part for name, part in parts.items() if part} or None
+    return {name: part for name, part in parts.items() if part}
 
 
 def read_rules(value: object, *, validate: bool = True) -> JsonObject | None:
@@ -50,7 +64,12 @@ def read_rules(value: object, *, validate: bool = True) -> JsonObject | None:
             raise refusals.invalid_rule_set(f"`{name}` must be a list of rules")
         if validate:
             _validate(name, rules)
-    return lists or None
+    enable_at = value.get("enableAt")
+    if enable_at is not None:
+        if not isinstance(enable_at, str):
+            raise refusals.invalid_rule_set("`enableAt` must be a string")
+        lists["enableAt"] = enable_at
+    return lists
 
 
 def merged_metadata(
@@ -82,7 +101,39 @@ def merged_rules(
                 rules[rule.get("name")] = rule
         if rules:
             merged[part] = list(rules.values())
+    for layer in (default, given, override):
+        if layer and "enableAt" in layer:
+            merged["enableAt"] = layer["enableAt"]
     return merged or None
+
+
+def rules_without(rules: JsonObject | None, names: Sequence[str]) -> JsonObject:
+    """A rule set without the rules of these names."""
+    kept = dict(rules or {})
+    for part in _RULE_LISTS:
+        kept[part] = [rule for rule in kept.get(part) or () if rule.get("name") not in names]
+    return {name: part for name, part in kept.items() if part}
+
+
+def has_number(metadata: JsonObject | None) -> bool:
+    """Whether the metadata holds the number of its version."""
+    return property_of(metadata, _NUMBER) is not None
+
+
+def numbered(metadata: JsonObject | None, number: int) -> JsonObject:
+    """The metadata with the number of its version."""
+    properties = {**((metadata or {}).get("properties") or {}), _NUMBER: str(number)}
+    return {**(metadata or {}), "properties": properties}
+
+
+def unnumbered(metadata: JsonObject | None) -> JsonObject | None:
+    """The metadata without the number of its version."""
+    if not has_number(metadata):
+        return metadata or None
+    rest = dict((metadata or {})["properties"])
+    del rest[_NUMBER]
+    kept = {**(metadata or {}), "properties": rest}
+    return {name: part for name, part in kept.items() if part} or None
 
 
 def property_of(metadata: JsonObject | None, name: str) -> str | None:

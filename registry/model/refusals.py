@@ -19,6 +19,7 @@ __all__ = [
     "bad_request",
     "compatibility_not_configured",
     "context_not_empty",
+    "id_does_not_match",
     "incompatible",
     "invalid_level",
     "invalid_mode",
@@ -190,6 +191,16 @@ def reference_exists(subject: Subject, version: int) -> ServiceError:
         42206,
         f"One or more references exist to the schema: subject '{subject}', version {version}. "
         f"GET /subjects/{subject}/versions/{version}/referencedby lists them",
+    )
+
+
+def id_does_not_match(wanted: int, there: int) -> ServiceError:
+    """The content is in the subject already, under another id than the caller's."""
+    return ServiceError(
+        422,
+        42207,
+        f"The id {wanted} does not match: the subject has this schema under id {there}. "
+        "Give a version to import it once more under this id",
     )
 
 

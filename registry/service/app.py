@@ -1,6 +1,7 @@
 """The application: routers, error answers, and the layers in front of them.
 
-fast reads (memoised answers by id)  >  edge (paths, types, sizes)  >  FastAPI routes
+fast reads (memoised answers by id)  >  observed (metrics, log)  >  edge (paths, types, sizes)
+>  FastAPI: the guard, then the route
 """
 
 from __future__ import annotations
@@ -8,13 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Scope
 
 import headworks
 from registry.catalog.deleter import Deleter
@@ -22,14 +24,21 @@ from registry.catalog.loader import Loader
 from registry.catalog.reader import Reader
 from registry.catalog.registrar import Registrar
 from registry.catalog.settings import Settings
-from registry.fast_reads import FastReads
+from registry.fast_reads import Admits, FastReads
+from registry.metrics import Metrics
 from registry.model import refusals
 from registry.model.refusals import ServiceError
+from registry.model.shape import SchemaLimits
+from registry.security.security import Security, authorization_of
 from registry.service import compatibility, schemas, settings, subjects, surroundings
 from registry.service.edge import Edge
+from registry.service.guard import guard
+from registry.service.observed import Observed
+from registry.service.openapi import describe
 from registry.service.parameters import answer
 from registry.service.parts import Parts
 from registry.store import Database
+from registry.store.totals import totals
 
 __all__ = ["Limits", "create_app"]
 
@@ -38,14 +47,23 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How large a schema (characters) and a request (bytes) may be."""
+    """How large a schema and a request's body (bytes) may be."""
 
-    schema: int = 1_000_000
+    schema: SchemaLimits = field(default_factory=SchemaLimits)
     request: int = 4_000_000
 
 
-def create_app(database: Database, limits: Limits | None = None) -> ASGIApp:
-    """The whole service over an open store; it closes the store when it ends."""
+def create_app(
+    database: Database,
+    limits: Limits | None = None,
+    *,
+    security: Security | None = None,
+    metrics: Metrics | None = None,
+) -> ASGIApp:
+    """The whole service over an open store; it closes the store when it ends.
+
+    Without `security` everybody may do everything.
+    """
     allowed = limits or Limits()
     loader = Loader()
 
@@ -53,6 +71,8 @@ def create_app(database: Database, limits: Limits | None = None) -> ASGIApp:
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         async with fast_reads.watching():
             yield
+        if security is not None:
+            security.close()
         database.close()
 
     app = FastAPI(
@@ -61,29 +81,54 @@ def create_app(database: Database, limits: Limits | None = None) -> ASGIApp:
         lifespan=lifespan,
         redoc_url=None,
         redirect_slashes=False,
+        dependencies=[Depends(guard)],
     )
+    measured = metrics or Metrics()
     app.state.largest_body = allowed.request
+    app.state.security = security
+    app.state.metrics = measured
     app.state.parts = Parts(
-        Registrar(database, loader, largest=allowed.schema),
+        Registrar(database, loader, allowed.schema),
         Reader(database, loader),
         Deleter(database),
         Settings(database),
     )
     for router in (subjects, schemas, compatibility, settings, surroundings):
         app.include_router(router.router)
+    describe(app)
     app.add_exception_handler(ServiceError, _refused)
     app.add_exception_handler(RequestValidationError, _not_valid)
     app.add_exception_handler(HTTPException, _no_route)
     app.add_exception_handler(SQLAlchemyError, _store_failed)
+    app.add_exception_handler(RecursionError, _too_deep)
+    app.add_exception_handler(ClientDisconnect, _hung_up)
     app.add_exception_handler(Exception, _broken)
-    fast_reads = FastReads(Edge(app, largest_body=allowed.request), database.revision)
+    observed = Observed(Edge(app, largest_body=allowed.request), measured)
+    fast_reads = FastReads(observed, database.revision, _admits(security) if security else None)
+    measured.watch(fast_reads, database.revision, lambda: totals(database))
     database.on_change(fast_reads.forget)
     return fast_reads
 
 
-def _refused(_request: Request, error: Exception) -> Response:
+def _admits(security: Security) -> Admits:
+    """Whether who sends a request is known already, and reads one of some subjects."""
+
+    def admits(scope: Scope, subjects: tuple[str, ...]) -> bool:
+        permission = security.known(authorization_of(scope["headers"]))
+        return permission is not None and permission.may_read_some(subjects)
+
+    return admits
+
+
+def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)
-    return answer(error.as_body(), error.status)
+    request.app.state.metrics.refused(error)
+    refusal = answer(error.as_body(), error.status)
+    security: Security | None = request.app.state.security
+    if error.status == 401 and security is not None:
+        for challenge in security.challenges:
+            refusal.headers.append("WWW-Authenticate", challenge)
+    return refusal
 
 
 def _not_valid(_request: Request, error: Exception) -> Response:
@@ -101,8 +146,18 @@ def _no_route(_request: Request, error: Exception) -> Response:
 
 
 def _store_failed(request: Request, error: Exception) -> Response:
+    request.app.state.metrics.store_failed()
     _LOG.error("%s %s: the store failed: %s", request.method, request.url.path, error)
     return answer(refusals.store_unavailable(str(error.__cause__ or error)).as_body(), 500)
+
+
+def _too_deep(_request: Request, _error: Exception) -> Response:
+    return answer(refusals.invalid_schema("Invalid schema: it is nested too deeply").as_body(), 422)
+
+
+def _hung_up(_request: Request, _error: Exception) -> Response:
+    """The caller has gone: there is nobody to read this."""
+    return answer({"error_code": 499, "message": "the caller hung up"}, 499)
 
 
 def _broken(_request: Request, _error: Exception) -> Response:

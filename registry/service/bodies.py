@@ -11,13 +11,28 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from registry.catalog.registrar import Proposal
+from registry.catalog.drafting import NUMBERED, Proposal
 from registry.model import attached, refusals
-from registry.model.definition import JsonObject, Reference
+from registry.model.definition import Definition, JsonObject, Reference
 from registry.model.names import valid_subject
 from registry.model.refusals import ServiceError
+from registry.model.tags import read_tags
+from registry.service.described import (
+    BODY_OF_CONFIG,
+    BODY_OF_MODE,
+    BODY_OF_SCHEMA,
+    BODY_OF_TAGS,
+)
 
-__all__ = ["BODY_OF_CONFIG", "BODY_OF_MODE", "BODY_OF_SCHEMA", "Body", "read_proposal"]
+__all__ = [
+    "BODY_OF_CONFIG",
+    "BODY_OF_MODE",
+    "BODY_OF_SCHEMA",
+    "BODY_OF_TAGS",
+    "Body",
+    "read_proposal",
+    "read_retagging",
+]
 
 _ACCEPTED = (
     "application/vnd.schemaregistry.v1+json",
@@ -66,13 +81,46 @@ def read_proposal(body: JsonObject, *, validate_rules: bool = True) -> Proposal:
     text = body.get("schema") or ""
     if not isinstance(text, str):
         raise refusals.invalid_schema("Invalid schema: `schema` must be a string holding the JSON")
+    add = read_tags(body.get("schemaTagsToAdd"), "schemaTagsToAdd")
+    remove = read_tags(body.get("schemaTagsToRemove"), "schemaTagsToRemove")
+    version = _version(body, "version")
     return Proposal(
         text,
         tuple(_reference(one) for one in _list(body, "references")),
         attached.read_metadata(body.get("metadata")),
         attached.read_rules(body.get("ruleSet"), validate=validate_rules),
         _positive(body, "id"),
-        _positive(body, "version"),
+        NUMBERED if version is None and (add or remove) else version,
+        add,
+        remove,
+        body.get("propagateSchemaTags") is True,
+    )
+
+
+def read_retagging(
+    body: JsonObject, old: Definition, latest_rules: JsonObject | None, *, validate_rules: bool
+) -> Proposal:
+    """What a change of tags makes of a version: its content, with what the body changes.
+
+    Rules to merge or remove change the latest rule set; a whole `ruleSet` replaces it.
+    """
+    metadata = attached.read_metadata(body.get("metadata"))
+    rules = attached.read_rules(body.get("ruleSet"), validate=validate_rules)
+    merge = attached.read_rules(body.get("rulesToMerge"), validate=validate_rules)
+    removed = _list(body, "rulesToRemove")
+    if merge is not None or removed:
+        rules = attached.rules_without(
+            attached.merged_rules(latest_rules, merge, None), [str(name) for name in removed]
+        )
+    return Proposal(
+        old.text,
+        old.references,
+        # From here on the versions have their numbers in their metadata.
+        attached.numbered(old.metadata if metadata is None else metadata, 0),
+        rules,
+        version=_version(body, "newVersion"),
+        add_tags=read_tags(body.get("tagsToAdd"), "tagsToAdd"),
+        remove_tags=read_tags(body.get("tagsToRemove"), "tagsToRemove"),
     )
 
 
@@ -112,6 +160,11 @@ def _positive(body: JsonObject, name: str) -> int | None:
     return found
 
 
+def _version(body: JsonObject, name: str) -> int | None:
+    """The number that a new version must have, NUMBERED for -1, or None."""
+    return NUMBERED if body.get(name) == -1 else _positive(body, name)
+
+
 def _charset(parameters: str) -> str:
     for parameter in parameters.split(";"):
         name, _, value = parameter.partition("=")
@@ -129,48 +182,3 @@ def _finite(digits: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{digits} is too large")
     return number
-
-
-def _described(properties: dict[str, Any]) -> dict[str, Any]:
-    schema = {"type": "object", "properties": properties}
-    return {"requestBody": {"content": {_ACCEPTED[0]: {"schema": schema}}}}
-
-
-_TEXT = {"type": "string"}
-_OBJECT = {"type": "object"}
-_FLAG = {"type": "boolean"}
-BODY_OF_SCHEMA = _described(
-    {
-        "schema": _TEXT,
-        "schemaType": {"type": "string", "enum": ["AVRO"]},
-        "references": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"name": _TEXT, "subject": _TEXT, "version": {"type": "integer"}},
-            },
-        },
-        "metadata": _OBJECT,
-        "ruleSet": _OBJECT,
-        "id": {"type": "integer"},
-        "version": {"type": "integer"},
-    }
-)
-BODY_OF_CONFIG = _described(
-    {
-        "compatibility": _TEXT,
-        "policy": {"type": "string", "enum": ["avro", "strict", "warehouse"]},
-        "compatibilityGroup": _TEXT,
-        "compatibilityPolicy": _TEXT,
-        "normalize": _FLAG,
-        "alias": _TEXT,
-        "validateFields": _FLAG,
-        "validateNewSchemas": _FLAG,
-        "validateRules": _FLAG,
-        "defaultMetadata": _OBJECT,
-        "overrideMetadata": _OBJECT,
-        "defaultRuleSet": _OBJECT,
-        "overrideRuleSet": _OBJECT,
-    }
-)
-BODY_OF_MODE = _described({"mode": _TEXT})

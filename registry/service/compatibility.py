@@ -7,6 +7,7 @@ from fastapi import APIRouter, Response
 from registry.model.definition import JsonObject
 from registry.model.refusals import ServiceError
 from registry.service.bodies import BODY_OF_SCHEMA, Body, read_proposal
+from registry.service.guard import Sight, SightOf
 from registry.service.parameters import Flag, SubjectName, VersionName, answer
 from registry.service.parts import Parts, PartsOf
 
@@ -21,11 +22,12 @@ def check_all(
     parts: PartsOf,
     subject: SubjectName,
     body: Body,
+    sight: SightOf,
     normalize: Flag = False,
     verbose: Flag = False,
 ) -> Response:
     """Check a schema against the versions that the subject's level asks for."""
-    return _check(parts, subject, body, None, normalize=normalize, verbose=verbose)
+    return _check(parts, sight, subject, body, None, normalize=normalize, verbose=verbose)
 
 
 @router.post("/compatibility/subjects/{subject}/versions/{version}", openapi_extra=BODY_OF_SCHEMA)
@@ -34,15 +36,17 @@ def check_one(
     subject: SubjectName,
     version: VersionName,
     body: Body,
+    sight: SightOf,
     normalize: Flag = False,
     verbose: Flag = False,
 ) -> Response:
     """Check a schema against one version."""
-    return _check(parts, subject, body, version, normalize=normalize, verbose=verbose)
+    return _check(parts, sight, subject, body, version, normalize=normalize, verbose=verbose)
 
 
 def _check(
     parts: Parts,
+    sight: Sight,
     subject: str,
     body: JsonObject,
     version: int | str | None,
@@ -51,7 +55,7 @@ def _check(
     verbose: bool,
 ) -> Response:
     try:
-        proposal = read_proposal(body)
+        proposal = sight.proposal(subject, read_proposal(body))
         verdict = parts.registrar.check(subject, proposal, version, normalize=normalize)
     except ServiceError as error:
         # Asked for reasons, an invalid schema is an answer and not an error.

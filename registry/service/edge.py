@@ -3,22 +3,27 @@
 - Paths stay percent-encoded, so that a subject may contain `/`; a trailing slash is ignored.
 - Query names in snake case, as some clients send them, become the interface's own.
 - The answer's content type is the one that `Accept` asks for; none that we have is a 406.
-- A body longer than the limit is a 413, before it is read.
+- A body longer than the limit is a 413, before it is read; one that does not say how long it is
+  is counted as it comes (`bodies`). A body that is not there after a minute is a 408.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from registry.model.refusals import ServiceError
+
 __all__ = ["Edge", "choose_type"]
 
 V1: Final = "application/vnd.schemaregistry.v1+json"
 # In order of preference: a tie in `Accept` goes to the first.
 _PRODUCED = (V1, "application/vnd.schemaregistry+json", "application/json")
+_BODY_SECONDS = 60.0
 # Answered as they are, whatever is asked for.
 _PLAIN = ("/docs", "/openapi.json", "/metrics", "/health")
 _QUERY_NAMES = {
@@ -85,6 +90,7 @@ class Edge:
         if length.isdigit() and int(length) > self._largest:
             await _refuse(send, 413, f"the request is longer than {self._largest} bytes")
             return
+        receive = _in_time(receive)
         if path.startswith(_PLAIN):
             await self._app(scope, receive, send)
             return
@@ -100,6 +106,22 @@ def _with_own_names(query: bytes) -> bytes:
         return query
     pairs = (part.partition(b"=") for part in query.split(b"&"))
     return b"&".join(_QUERY_NAMES.get(name, name) + eq + value for name, eq, value in pairs)
+
+
+def _in_time(receive: Receive) -> Receive:
+    """`receive`, until the body should be there; the application then answers with a 408."""
+    until = asyncio.get_running_loop().time() + _BODY_SECONDS
+
+    async def in_time() -> Message:
+        try:
+            async with asyncio.timeout_at(until):
+                return await receive()
+        except TimeoutError:
+            raise ServiceError(
+                408, 408, f"the request's body did not come within {_BODY_SECONDS:.0f} s"
+            ) from None
+
+    return in_time
 
 
 def _typed(send: Send, content_type: bytes) -> Send:

@@ -12,29 +12,36 @@ from urllib.parse import unquote
 
 from fastapi import Depends, Path, Query, Request
 from fastapi.responses import JSONResponse
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 
+from registry.catalog.entities import Shape
 from registry.catalog.reader import LATEST, Wanted
 from registry.model import refusals
+from registry.model.subject import DEFAULT_CONTEXT
 
 __all__ = [
+    "CONFINED",
     "LARGEST_INT",
     "Context",
     "Flag",
-    "Form",
     "Listed",
     "Page",
+    "Prefix",
     "SchemaId",
+    "Shaped",
     "SubjectHint",
     "SubjectName",
     "VersionName",
     "Who",
     "answer",
+    "decoded",
     "page_of",
     "read_version_name",
 ]
 
 LARGEST_INT = 2**31 - 1
+# In a request's scope: a subject that names no context is in the default one, and nowhere else.
+CONFINED = "headworks.confined"
 Item = TypeVar("Item")
 
 
@@ -43,7 +50,8 @@ def answer(content: object, status: int = 200) -> JSONResponse:
     return JSONResponse(content, status)
 
 
-def _decoded(encoded: str) -> str:
+def decoded(encoded: str) -> str:
+    """A name from a path; ServiceError 42208 if it is not UTF-8, or has a NUL in it."""
     try:
         name = unquote(encoded, errors="strict")
     except UnicodeDecodeError:
@@ -57,15 +65,20 @@ def _without_nul(name: str) -> str:
     return name
 
 
-def _subject_name(subject: Annotated[str, Path()]) -> str:
-    return _decoded(subject)
+async def _subject_name(request: Request, subject: Annotated[str, Path()]) -> str:
+    name = decoded(subject)
+    if request.scope.get(CONFINED) and not name.startswith((":.", ":*")):
+        return f":{DEFAULT_CONTEXT}:{name}"
+    return name
 
 
-def _context(context: Annotated[str, Path()]) -> str:
-    return _decoded(context)
+async def _context(context: Annotated[str, Path()]) -> str:
+    return decoded(context)
 
 
-def _subject_hint(subject: Annotated[str, Query()] = "") -> str:
+async def _subject_hint(
+    subject: Annotated[str, Query(description="the subject that the request is about")] = "",
+) -> str:
     return _without_nul(subject)
 
 
@@ -77,23 +90,23 @@ def read_version_name(version: str) -> int | str:
         number = int(version)
         if 0 < number <= LARGEST_INT:
             return number
-    raise refusals.invalid_version(_decoded(version))
+    raise refusals.invalid_version(decoded(version))
 
 
-def _version_name(version: Annotated[str, Path()]) -> int | str:
+async def _version_name(version: Annotated[str, Path()]) -> int | str:
     return read_version_name(version)
 
 
-def _schema_id(schema_id: Annotated[str, Path()]) -> int:
+async def _schema_id(schema_id: Annotated[str, Path()]) -> int:
     digits = schema_id.removeprefix("-")
     if digits.isascii() and digits.isdigit() and len(digits) <= 10:
         number = int(schema_id)
         if 0 <= number <= LARGEST_INT:
             return number
-    raise refusals.no_schema(f"Schema {_decoded(schema_id)}")
+    raise refusals.no_schema(f"Schema {decoded(schema_id)}")
 
 
-def _who(request: Request) -> str:
+async def _who(request: Request) -> str:
     """Who asks, for the audit log: the name that was proved, if any, and the address."""
     name = request.scope.get("headworks.principal", "anonymous")
     return f"{name}@{request.client.host if request.client else 'unknown'}"
@@ -104,7 +117,7 @@ def _is_true(value: object) -> bool:
 
 
 Flag = Annotated[bool, BeforeValidator(_is_true)]
-Form = Annotated[str, Query(alias="format")]
+Prefix = Annotated[str, AfterValidator(_without_nul), Query(alias="subjectPrefix")]
 SubjectName = Annotated[str, Depends(_subject_name)]
 SubjectHint = Annotated[str, Depends(_subject_hint)]
 VersionName = Annotated[int | str, Depends(_version_name)]
@@ -113,24 +126,45 @@ Context = Annotated[str, Depends(_context)]
 Who = Annotated[str, Depends(_who)]
 
 
-def _listed(
+async def _listed(
     deleted: Annotated[Flag, Query()] = False,
     deleted_only: Annotated[Flag, Query(alias="deletedOnly")] = False,
 ) -> Wanted:
     return Wanted(deleted, deleted_only)
 
 
-def _page(
-    offset: Annotated[int, Query()] = 0, limit: Annotated[int, Query()] = -1
+async def _page(
+    offset: Annotated[int, Query()] = 0,
+    limit: Annotated[int, Query(description="0 and below: all")] = -1,
 ) -> tuple[int, int]:
     return max(0, offset), limit
 
 
+async def _shape(
+    form: Annotated[
+        str, Query(alias="format", description="`resolved` writes references out in the text")
+    ] = "",
+    references: Annotated[
+        str,
+        Query(
+            alias="referenceFormat",
+            description="`qualified` names the subjects of references with their context",
+        ),
+    ] = "",
+    tags: Annotated[
+        list[str] | None,
+        Query(alias="findTags", description="tags to list in `schemaTags`; `*` for all"),
+    ] = None,
+) -> Shape:
+    return Shape(form, references, tuple(tags or ()))
+
+
+Shaped = Annotated[Shape, Depends(_shape)]
 Listed = Annotated[Wanted, Depends(_listed)]
 Page = Annotated[tuple[int, int], Depends(_page)]
 
 
 def page_of(items: Sequence[Item], page: tuple[int, int]) -> list[Item]:
-    """The items from `offset` on, at most `limit` of them (a negative limit: all)."""
+    """The items from `offset` on, at most `limit` of them (0 or less: all)."""
     offset, limit = page
-    return list(items[offset:] if limit < 0 else items[offset : offset + limit])
+    return list(items[offset:] if limit <= 0 else items[offset : offset + limit])

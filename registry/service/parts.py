@@ -25,7 +25,7 @@ class Parts:
     settings: Settings
 
 
-def _parts(request: Request) -> Parts:
+async def _parts(request: Request) -> Parts:
     return cast(Parts, request.app.state.parts)
 
 

@@ -6,12 +6,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
+from registry.catalog.reader import Listing
+from registry.service.guard import SightOf
 from registry.service.parameters import (
     Flag,
-    Form,
     Listed,
     Page,
+    Prefix,
     SchemaId,
+    Shaped,
     SubjectHint,
     answer,
     page_of,
@@ -29,23 +32,25 @@ def list_schemas(
     parts: PartsOf,
     listed: Listed,
     page: Page,
-    prefix: Annotated[str, Query(alias="subjectPrefix")] = "",
+    sight: SightOf,
+    prefix: Prefix = "",
+    aliases: Flag = False,
     latest_only: Annotated[Flag, Query(alias="latestOnly")] = False,
     rule_types: Annotated[list[str] | None, Query(alias="ruleType")] = None,
+    resource_type: Annotated[str, Query(alias="resourceType")] = "",
+    association_types: Annotated[list[str] | None, Query(alias="associationType")] = None,
+    lifecycle: str = "",
 ) -> Response:
     """The versions of all subjects, at most 1,000 at a time."""
+    if resource_type or association_types or lifecycle:
+        # Asks for schemas that are associated with something: none is.
+        return answer([])
     first, limit = page
-    length = _LONGEST_PAGE if limit < 0 else min(limit, _LONGEST_PAGE)
-    return answer(
-        parts.reader.every_version(
-            prefix,
-            listed,
-            latest_only=latest_only,
-            rule_types=rule_types or (),
-            first=first,
-            last=first + length,
-        )
+    length = limit if 0 < limit <= _LONGEST_PAGE else _LONGEST_PAGE
+    listing = Listing(
+        prefix, listed, latest_only, aliases, tuple(rule_types or ()), first, first + length
     )
+    return answer(parts.reader.every_version(listing, seen=sight.reads))
 
 
 @router.get("/schemas/types")
@@ -59,49 +64,68 @@ def read_schema(
     parts: PartsOf,
     schema_id: SchemaId,
     subject: SubjectHint,
-    form: Form = "",
+    sight: SightOf,
+    shape: Shaped,
     with_max_id: Annotated[Flag, Query(alias="fetchMaxId")] = False,
 ) -> Response:
     """A schema by id."""
-    found = parts.reader.schema(schema_id, hint=subject, form=form, with_max_id=with_max_id)
+    found = parts.reader.schema(schema_id, hint=subject, shape=shape, with_max_id=with_max_id)
+    sight.schema(schema_id, subject, found)
     return answer(found)
 
 
 @router.get("/schemas/ids/{schema_id}/schema")
 def read_schema_text(
-    parts: PartsOf, schema_id: SchemaId, subject: SubjectHint, form: Form = ""
+    parts: PartsOf, schema_id: SchemaId, subject: SubjectHint, sight: SightOf, shape: Shaped
 ) -> Response:
     """The bare schema with this id."""
-    entity = parts.reader.schema(schema_id, hint=subject, form=form)
+    entity = parts.reader.schema(schema_id, hint=subject, shape=shape)
+    sight.schema(schema_id, subject, entity)
     return Response(entity["schema"], media_type="application/json")
 
 
 @router.get("/schemas/ids/{schema_id}/subjects")
 def list_subjects_of_schema(
-    parts: PartsOf, schema_id: SchemaId, subject: SubjectHint, page: Page, deleted: Flag = False
+    parts: PartsOf,
+    schema_id: SchemaId,
+    subject: SubjectHint,
+    page: Page,
+    sight: SightOf,
+    deleted: Flag = False,
 ) -> Response:
     """The subjects in which the schema is registered."""
-    uses = parts.reader.uses(schema_id, hint=subject, deleted=deleted)
+    uses = sight.uses(schema_id, parts.reader.uses(schema_id, hint=subject, deleted=deleted))
     return answer(page_of(list(dict.fromkeys(name for name, _ in uses)), page))
 
 
 @router.get("/schemas/ids/{schema_id}/versions")
 def list_versions_of_schema(
-    parts: PartsOf, schema_id: SchemaId, subject: SubjectHint, page: Page, deleted: Flag = False
+    parts: PartsOf,
+    schema_id: SchemaId,
+    subject: SubjectHint,
+    page: Page,
+    sight: SightOf,
+    deleted: Flag = False,
 ) -> Response:
     """The subjects and versions that have the schema."""
-    uses = parts.reader.uses(schema_id, hint=subject, deleted=deleted)
+    uses = sight.uses(schema_id, parts.reader.uses(schema_id, hint=subject, deleted=deleted))
     found = [{"subject": name, "version": number} for name, number in uses]
     return answer(page_of(found, page))
 
 
 @router.get("/schemas/guids/{guid}")
-def read_schema_by_guid(parts: PartsOf, guid: Annotated[str, Path()], form: Form = "") -> Response:
+def read_schema_by_guid(
+    parts: PartsOf, guid: Annotated[str, Path()], sight: SightOf, shape: Shaped
+) -> Response:
     """A schema by guid, the same in every registry."""
-    return answer(parts.reader.schema_by_guid(guid, form=form))
+    sight.guid(guid)
+    return answer(parts.reader.schema_by_guid(guid, shape=shape))
 
 
 @router.get("/schemas/guids/{guid}/ids")
-def list_ids_of_guid(parts: PartsOf, guid: Annotated[str, Path()]) -> Response:
+def list_ids_of_guid(parts: PartsOf, guid: Annotated[str, Path()], sight: SightOf) -> Response:
     """The ids of the schema, by context."""
-    return answer(parts.reader.ids_of_guid(guid))
+    sight.guid(guid)
+    found = parts.reader.ids_of_guid(guid)
+    seen = sight.contexts([one["context"] for one in found])
+    return answer([one for one in found if one["context"] in seen])

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from registry.model.definition import JsonObject
 from registry.service.bodies import BODY_OF_CONFIG, BODY_OF_MODE, Body
+from registry.service.guard import SightOf
 from registry.service.parameters import Flag, SubjectName, Who, answer
 from registry.service.parts import PartsOf
 
@@ -42,9 +43,12 @@ def read_config(parts: PartsOf, subject: SubjectName, in_force: InForce = False)
 
 
 @router.put("/config/{subject}", openapi_extra=BODY_OF_CONFIG)
-def change_config(parts: PartsOf, subject: SubjectName, body: Body, who: Who) -> Response:
+def change_config(
+    parts: PartsOf, subject: SubjectName, body: Body, who: Who, sight: SightOf
+) -> Response:
     """Change the settings of a subject."""
-    return answer(_echo(parts.settings.change_config(subject, body, who=who)))
+    changes = sight.config(subject, body)
+    return answer(_echo(parts.settings.change_config(subject, changes, who=who)))
 
 
 @router.delete("/config/{subject}")

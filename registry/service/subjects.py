@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 from urllib.parse import unquote
 
 from fastapi import APIRouter, Path, Query, Response
 
+from registry.catalog.entities import Entity
 from registry.model import refusals
-from registry.service.bodies import BODY_OF_SCHEMA, Body, read_proposal
+from registry.service.bodies import (
+    BODY_OF_SCHEMA,
+    BODY_OF_TAGS,
+    Body,
+    read_proposal,
+    read_retagging,
+)
+from registry.service.guard import SightOf
 from registry.service.parameters import (
     Flag,
-    Form,
     Listed,
     Page,
+    Prefix,
+    Shaped,
     SubjectName,
     VersionName,
     Who,
@@ -33,10 +43,11 @@ def list_subjects(
     parts: PartsOf,
     listed: Listed,
     page: Page,
-    prefix: Annotated[str, Query(alias="subjectPrefix")] = ":*:",
+    sight: SightOf,
+    prefix: Prefix = ":*:",
 ) -> Response:
     """The names of the subjects."""
-    return answer(page_of(parts.reader.subjects(prefix, listed), page))
+    return answer(page_of(sight.subjects(parts.reader.subjects(prefix, listed)), page))
 
 
 @router.post("/subjects/{subject}", openapi_extra=BODY_OF_SCHEMA)
@@ -44,16 +55,17 @@ def look_up(
     parts: PartsOf,
     subject: SubjectName,
     body: Body,
+    sight: SightOf,
+    shape: Shaped,
     normalize: Flag = False,
     deleted: Flag = False,
-    form: Form = "",
 ) -> Response:
     """The version of the subject that has this schema."""
-    return answer(
-        parts.registrar.look_up(
-            subject, read_proposal(body), normalize=normalize, form=form, deleted=deleted
-        )
+    proposal = sight.proposal(subject, read_proposal(body))
+    found = parts.registrar.look_up(
+        subject, proposal, normalize=normalize, shape=shape, deleted=deleted
     )
+    return answer(found)
 
 
 @router.delete("/subjects/{subject}")
@@ -71,9 +83,16 @@ def undelete_subject(parts: PartsOf, subject: SubjectName, who: Who) -> Response
 
 
 @router.get("/subjects/{subject}/versions")
-def list_versions(parts: PartsOf, subject: SubjectName, listed: Listed, page: Page) -> Response:
+def list_versions(
+    parts: PartsOf,
+    subject: SubjectName,
+    listed: Listed,
+    page: Page,
+    negative: Annotated[Flag, Query(alias="deletedAsNegative")] = False,
+) -> Response:
     """The version numbers of a subject."""
-    return answer(page_of(parts.reader.versions(subject, listed), page))
+    wanted = replace(listed, negative=negative)
+    return answer(page_of(parts.reader.versions(subject, wanted), page))
 
 
 @router.post("/subjects/{subject}/versions", openapi_extra=BODY_OF_SCHEMA)
@@ -82,20 +101,42 @@ def register(
     subject: SubjectName,
     body: Body,
     who: Who,
+    sight: SightOf,
+    shape: Shaped,
     normalize: Flag = False,
-    dry_run: Annotated[Flag, Query()] = False,
-    form: Form = "",
+    dry_run: Flag = False,
 ) -> Response:
     """Register a schema as the subject's next version, or find it there."""
+    proposal = read_proposal(body, validate_rules=parts.settings.validates_rules(subject))
     entity = parts.registrar.register(
         subject,
-        read_proposal(body, validate_rules=parts.settings.validates_rules(subject)),
+        sight.proposal(subject, proposal),
         who=who,
         normalize=normalize,
-        form=form,
+        shape=shape,
         dry_run=dry_run,
     )
-    return answer({name: value for name, value in entity.items() if name != "subject"})
+    return answer(_without_subject(entity))
+
+
+@router.post("/subjects/{subject}/versions/{version}/tags", openapi_extra=BODY_OF_TAGS)
+def change_tags(
+    parts: PartsOf,
+    subject: SubjectName,
+    version: VersionName,
+    body: Body,
+    who: Who,
+    sight: SightOf,
+    shape: Shaped,
+) -> Response:
+    """Register a version again with other tags, metadata or rules."""
+    old, latest = parts.reader.definitions(subject, version)
+    validates = parts.settings.validates_rules(subject)
+    proposal = read_retagging(body, old, latest.rule_set, validate_rules=validates)
+    entity = parts.registrar.register(
+        subject, sight.proposal(subject, proposal), who=who, shape=shape
+    )
+    return answer(_without_subject(entity))
 
 
 @router.get("/subjects/{subject}/versions/{version}")
@@ -103,11 +144,12 @@ def read_version(
     parts: PartsOf,
     subject: SubjectName,
     version: VersionName,
+    shape: Shaped,
     deleted: Flag = False,
-    form: Form = "",
 ) -> Response:
     """One version of a subject."""
-    return answer(parts.reader.version(subject, version, deleted=deleted, form=form))
+    found = parts.reader.version(subject, version, deleted=deleted, shape=shape)
+    return answer(found)
 
 
 @router.get("/subjects/{subject}/versions/{version}/schema")
@@ -115,11 +157,11 @@ def read_version_text(
     parts: PartsOf,
     subject: SubjectName,
     version: VersionName,
+    shape: Shaped,
     deleted: Flag = False,
-    form: Form = "",
 ) -> Response:
     """The bare schema of a version."""
-    entity = parts.reader.version(subject, version, deleted=deleted, form=form)
+    entity = parts.reader.version(subject, version, deleted=deleted, shape=shape)
     return Response(entity["schema"], media_type="application/json")
 
 
@@ -144,10 +186,10 @@ def read_difference(
 def read_latest_with_metadata(
     parts: PartsOf,
     subject: SubjectName,
+    shape: Shaped,
     keys: Annotated[list[str] | None, Query(alias="key")] = None,
     values: Annotated[list[str] | None, Query(alias="value")] = None,
     deleted: Flag = False,
-    form: Form = "",
 ) -> Response:
     """The latest version whose metadata has all the pairs of key and value."""
     if len(keys or ()) != len(values or ()):
@@ -156,7 +198,7 @@ def read_latest_with_metadata(
     pairs = {
         unquote(key): unquote(value) for key, value in zip(keys or (), values or (), strict=True)
     }
-    found = parts.reader.latest_with(subject, pairs, deleted=deleted, form=form)
+    found = parts.reader.latest_with(subject, pairs, deleted=deleted, shape=shape)
     return answer(found)
 
 
@@ -170,3 +212,7 @@ def delete_version(
 ) -> Response:
     """Delete one version, softly or (after that) for ever."""
     return answer(parts.deleter.delete_version(subject, version, permanent=permanent, who=who))
+
+
+def _without_subject(entity: Entity) -> Entity:
+    return {name: value for name, value in entity.items() if name != "subject"}

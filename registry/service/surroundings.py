@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, cast
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 import headworks
+from registry.metrics import Metrics
 from registry.model.refusals import ServiceError
+from registry.service.guard import SightOf
 from registry.service.parameters import (
     LARGEST_INT,
     Context,
@@ -33,10 +35,13 @@ def read_root() -> Response:
 
 @router.get("/contexts")
 def list_contexts(
-    parts: PartsOf, page: Page, prefix: Annotated[str, Query(alias="contextPrefix")] = ""
+    parts: PartsOf,
+    page: Page,
+    sight: SightOf,
+    prefix: Annotated[str, Query(alias="contextPrefix")] = "",
 ) -> Response:
     """The contexts, the default one (".") first."""
-    return answer(page_of(parts.reader.contexts(prefix), page))
+    return answer(page_of(sight.contexts(parts.reader.contexts(prefix)), page))
 
 
 @router.delete("/contexts/{context}")
@@ -113,3 +118,10 @@ def read_readiness(parts: PartsOf) -> Response:
     """The store answers too."""
     parts.reader.is_ready()
     return answer({"status": "ok"})
+
+
+@router.get("/metrics", include_in_schema=False)
+def read_metrics(request: Request) -> Response:
+    """What is counted and measured, for Prometheus."""
+    content, content_type = cast(Metrics, request.app.state.metrics).exposition()
+    return Response(content, media_type=content_type)

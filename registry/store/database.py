@@ -6,6 +6,8 @@ Rules:
 - Writers wait for each other: each one first moves `state.revision`, whose row stays locked until
   it commits. So what a writer reads stays true until it has written, with any number of servers
   on one store and no leader among them.
+- Those of one process queue before they take a connection: a database's own queue may be unfair
+  (SQLite's is a matter of luck), and a waiting writer must not keep readers from a connection.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Lock
 
 from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from headworks.errors import UsageError
+from headworks.errors import HeadworksError, UnreachableError, UsageError
 from registry.store import dialects, tables
 from registry.store.migrations import migrate
 
@@ -33,12 +36,13 @@ class Database:
     """The store at a URL, migrated to its present form; safe to share between threads.
 
     `store` is `sqlite:///FILE` or `postgresql://..`; `clock` gives milliseconds since 1970.
-    Raises UsageError if it cannot be opened.
+    Raises UsageError if it cannot be opened, UnreachableError if no database answers there.
     """
 
     def __init__(self, store: str, *, clock: Callable[[], int] = now_ms) -> None:
         self.clock = clock
         self._listeners: list[Callable[[], None]] = []
+        self._turn = Lock()
         self._engine = dialects.connect(store)
         self._reading = dialects.reading(self._engine)
         self._writing = dialects.writing(self._engine)
@@ -47,11 +51,17 @@ class Database:
                 dialects.lock_for_migration(connection)
                 migrate(connection, clock())
         except SQLAlchemyError as error:
-            reason = str(error.__cause__ or error)
-            raise UsageError(
-                f"cannot open the store {self._engine.url.render_as_string()}: {reason}",
-                fix="check the address given with --store, and who may read and write there",
-            ) from None
+            self._engine.dispose()
+            raise self._cannot_open(error) from None
+
+    def _cannot_open(self, error: SQLAlchemyError) -> HeadworksError:
+        reason = str(error.__cause__ or error).strip()
+        what = f"cannot open the store {self._engine.url.render_as_string()}: {reason}"
+        if dialects.is_away(error):
+            return UnreachableError(what, fix="start the database, or check the address in --store")
+        return UsageError(
+            what, fix="check the address given with --store, and who may read and write there"
+        )
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -62,7 +72,7 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """A transaction that changes the store; no other writer runs meanwhile."""
-        with self._writing.begin() as connection:
+        with self._turn, self._writing.begin() as connection:
             connection.execute(update(tables.state).values(revision=tables.state.c.revision + 1))
             yield connection
         for listener in self._listeners:

@@ -11,18 +11,25 @@ Rule: a statement that only one database understands may stand here and nowhere 
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import (
+    ArgumentError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+)
 
 from headworks.errors import UsageError
 
-__all__ = ["connect", "lock_for_migration", "reading", "writing"]
+__all__ = ["connect", "is_away", "lock_for_migration", "reading", "writing"]
 
 _WRITES = "headworks_writes"
 _BUSY_SECONDS = 20.0
+_CONNECT_SECONDS = 10
 _MIGRATION_LOCK = 0x4865_6164
 
 
@@ -40,7 +47,13 @@ def connect(store: str) -> Engine:
     if url.get_backend_name() != "postgresql":
         raise _unknown(store)
     try:
-        return create_engine(url, pool_size=10, max_overflow=30, pool_pre_ping=True)
+        return create_engine(
+            url,
+            pool_size=10,
+            max_overflow=30,
+            pool_pre_ping=True,
+            connect_args={"connect_timeout": _CONNECT_SECONDS},
+        )
     except (NoSuchModuleError, ModuleNotFoundError) as error:
         raise UsageError(
             f"no driver for the store {url.render_as_string()}: {error}",
@@ -60,6 +73,14 @@ def writing(engine: Engine) -> Engine:
     if engine.dialect.name == "postgresql":
         return engine.execution_options(isolation_level="READ COMMITTED")
     return engine.execution_options(**{_WRITES: True})
+
+
+def is_away(error: SQLAlchemyError) -> bool:
+    """Whether no database answered at all."""
+    if not isinstance(error, OperationalError) or isinstance(error.orig, sqlite3.Error):
+        return False
+    # A server that answers and refuses says so with a code, or with FATAL while one connects.
+    return getattr(error.orig, "sqlstate", None) is None and "FATAL" not in str(error.orig)
 
 
 def lock_for_migration(connection: Connection) -> None:

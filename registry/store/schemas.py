@@ -20,6 +20,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    or_,
     select,
     update,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "context_names",
     "drop_versions",
     "find_ids",
+    "highest_number",
     "ids_of_guid",
     "is_registered",
     "last_id",
@@ -44,6 +46,7 @@ __all__ = [
     "referrers",
     "schema_by_id",
     "subjects_in",
+    "versions_alike",
     "versions_of",
     "versions_of_schema",
 ]
@@ -75,8 +78,7 @@ class StoredVersion:
 
 def context_names(connection: Connection) -> list[str]:
     """The contexts that hold a version, soft-deleted or not, by name."""
-    statement = select(versions.c.context).distinct().order_by(versions.c.context)
-    return list(connection.scalars(statement))
+    return sorted(connection.scalars(select(versions.c.context).distinct()))
 
 
 def last_id(connection: Connection, context: str) -> int:
@@ -89,18 +91,17 @@ def subjects_in(
 ) -> list[Subject]:
     """Subjects of a context (None: of all) with live versions, with deleted ones only, or both."""
     alive = func.sum(case((versions.c.deleted, 0), else_=1))
-    statement = (
-        select(versions.c.context, versions.c.subject, alive)
-        .group_by(versions.c.context, versions.c.subject)
-        .order_by(versions.c.context, versions.c.subject)
+    statement = select(versions.c.context, versions.c.subject, alive).group_by(
+        versions.c.context, versions.c.subject
     )
     if context is not None:
         statement = statement.where(versions.c.context == context)
-    return [
+    # Ordered here: a database may order text by the rules of a language.
+    return sorted(
         Subject(space, name)
         for space, name, count in connection.execute(statement)
         if name.startswith(prefix) and (live if count else deleted)
-    ]
+    )
 
 
 def versions_of(
@@ -123,6 +124,30 @@ def latest_version(connection: Connection, subject: Subject) -> StoredVersion | 
         )
     )
     return None if number is None else versions_of(connection, subject, number=number)[0]
+
+
+def highest_number(connection: Connection, subject: Subject) -> int:
+    """The highest version number of a subject, soft-deleted versions counted; 0 for none."""
+    statement = select(func.max(versions.c.version)).where(
+        versions.c.context == subject.context, versions.c.subject == subject.name
+    )
+    return connection.scalar(statement) or 0
+
+
+def versions_alike(connection: Connection, subject: Subject, text: str) -> list[StoredVersion]:
+    """The live versions of a subject that have this text, or have references; oldest first."""
+    uses = select(references.c.name).where(
+        references.c.context == versions.c.context, references.c.schema_id == versions.c.schema_id
+    )
+    return _select_versions(
+        connection,
+        and_(
+            versions.c.context == subject.context,
+            versions.c.subject == subject.name,
+            versions.c.deleted.is_(False),
+            or_(schemas.c.text == text, uses.exists()),
+        ),
+    )
 
 
 def versions_of_schema(connection: Connection, context: str, schema_id: int) -> list[StoredVersion]:
@@ -152,32 +177,25 @@ def is_registered(connection: Connection, context: str, schema_id: int) -> bool:
 
 def find_ids(connection: Connection, context: str, definition: Definition) -> list[int]:
     """The ids under which the content is registered in a context, ascending."""
-    statement = (
-        select(schemas.c.id)
-        .where(
-            schemas.c.context == context,
-            schemas.c.digest == definition.digest,
-            select(versions.c.version)
-            .where(versions.c.context == schemas.c.context, versions.c.schema_id == schemas.c.id)
-            .exists(),
-        )
-        .order_by(schemas.c.id)
+    statement = select(schemas.c.id).where(
+        schemas.c.context == context,
+        schemas.c.digest == definition.digest,
+        select(versions.c.version)
+        .where(versions.c.context == schemas.c.context, versions.c.schema_id == schemas.c.id)
+        .exists(),
     )
-    return list(connection.scalars(statement))
+    # Asked to order by id, SQLite walks all schemas of the context instead of using the digest.
+    return sorted(connection.scalars(statement))
 
 
 def ids_of_guid(connection: Connection, guid: str) -> list[tuple[str, int]]:
     """(context, id) of every registered schema with this guid."""
-    statement = (
-        select(schemas.c.context, schemas.c.id)
-        .where(schemas.c.guid == guid)
-        .order_by(schemas.c.context, schemas.c.id)
-    )
-    return [
+    statement = select(schemas.c.context, schemas.c.id).where(schemas.c.guid == guid)
+    return sorted(
         (context, schema_id)
         for context, schema_id in connection.execute(statement)
         if is_registered(connection, context, schema_id)
-    ]
+    )
 
 
 def referrers(
@@ -193,13 +211,8 @@ def referrers(
     ]
     if not deleted:
         conditions.append(versions.c.deleted.is_(False))
-    statement = (
-        select(references.c.context, references.c.schema_id)
-        .where(*conditions)
-        .distinct()
-        .order_by(references.c.context, references.c.schema_id)
-    )
-    return [(context, schema_id) for context, schema_id in connection.execute(statement)]
+    statement = select(references.c.context, references.c.schema_id).where(*conditions).distinct()
+    return sorted((context, schema_id) for context, schema_id in connection.execute(statement))
 
 
 def add_schema(
@@ -301,9 +314,10 @@ def _select_versions(connection: Connection, condition: ColumnElement[bool]) -> 
         )
         .join_from(versions, schemas, joined)
         .where(condition)
-        .order_by(versions.c.context, versions.c.subject, versions.c.version)
     )
-    rows = connection.execute(statement).all()
+    rows = sorted(
+        connection.execute(statement), key=lambda row: (row.context, row.subject, row.version)
+    )
     if not rows:
         return []
     used = _references_of(connection, rows[0].context, {row.id for row in rows})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import cast
 
 from sqlalchemy import Connection, Table, delete, insert, select, update
@@ -11,10 +12,13 @@ from registry.model.definition import JsonObject
 from registry.store.tables import configs, modes
 
 __all__ = [
+    "aliases",
     "drop_config",
     "drop_mode",
     "read_config",
+    "read_configs",
     "read_mode",
+    "read_modes",
     "scopes_of_modes",
     "write_config",
     "write_mode",
@@ -25,6 +29,21 @@ def read_config(connection: Connection, scope: str) -> JsonObject | None:
     """The settings made at exactly this scope, or None."""
     content = connection.scalar(select(configs.c.content).where(configs.c.scope == scope))
     return None if content is None else cast(JsonObject, json.loads(content))
+
+
+def read_configs(connection: Connection, scopes: Collection[str]) -> dict[str, JsonObject]:
+    """The settings made at those of the scopes that have any."""
+    statement = select(configs.c.scope, configs.c.content).where(configs.c.scope.in_(scopes))
+    return {scope: json.loads(content) for scope, content in connection.execute(statement)}
+
+
+def aliases(connection: Connection) -> dict[str, str]:
+    """Every scope that is another name of a subject, with that subject as written there."""
+    statement = select(configs.c.scope, configs.c.content).where(
+        configs.c.content.contains('"alias"')
+    )
+    found = {scope: json.loads(content) for scope, content in connection.execute(statement)}
+    return {scope: found[scope]["alias"] for scope in sorted(found) if "alias" in found[scope]}
 
 
 def write_config(connection: Connection, scope: str, config: JsonObject) -> None:
@@ -42,6 +61,12 @@ def read_mode(connection: Connection, scope: str) -> str | None:
     return connection.scalar(select(modes.c.mode).where(modes.c.scope == scope))
 
 
+def read_modes(connection: Connection, scopes: Collection[str]) -> dict[str, str]:
+    """The modes set at those of the scopes that have one."""
+    statement = select(modes.c.scope, modes.c.mode).where(modes.c.scope.in_(scopes))
+    return {row.scope: row.mode for row in connection.execute(statement)}
+
+
 def write_mode(connection: Connection, scope: str, mode: str) -> None:
     """Set the mode at this scope."""
     _put(connection, modes, scope, mode=mode)
@@ -54,7 +79,7 @@ def drop_mode(connection: Connection, scope: str) -> None:
 
 def scopes_of_modes(connection: Connection) -> list[str]:
     """Every scope that has a mode of its own."""
-    return list(connection.scalars(select(modes.c.scope).order_by(modes.c.scope)))
+    return sorted(connection.scalars(select(modes.c.scope)))
 
 
 def _put(connection: Connection, table: Table, scope: str, **values: str) -> None:

@@ -6,26 +6,61 @@ from pathlib import Path
 import pytest
 
 from headworks import service
+from tests.registry.postgresql import Cluster, is_left_out, running_cluster
 from tests.registry.rest import Rest
+
+STORES = ["sqlite"] if is_left_out() else ["sqlite", "postgresql"]
 
 
 def start_registry(folder: Path) -> service.Service:
-    store = f"sqlite:///{folder / 'registry.db'}"
+    return start_on(f"sqlite:///{folder / 'registry.db'}")
+
+
+def start_on(store: str) -> service.Service:
     return service.start(["registry", "start", "--listen", "127.0.0.1:0", "--store", store])
 
 
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    with running_cluster() as running:
+        yield running
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty store; tests that ask for it run on every kind."""
+    return new_store(request, tmp_path)
+
+
+def new_store(request: pytest.FixtureRequest, folder: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{folder / 'registry.db'}"
+    cluster: Cluster = request.getfixturevalue("cluster")
+    return cluster.new_store()
+
+
+@pytest.fixture(scope="session", params=STORES)
+def shared(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[service.Service]:
+    with start_on(new_store(request, tmp_path_factory.mktemp("shared"))) as running:
+        yield running
+
+
 @pytest.fixture
-def rest(registry: service.Service) -> Iterator[Rest]:
-    """The registry that all tests share."""
-    client = Rest(registry.url)
+def rest(shared: service.Service) -> Iterator[Rest]:
+    """The registry that all tests share, on every kind of store: use subjects of your own."""
+    client = Rest(shared.url)
     yield client
     client.close()
 
 
-@pytest.fixture(scope="module")
-def own_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+@pytest.fixture(scope="module", params=STORES)
+def own_registry(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[service.Service]:
     """A registry for one module, whose global settings its tests may change."""
-    with start_registry(tmp_path_factory.mktemp("own")) as running:
+    with start_on(new_store(request, tmp_path_factory.mktemp("own"))) as running:
         yield running
 
 

@@ -29,7 +29,7 @@ class Rest:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._pool = urllib3.PoolManager(maxsize=16, retries=False)
+        self._pool = urllib3.PoolManager(maxsize=64, retries=False)
 
     def __call__(
         self,
@@ -42,8 +42,10 @@ class Rest:
     ) -> Reply:
         data = raw if raw is not None else None if body is None else json.dumps(body).encode()
         sent = {"Content-Type": V1, **(headers or {})} if data is not None else headers
-        answer = self._pool.request(method, self.url + path, body=data, headers=sent, timeout=20)
+        answer = self._pool.request(method, self.url + path, body=data, headers=sent, timeout=60)
         content_type = answer.headers.get("content-type", "")
+        if "json" not in content_type:
+            return Reply(answer.status, answer.data.decode() or None, content_type)
         parsed = json.loads(answer.data) if answer.data else None
         return Reply(answer.status, parsed, content_type)
 
@@ -59,7 +61,7 @@ def text_of(schema: object) -> str:
     return schema if isinstance(schema, str) else json.dumps(schema)
 
 
-def record(*fields: str, name: str = "Event", **attributes: object) -> dict[str, object]:
+def record(*fields: str, name: str = "Event", **attributes: object) -> dict[str, Any]:
     """A record; a field is "name:type", and "name:type=json" gives it a default."""
     return {"type": "record", "name": name, "fields": [_field(f) for f in fields], **attributes}
 

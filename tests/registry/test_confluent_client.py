@@ -28,8 +28,8 @@ BROKEN = text_of(record("id:long", "name:string", "city:string"))
 
 
 @pytest.fixture
-def client(registry: Service) -> Iterator[SchemaRegistryClient]:
-    with SchemaRegistryClient({"url": registry.url}) as made:
+def client(shared: Service) -> Iterator[SchemaRegistryClient]:
+    with SchemaRegistryClient({"url": shared.url}) as made:
         yield made
 
 
@@ -128,7 +128,7 @@ def test_references(client: SchemaRegistryClient) -> None:
     assert refused.value.error_code == 42206
 
 
-def test_deletion(client: SchemaRegistryClient, registry: Service) -> None:
+def test_deletion(client: SchemaRegistryClient, shared: Service) -> None:
     subject = fresh()
     schema_id = client.register_schema(subject, avro(V1))
     client.register_schema(subject, avro(V2))
@@ -139,7 +139,7 @@ def test_deletion(client: SchemaRegistryClient, registry: Service) -> None:
     assert client.delete_subject(subject) == [1]
     assert subject not in client.get_subjects()
     assert subject in client.get_subjects(deleted_only=True)
-    with SchemaRegistryClient({"url": registry.url}) as another:
+    with SchemaRegistryClient({"url": shared.url}) as another:
         assert another.get_schema(schema_id).schema_str
     assert client.delete_subject(subject, permanent=True) == [1, 2]
     with pytest.raises(SchemaRegistryError) as absent:

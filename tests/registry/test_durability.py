@@ -1,42 +1,51 @@
-"""Several servers on one store, servers that are killed, servers that come back."""
+"""Several servers on one store, servers that are killed, servers that come back; on every store."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sized
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 from urllib3.exceptions import HTTPError
 
 from headworks.service import Service
-from tests.registry.conftest import start_registry
+from tests.registry.conftest import start_on
 from tests.registry.rest import Reply, Rest, record
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[Rest, Rest]]:
-    """Two server processes on one SQLite file."""
+def pair(store: str) -> Iterator[tuple[Rest, Rest]]:
+    """Two server processes on one store."""
     with ExitStack() as running:
-        urls = [running.enter_context(start_registry(tmp_path)).url for _ in range(2)]
-        yield Rest(urls[0]), Rest(urls[1])
+        servers = [Rest(running.enter_context(start_on(store)).url) for _ in range(2)]
+        yield servers[0], servers[1]
+        for server in servers:
+            server.close()
+
+
+def test_two_servers_make_a_new_store_at_the_same_time(store: str) -> None:
+    with ThreadPoolExecutor(2) as pool, ExitStack() as running:
+        servers = [running.enter_context(one) for one in pool.map(start_on, [store] * 2)]
+        ids = [Rest(server.url).register("s", record("a:int")).body["id"] for server in servers]
+        assert ids == [1, 1]
 
 
 def test_concurrent_registrations_on_two_servers(pair: tuple[Rest, Rest]) -> None:
     for server in pair[:1]:
         server("PUT", "/config", {"compatibility": "NONE"})
-    workers, schemas, subjects = 16, 12, 3
+    workers, schemas, subjects = 64, 8, 3
     barrier = threading.Barrier(workers)
 
     def register(worker: int) -> list[tuple[str, int, Reply]]:
         barrier.wait()
-        # Every schema goes to every subject, several times, in another order for each worker.
+        # Every schema goes to every subject, by several workers at once.
         work = [
             (f"s{(worker + i) % subjects}", (worker * 5 + i) % schemas)
-            for i in range(subjects * schemas)
+            for i in range(0, subjects * schemas, 3)
         ]
         return [
             (subject, n, pair[worker % 2].register(subject, record(f"f{n}:int")))
@@ -77,7 +86,56 @@ def test_a_deletion_on_one_server_is_seen_by_the_other(pair: tuple[Rest, Rest]) 
     raise AssertionError("the other server still answers with a schema that is gone")
 
 
-def test_kill_during_registrations_loses_nothing_acknowledged(tmp_path: Path) -> None:
+def test_a_kill_leaves_the_other_server_working(store: str) -> None:
+    """One of two servers dies in the middle of registrations; the other never answers with 5xx."""
+    statuses: list[int] = []
+    acknowledged: list[tuple[str, int, int]] = []
+
+    def register(server: Service, worker: int, count: int) -> None:
+        client = Rest(server.url)
+        for n in range(count):
+            try:
+                reply = client.register(f"s{worker % 4}", record(f"w{worker}n{n}:int=0"))
+            except HTTPError:
+                return
+            statuses.append(reply.status)
+            acknowledged.append((f"s{worker % 4}", reply.body["version"], reply.body["id"]))
+
+    with start_on(store) as survivor, start_on(store) as victim:
+        client = Rest(survivor.url)
+        client("PUT", "/config", {"compatibility": "NONE"})
+        work = [(survivor, n, 15) for n in range(4)] + [(victim, n, 10_000) for n in range(4, 8)]
+        threads = [threading.Thread(target=register, args=one) for one in work]
+        for thread in threads:
+            thread.start()
+        _wait_for(acknowledged, 16)
+        victim.kill()
+        for thread in threads:
+            thread.join()
+        assert set(statuses) == {200}
+        kept = _every_version(client)
+        assert {(s, v): i for s, v, i in acknowledged}.items() <= kept.items()
+        assert len(set(kept.values())) == len(kept)
+        for subject in client("GET", "/subjects").body:
+            numbers = client("GET", f"/subjects/{subject}/versions").body
+            assert numbers == list(range(1, len(numbers) + 1))
+
+
+def _wait_for(acknowledged: Sized, count: int) -> None:
+    """Until so many registrations were acknowledged, however busy the machine is."""
+    until = time.monotonic() + 60
+    while len(acknowledged) < count and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def _every_version(client: Rest) -> dict[tuple[str, int], int]:
+    entities: list[dict[str, Any]] = []
+    while page := client("GET", f"/schemas?subjectPrefix=s&offset={len(entities)}").body:
+        entities += page
+    return {(one["subject"], one["version"]): one["id"] for one in entities}
+
+
+def test_kill_during_registrations_loses_nothing_acknowledged(store: str) -> None:
     acknowledged: dict[tuple[str, int], int] = {}
 
     def register(server: Service, worker: int, from_: int) -> None:
@@ -89,8 +147,8 @@ def test_kill_during_registrations_loses_nothing_acknowledged(tmp_path: Path) ->
         except HTTPError:
             return
 
-    for life in range(3):
-        server = start_registry(tmp_path)
+    for life in range(2):
+        server = start_on(store)
         Rest(server.url)("PUT", "/config", {"compatibility": "NONE"})
         threads = [
             threading.Thread(target=register, args=(server, worker, life * 10_000))
@@ -98,17 +156,14 @@ def test_kill_during_registrations_loses_nothing_acknowledged(tmp_path: Path) ->
         ]
         for thread in threads:
             thread.start()
-        threads[0].join(0.7)
+        _wait_for(acknowledged, 20 * (life + 1))
         server.kill()
         for thread in threads:
             thread.join()
-    assert len(acknowledged) > 12
-    with start_registry(tmp_path) as server:
+    assert len(acknowledged) >= 40
+    with start_on(store) as server:
         client = Rest(server.url)
-        entities: list[dict[str, Any]] = []
-        while page := client("GET", f"/schemas?subjectPrefix=s&offset={len(entities)}").body:
-            entities += page
-        kept = {(one["subject"], one["version"]): one["id"] for one in entities}
+        kept = _every_version(client)
         assert acknowledged.items() <= kept.items()
         assert len(set(kept.values())) == len(kept)
         for subject in client("GET", "/subjects").body:
@@ -120,15 +175,15 @@ def test_kill_during_registrations_loses_nothing_acknowledged(tmp_path: Path) ->
         )
 
 
-def test_a_restart_keeps_everything(tmp_path: Path) -> None:
-    with start_registry(tmp_path) as server:
+def test_a_restart_keeps_everything(store: str) -> None:
+    with start_on(store) as server:
         client = Rest(server.url)
         first = client.register("s", record("a:int")).body
         client("PUT", "/config/s", {"compatibility": "FULL", "policy": "strict"})
         client("PUT", "/mode", {"mode": "READONLY"})
         code = server.stop()
     assert code == 0
-    with start_registry(tmp_path) as server:
+    with start_on(store) as server:
         client = Rest(server.url)
         assert client("GET", "/subjects/s/versions/1").body == {"subject": "s", **first}
         found = client("GET", "/config/s").body

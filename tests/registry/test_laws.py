@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from registry.catalog.deleter import Deleter
 from registry.catalog.loader import Loader
@@ -19,9 +24,11 @@ from registry.catalog.registrar import Proposal, Registrar
 from registry.catalog.settings import Settings
 from registry.model.definition import Definition
 from registry.model.refusals import ServiceError
+from registry.model.shape import SchemaLimits
 from registry.model.subject import Subject
 from registry.service.edge import choose_type
 from registry.store import Database
+from tests.registry.postgresql import Cluster, is_left_out
 from tests.registry.rest import record, text_of
 
 names = st.text(min_size=1).filter(lambda name: not name.startswith((":.", ":*")))
@@ -57,9 +64,9 @@ class Catalogue(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.database = Database(f"sqlite:///{Path(self.folder.name) / 'r.db'}", clock=lambda: 1)
+        self.database = Database(self.new_store(), clock=lambda: 1)
         loader = Loader()
-        self.registrar = Registrar(self.database, loader, largest=10_000)
+        self.registrar = Registrar(self.database, loader, SchemaLimits())
         self.reader = Reader(self.database, loader)
         self.deleter = Deleter(self.database)
         Settings(self.database).change_config(None, {"compatibility": "NONE"}, who="test")
@@ -68,6 +75,9 @@ class Catalogue(RuleBasedStateMachine):
         self.live: dict[str, dict[int, int]] = defaultdict(dict)
         self.hidden: dict[str, dict[int, int]] = defaultdict(dict)
         self.changes = 1
+
+    def new_store(self) -> str:
+        return f"sqlite:///{Path(self.folder.name) / 'r.db'}"
 
     def teardown(self) -> None:
         self.database.close()
@@ -147,4 +157,15 @@ class Catalogue(RuleBasedStateMachine):
 
 
 TestCatalogue = Catalogue.TestCase
-TestCatalogue.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+TestCatalogue.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+
+
+@pytest.mark.skipif(is_left_out(), reason="HEADWORKS_TEST_POSTGRESQL=off")
+def test_the_catalogue_on_postgresql(cluster: Cluster) -> None:
+    class OnPostgreSQL(Catalogue):
+        def new_store(self) -> str:
+            return cluster.new_store()
+
+    run_state_machine_as_test(
+        OnPostgreSQL, settings=settings(max_examples=4, stateful_step_count=20, deadline=None)
+    )

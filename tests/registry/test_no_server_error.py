@@ -125,7 +125,7 @@ def fuzzed(own_registry: service.Service) -> Iterator[Rest]:
 
 
 @settings(
-    max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
 )
 @given(
     asked=requests,

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from headworks import service
-from headworks.errors import UsageError
+from headworks.errors import UnreachableError, UsageError
 from registry.server import bind
-from tests.registry.conftest import start_registry
-from tests.registry.rest import Rest
+from tests.registry.conftest import start_on, start_registry
+from tests.registry.postgresql import Cluster, is_left_out, running_cluster
+from tests.registry.rest import Rest, record
 
 
 def start(*arguments: str) -> service.Service:
@@ -54,6 +55,36 @@ def test_a_file_that_is_no_store(tmp_path: Path) -> None:
         start("--listen", "127.0.0.1:0", "--store", f"sqlite:///{tmp_path / 'r.db'}")
 
 
+def test_a_store_that_does_not_answer() -> None:
+    with pytest.raises(UnreachableError, match="cannot open the store") as away:
+        start("--listen", "127.0.0.1:0", "--store", "postgresql://me:secret@127.0.0.1:1/registry")
+    assert "secret" not in str(away.value)
+
+
+@pytest.mark.skipif(is_left_out(), reason="HEADWORKS_TEST_POSTGRESQL=off")
+def test_a_store_that_refuses(cluster: Cluster) -> None:
+    store = f"postgresql://postgres:secret@127.0.0.1:{cluster.port}/no_such_database"
+    with pytest.raises(UsageError, match='database "no_such_database" does not exist') as refused:
+        start("--listen", "127.0.0.1:0", "--store", store)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.skipif(is_left_out(), reason="HEADWORKS_TEST_POSTGRESQL=off")
+def test_a_store_that_goes_and_comes_back() -> None:
+    """Meanwhile every answer is a 500 that a client repeats; afterwards all is as it was."""
+    with running_cluster() as cluster, start_on(cluster.new_store()) as running:
+        client = Rest(running.url)
+        assert client.register("s", record("a:int")).status == 200
+        cluster.stop()
+        for method, path in (("GET", "/subjects"), ("DELETE", "/subjects/s")):
+            reply = client(method, path)
+            assert (reply.status, reply.code) == (500, 50001)
+        assert client("GET", "/health").status == 200
+        cluster.start()
+        assert client("GET", "/subjects").body == ["s"]
+        assert client.register("s", record("a:int", "b:int=0")).body["version"] == 2
+
+
 def test_a_store_of_a_newer_program(tmp_path: Path) -> None:
     start_registry(tmp_path).stop()
     with sqlite3.connect(tmp_path / "registry.db") as connection:
@@ -65,13 +96,14 @@ def test_a_store_of_a_newer_program(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("listen", ["8081", "127.0.0.1:port", "127.0.0.1:99999"])
 def test_an_address_that_is_none(listen: str) -> None:
-    with pytest.raises(UsageError, match="is not an address"):
+    with pytest.raises(UsageError, match="is not HOST:PORT"):
         bind(listen)
 
 
 def test_an_address_that_others_reach_must_be_asked_for() -> None:
-    with pytest.raises(UsageError, match="not a loopback address"):
+    with pytest.raises(UsageError, match="reachable from other machines"):
         bind("0.0.0.0:0")
     bind("0.0.0.0:0", insecure=True).close()
+    bind("0.0.0.0:0", guarded=True).close()
     bind("127.0.0.2:0").close()
     bind("localhost:0").close()

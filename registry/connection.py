@@ -1,0 +1,81 @@
+"""One HTTP connection, with a bound on what comes before a request's body.
+
+Rules: the line and the headers of a request have LARGEST_HEAD bytes and HEAD_SECONDS at most. The
+parser would keep whatever comes, for as long as it comes. Bodies are the application's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+__all__ = ["HEAD_SECONDS", "LARGEST_HEAD", "BoundedConnection"]
+
+LARGEST_HEAD = 64 * 1024
+HEAD_SECONDS = 10.0
+_REASONS = {408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """uvicorn's connection, that ends when a head is too long or does not come to its end."""
+
+    _in_head = True
+    _head_size = 0
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first head."""
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(HEAD_SECONDS, self._too_slow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        self._in_head, self._head_size = True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """A head has ended."""
+        self._in_head = False
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser; refuse a head that has become too long."""
+        super().data_received(data)
+        if not self._in_head:
+            if self._deadline is not None:
+                self._stop_waiting()
+            return
+        self._head_size += len(data)
+        if self._head_size > LARGEST_HEAD:
+            self._refuse(431, f"the request's headers are longer than {LARGEST_HEAD} bytes")
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(HEAD_SECONDS, self._too_slow)
+
+    def _too_slow(self) -> None:
+        if self._head_size:
+            self._refuse(408, f"the request's headers did not come within {HEAD_SECONDS:.0f} s")
+        else:
+            self.transport.close()
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _refuse(self, status: int, message: str) -> None:
+        if self.transport.is_closing():
+            return
+        body = json.dumps({"error_code": status, "message": message}).encode()
+        head = (
+            b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+            b"connection: close\r\n\r\n"
+        )
+        self.transport.write(head % (status, _REASONS[status], len(body)) + body)
+        self.transport.close()

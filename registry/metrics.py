@@ -1,0 +1,150 @@
+"""What is counted and measured, in Prometheus' form.
+
+Rules:
+
+- Labels come from the program, never from a request: route templates, methods, statuses, error
+  codes and rule ids. So their number is bounded, and no subject's name is told.
+- Reads by id from memory are counted by one integer, which is read when somebody scrapes.
+- What must be asked of the store is asked at a scrape, and only if the store has changed since; a
+  store that fails takes nothing else with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from threading import Lock
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from sqlalchemy.exc import SQLAlchemyError
+
+import headworks
+from registry.model.refusals import ServiceError
+
+__all__ = ["UNMATCHED", "FastReadsSeen", "Metrics"]
+
+# The route of a request that no route takes.
+UNMATCHED = "none"
+_PREFIX = "headworks_registry"
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_LOG = logging.getLogger(__name__)
+_REGISTER = ("POST", "/subjects/{subject}/versions")
+
+
+class FastReadsSeen(Protocol):
+    """What the memory of reads by id knows of itself."""
+
+    hits: int
+
+    @property
+    def held_bytes(self) -> int:
+        """The size of what it holds."""
+
+
+class Metrics:
+    """The counters of one server."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self._requests = self._counter("requests", "requests answered", "method", "route", "status")
+        self._seconds = Histogram(
+            f"{_PREFIX}_request_seconds",
+            "time to answer, without reads by id from memory",
+            ["method", "route"],
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self.in_flight = Gauge(
+            f"{_PREFIX}_requests_in_flight", "requests under way", registry=self._registry
+        )
+        self._registrations = self._counter(
+            "registrations", "registrations asked for, dry runs included", "outcome"
+        )
+        self._refusals = self._counter("refusals", "answers by error code", "code")
+        self._findings = self._counter(
+            "incompatible", "registrations refused as incompatible, by each rule they broke", "rule"
+        )
+        self._store_errors = self._counter("store_errors", "requests that the store failed")
+        self._failures = self._counter(
+            "authentication_failures", "credentials that were not taken", "reason"
+        )
+        info = Gauge(f"{_PREFIX}_info", "the server", ["version"], registry=self._registry)
+        info.labels(headworks.__version__).set(1)
+
+    def watch(
+        self,
+        fast_reads: FastReadsSeen,
+        revision: Callable[[], int],
+        totals: Callable[[], Mapping[str, int]],
+    ) -> None:
+        """Report also what these know; `totals` is asked again when `revision` has moved."""
+        self._registry.register(_Collector(fast_reads, revision, totals))
+
+    def answered(self, method: str, route: str, status: str, seconds: float) -> None:
+        """A request is over."""
+        self._requests.labels(method, route, status).inc()
+        self._seconds.labels(method, route).observe(seconds)
+        if (method, route) == _REGISTER:
+            self._registrations.labels("registered" if status == "200" else "refused").inc()
+
+    def refused(self, error: ServiceError) -> None:
+        """A request was refused."""
+        self._refusals.labels(str(error.code)).inc()
+        findings = error.extra.get("findings")
+        for rule in {str(one["rule"]) for one in findings} if isinstance(findings, list) else ():
+            self._findings.labels(rule).inc()
+
+    def store_failed(self) -> None:
+        """The store did not do what a request needed."""
+        self._store_errors.inc()
+
+    def not_admitted(self, reason: str) -> None:
+        """A credential was not taken."""
+        self._failures.labels(reason).inc()
+
+    def exposition(self) -> tuple[bytes, str]:
+        """Everything in Prometheus' text form, and that form's content type."""
+        return generate_latest(self._registry), CONTENT_TYPE_LATEST
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(f"{_PREFIX}_{name}", meaning, labels, registry=self._registry)
+
+
+class _Collector:
+    def __init__(
+        self,
+        fast_reads: FastReadsSeen,
+        revision: Callable[[], int],
+        totals: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self._fast_reads = fast_reads
+        self._revision = revision
+        self._totals = totals
+        self._lock = Lock()
+        self._seen = -1
+        self._known: Mapping[str, int] = {}
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(
+            f"{_PREFIX}_fast_reads", "reads by id from memory", value=self._fast_reads.hits
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}_fast_reads_bytes", "answers held", value=self._fast_reads.held_bytes
+        )
+        for name, value in self._current().items():
+            yield GaugeMetricFamily(f"{_PREFIX}_{name}", f"live {name}", value=value)
+
+    def _current(self) -> Mapping[str, int]:
+        with self._lock:
+            try:
+                revision = self._revision()
+                if revision != self._seen:
+                    self._known, self._seen = self._totals(), revision
+            except SQLAlchemyError as error:
+                _LOG.warning("the store's totals are not told: %s", error)
+                return {}
+            return self._known

@@ -1,0 +1,98 @@
+"""How large a schema may be: in characters, in depth, in fields, in the length of a name.
+
+Rules: it is looked at before the schema is parsed, without recursion and in one pass, so that
+what is too large costs no more than reading it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headworks.errors import SchemaError
+from headworks.schema.parse import MAX_DEPTH, decode
+from registry.model import refusals
+from registry.model.refusals import ServiceError
+
+__all__ = ["DEEPEST", "SchemaLimits"]
+
+DEEPEST = MAX_DEPTH
+# A record in a record is three levels of JSON; the rest is for defaults and attributes.
+_JSON_LEVELS, _JSON_REST = 3, 50
+_LONGEST_NAME = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaLimits:
+    """The most that a schema may have: characters, types inside types, fields altogether."""
+
+    length: int = 1_000_000
+    depth: int = 100
+    fields: int = 10_000
+
+    def check(self, text: str) -> None:
+        """ServiceError 42209 for a schema that is too large; what is no JSON is not looked at."""
+        if len(text) > self.length:
+            raise refusals.schema_too_large(len(text), self.length)
+        try:
+            value = decode(text)
+        except SchemaError:
+            return
+        if _json_depth(value) > _JSON_LEVELS * self.depth + _JSON_REST:
+            raise _too_large("its JSON is nested too deeply")
+        fields = 0
+        for node, depth in _types(value):
+            if depth > self.depth:
+                raise _too_large(f"types are nested more than {self.depth} deep")
+            if not isinstance(node, dict):
+                continue
+            listed = node.get("fields")
+            fields += len(listed) if isinstance(listed, list) else 0
+            if fields > self.fields:
+                raise _too_large(f"it has more than {self.fields} fields")
+            for name in _names(node):
+                if len(name) > _LONGEST_NAME:
+                    raise _too_large(f"the name {name[:40]}... has more than 1000 characters")
+
+
+def _json_depth(value: Any) -> int:
+    deepest, level = 0, [value]
+    while level:
+        deepest += 1
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    return deepest
+
+
+def _types(value: Any) -> Iterator[tuple[Any, int]]:
+    """Every type of a schema, and every field, with the number of types around it."""
+    waiting = [(value, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        yield node, depth
+        if isinstance(node, list):
+            waiting += [(branch, depth + 1) for branch in node]
+        elif isinstance(node, dict):
+            waiting += [(node[key], depth + 1) for key in ("items", "values") if key in node]
+            listed = node.get("fields")
+            for field in listed if isinstance(listed, list) else ():
+                if isinstance(field, dict):
+                    yield {**field, "fields": None}, depth
+                    waiting.append((field.get("type"), depth + 1))
+
+
+def _names(node: dict[str, Any]) -> Iterator[str]:
+    for key in ("name", "namespace", "aliases", "symbols"):
+        found = node.get(key)
+        for one in found if isinstance(found, list) else [found]:
+            if isinstance(one, str):
+                yield one
+
+
+def _too_large(why: str) -> ServiceError:
+    return ServiceError(422, 42209, f"Schema is too large: {why}")

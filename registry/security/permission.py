@@ -1,0 +1,100 @@
+"""What one principal may do. Pure: the grants are those of one moment.
+
+Names are given as requests write them and compared as the registry does: `:.:orders` is `orders`,
+and a subject of another context is `:.context:name`, so that a grant on `:.context:` is one on
+the whole context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headworks.security import ANONYMOUS, Grant, Kind, Principal, Role
+from registry.model.refusals import ServiceError
+from registry.model.subject import Subject
+from registry.security.rules import On, Rule
+
+__all__ = ["ALL", "Permission"]
+
+_DENIED = 40301
+_UNKNOWN = 401
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """A principal and the grants; `grants` None: the registry is open, everything is allowed."""
+
+    principal: Principal
+    grants: Sequence[Grant] | None
+    anonymous_reads: bool = False
+
+    def may(self, role: Role, name: str) -> bool:
+        """Whether the principal has the role for a subject (or a context, `:.context:`)."""
+        return self._has(role, str(Subject.parse(name)))
+
+    def may_read_some(self, names: Iterable[str]) -> bool:
+        """Whether the principal may read one of these subjects, as the registry writes them."""
+        return any(self._has(Role.READER, name) for name in names)
+
+    @property
+    def reads_everything(self) -> bool:
+        """Whether there is nothing that the principal may not read."""
+        return self._has(Role.READER, "")
+
+    def must(self, role: Role, name: str) -> None:
+        """ServiceError if the principal does not have the role for a subject."""
+        if not self.may(role, name):
+            raise self.refusal(role, f"subject '{name}'")
+
+    def must_satisfy(self, rule: Rule, name: str) -> None:
+        """ServiceError if the principal may not use a route; `name` as the rule asks for one."""
+        if rule.role is None:
+            return
+        if rule.on is On.SOMEWHERE:
+            if not self._has_somewhere(rule.role):
+                raise self.refusal(rule.role, "any subject")
+        elif rule.on is On.EVERYWHERE:
+            if not self._has(rule.role, ""):
+                raise self.refusal(rule.role, "all subjects")
+        elif rule.on is On.CONTEXT:
+            scope = str(Subject(name, ""))
+            if not self._has(rule.role, scope):
+                raise self.refusal(rule.role, f"context '{name}'")
+        else:
+            self.must(rule.role, name)
+
+    def refusal(self, role: Role, what: str) -> ServiceError:
+        """The answer to somebody who may not: 401 if they have not said who they are, else 403."""
+        if self.principal == ANONYMOUS:
+            return ServiceError(401, _UNKNOWN, f"Say who you are: this takes a {role} of {what}")
+        return ServiceError(
+            403,
+            _DENIED,
+            f"User '{self.principal.name}' is not a {role} of {what}: "
+            "the registry's file of grants must say so",
+        )
+
+    def _has(self, role: Role, name: str) -> bool:
+        if self.grants is None or self._reads_anyway(role):
+            return True
+        return any(
+            name.startswith(grant.prefix) and self._gives(grant, role) for grant in self.grants
+        )
+
+    def _has_somewhere(self, role: Role) -> bool:
+        if self.grants is None or self._reads_anyway(role):
+            return True
+        return any(self._gives(grant, role) for grant in self.grants)
+
+    def _gives(self, grant: Grant, role: Role) -> bool:
+        # A grant knows already that admin includes all.
+        enough = (role, Role.WRITER) if role is Role.READER else (role,)
+        return any(grant.covers(self.principal, one, Kind.SUBJECTS) for one in enough)
+
+    def _reads_anyway(self, role: Role) -> bool:
+        """Whether what is asked for is given to everybody, the anonymous included."""
+        return self.anonymous_reads and role is Role.READER
+
+
+ALL = Permission(ANONYMOUS, None)

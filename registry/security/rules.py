@@ -1,0 +1,109 @@
+"""The one table: which role each route takes, and on what.
+
+Rules:
+
+- Every route of the application is here, and a route that is not here is refused to everybody
+  when the registry is guarded. A test compares the table with the application.
+- In this registry `writer` includes `reader`, and `admin` includes both.
+- A rule on SOMEWHERE lets in who has the role for any name at all. The route itself then shows
+  only what the principal may read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from headworks.security import Role
+
+__all__ = ["NOBODY_ASKED", "RULES", "On", "Rule"]
+
+
+class On(Enum):
+    """For which name the role must be granted."""
+
+    SUBJECT = "the subject in the path"
+    CONTEXT = "the context in the path"
+    SOMEWHERE = "any name"
+    EVERYWHERE = "all names"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a route takes; a role of None: nobody is asked who they are."""
+
+    role: Role | None
+    on: On = On.SOMEWHERE
+
+    @property
+    def changes(self) -> bool:
+        """Whether the route changes the registry."""
+        return self.role in (Role.WRITER, Role.ADMIN)
+
+
+NOBODY_ASKED: Final = Rule(None)
+_LISTED: Final = Rule(Role.READER, On.SOMEWHERE)
+_READ: Final = Rule(Role.READER, On.SUBJECT)
+_WRITE: Final = Rule(Role.WRITER, On.SUBJECT)
+_ADMIN: Final = Rule(Role.ADMIN, On.SUBJECT)
+_ADMIN_OF_ALL: Final = Rule(Role.ADMIN, On.EVERYWHERE)
+
+RULES: Final[Mapping[tuple[str, str], Rule]] = {
+    ("GET", "/health"): NOBODY_ASKED,
+    ("GET", "/health/ready"): NOBODY_ASKED,
+    ("GET", "/docs"): NOBODY_ASKED,
+    ("GET", "/docs/oauth2-redirect"): NOBODY_ASKED,
+    ("GET", "/openapi.json"): NOBODY_ASKED,
+    ("GET", "/"): _LISTED,
+    ("GET", "/metrics"): _LISTED,
+    ("GET", "/v1/metadata/id"): _LISTED,
+    ("GET", "/v1/metadata/version"): _LISTED,
+    ("GET", "/v1/metadata/deployment"): _LISTED,
+    ("GET", "/subjects"): _LISTED,
+    ("POST", "/subjects/{subject}"): _READ,
+    ("DELETE", "/subjects/{subject}"): _ADMIN,
+    ("POST", "/subjects/{subject}/undelete"): _ADMIN,
+    ("GET", "/subjects/{subject}/versions"): _READ,
+    ("POST", "/subjects/{subject}/versions"): _WRITE,
+    ("POST", "/subjects/{subject}/versions/{version}/tags"): _WRITE,
+    ("GET", "/subjects/{subject}/versions/{version}"): _READ,
+    ("DELETE", "/subjects/{subject}/versions/{version}"): _ADMIN,
+    ("GET", "/subjects/{subject}/versions/{version}/schema"): _READ,
+    ("GET", "/subjects/{subject}/versions/{version}/referencedby"): _READ,
+    ("GET", "/subjects/{subject}/diff/{old}/{new}"): _READ,
+    ("GET", "/subjects/{subject}/metadata"): _READ,
+    ("GET", "/schemas"): _LISTED,
+    ("GET", "/schemas/types"): _LISTED,
+    ("GET", "/schemas/ids/{schema_id}"): _LISTED,
+    ("GET", "/schemas/ids/{schema_id}/schema"): _LISTED,
+    ("GET", "/schemas/ids/{schema_id}/subjects"): _LISTED,
+    ("GET", "/schemas/ids/{schema_id}/versions"): _LISTED,
+    ("GET", "/schemas/guids/{guid}"): _LISTED,
+    ("GET", "/schemas/guids/{guid}/ids"): _LISTED,
+    ("POST", "/compatibility/subjects/{subject}/versions"): _READ,
+    ("POST", "/compatibility/subjects/{subject}/versions/{version}"): _READ,
+    ("GET", "/config"): _LISTED,
+    ("PUT", "/config"): _ADMIN_OF_ALL,
+    ("DELETE", "/config"): _ADMIN_OF_ALL,
+    ("GET", "/config/{subject}"): _READ,
+    ("PUT", "/config/{subject}"): _ADMIN,
+    ("DELETE", "/config/{subject}"): _ADMIN,
+    ("GET", "/mode"): _LISTED,
+    ("PUT", "/mode"): _ADMIN_OF_ALL,
+    ("DELETE", "/mode"): _ADMIN_OF_ALL,
+    ("GET", "/mode/{subject}"): _READ,
+    ("PUT", "/mode/{subject}"): _ADMIN,
+    ("DELETE", "/mode/{subject}"): _ADMIN,
+    ("GET", "/contexts"): _LISTED,
+    ("DELETE", "/contexts/{context}"): Rule(Role.ADMIN, On.CONTEXT),
+    ("GET", "/associations"): _LISTED,
+    ("GET", "/associations/{rest:path}"): _LISTED,
+    ("PUT", "/associations"): _LISTED,
+    ("POST", "/associations"): _LISTED,
+    ("POST", "/associations:batch"): _LISTED,
+    ("DELETE", "/associations"): _LISTED,
+    ("DELETE", "/associations/{rest:path}"): _LISTED,
+    ("GET", "/audit"): _ADMIN_OF_ALL,
+}

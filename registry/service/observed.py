@@ -1,0 +1,109 @@
+"""Every request that reaches the application: counted, timed, and noted in the log.
+
+Rules:
+
+- A change is logged at INFO, a refusal at WARNING, a failure of ours at ERROR, a read at DEBUG; a
+  404 is an answer to a read. Reads by id from memory do not come here.
+- What is logged of a request is its route, and its path as it was sent (percent-encoded, cut):
+  never a body, a query or a header.
+- A caller's `X-Request-Id` is taken if it is plain; every answer carries the one that was used.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from registry.metrics import UNMATCHED, Metrics
+from registry.security.rules import NOBODY_ASKED, RULES
+from registry.service.guard import PRINCIPAL
+
+__all__ = ["Observed"]
+
+_LOG = logging.getLogger("registry.access")
+_PLAIN = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
+_LONGEST_PATH = 300
+# The status of a request whose caller hung up before there was an answer.
+_HUNG_UP = 499
+
+
+class Observed:
+    """Wraps the application; `clock` gives seconds."""
+
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, *, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or pass on what is not one."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        name = _request_id(scope)
+        status = _HUNG_UP
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", name)]
+            await send(message)
+
+        began = self._clock()
+        self._metrics.in_flight.inc()
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            self._metrics.in_flight.dec()
+            self._note(scope, status, name.decode(), self._clock() - began)
+
+    def _note(self, scope: Scope, status: int, name: str, seconds: float) -> None:
+        matched = scope.get("route")
+        route = UNMATCHED if matched is None else str(matched.path)
+        # A method that no route has is the caller's own word.
+        method = str(scope["method"]) if (scope["method"], route) in RULES else "other"
+        self._metrics.answered(method, route, str(status), seconds)
+        level = _level(method, route, status)
+        if not _LOG.isEnabledFor(level):
+            return
+        client = scope.get("client")
+        fields = {
+            "request_id": name,
+            "principal": str(scope.get(PRINCIPAL, "anonymous")),
+            "peer": client[0] if client else "unknown",
+            "method": method,
+            "route": route,
+            "path": scope["raw_path"].decode("ascii", "replace")[:_LONGEST_PATH],
+            "status": status,
+            "ms": round(seconds * 1000, 2),
+        }
+        _LOG.log(
+            level,
+            "%(method)s %(path)s %(status)d for %(principal)s@%(peer)s"
+            " in %(ms).2f ms [%(request_id)s]",
+            fields,
+            extra=fields,
+        )
+
+
+def _level(method: str, route: str, status: int) -> int:
+    if status >= 500:
+        return logging.ERROR
+    if status >= 400 and status not in (404, _HUNG_UP):
+        return logging.WARNING
+    return logging.INFO if RULES.get((method, route), NOBODY_ASKED).changes else logging.DEBUG
+
+
+def _request_id(scope: Scope) -> bytes:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _PLAIN.fullmatch(value):
+            return bytes(value)
+    return secrets.token_hex(8).encode()

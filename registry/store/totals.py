@@ -1,0 +1,24 @@
+"""How much the store holds: subjects, versions and schemas that are live."""
+
+from __future__ import annotations
+
+from sqlalchemy import func, select
+
+from registry.store.database import Database
+from registry.store.tables import versions
+
+__all__ = ["totals"]
+
+
+def totals(database: Database) -> dict[str, int]:
+    """The number of subjects, of their versions, and of different schemas among these."""
+    live = versions.c.deleted.is_(False)
+    subjects = select(versions.c.context, versions.c.subject).where(live).distinct().subquery()
+    schemas = select(versions.c.context, versions.c.schema_id).where(live).distinct().subquery()
+    counted = {
+        "subjects": select(func.count()).select_from(subjects),
+        "versions": select(func.count()).select_from(versions).where(live),
+        "schemas": select(func.count()).select_from(schemas),
+    }
+    with database.read() as connection:
+        return {name: connection.scalar(query) or 0 for name, query in counted.items()}

@@ -1,0 +1,248 @@
+"""Whatever size a request has, the answer is clean, comes in bounded time, and says the limit."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from headworks import service
+from registry import connection
+from registry.connection import LARGEST_HEAD
+from registry.model.refusals import ServiceError
+from registry.model.shape import SchemaLimits
+from tests.registry.guarding import As, start
+from tests.registry.rest import Reply, fresh, text_of
+
+Json = object
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+    with start(tmp_path_factory.mktemp("limits")) as one:
+        yield one
+
+
+def nested_records(depth: int) -> Json:
+    inner: Json = "int"
+    for level in range(depth):
+        inner = {"type": "record", "name": f"R{level}", "fields": [{"name": "f", "type": inner}]}
+    return inner
+
+
+def nested_arrays(depth: int) -> Json:
+    inner: Json = "int"
+    for _ in range(depth):
+        inner = {"type": "array", "items": inner}
+    return inner
+
+
+def deep_text(opening: str, closing: str, depth: int) -> str:
+    return opening * depth + '"int"' + closing * depth
+
+
+def wide(fields: int) -> Json:
+    listed = [{"name": f"f{n}", "type": "int"} for n in range(fields)]
+    return {"type": "record", "name": "Wide", "fields": listed}
+
+
+LARGE: dict[str, tuple[str, int]] = {
+    "records": (text_of(nested_records(101)), 42209),
+    "arrays": (text_of(nested_arrays(101)), 42209),
+    "many records": (text_of(nested_records(200)), 42209),
+    "arrays without end": (deep_text('{"type":"array","items":', "}", 20_000), 42201),
+    "unions without end": (deep_text("[", "]", 50_000), 42201),
+    "unions": (deep_text("[", "]", 150), 42209),
+    "fields": (text_of(wide(10_001)), 42209),
+    "a name": (text_of({"type": "fixed", "size": 1, "name": "n" * 1001}), 42209),
+    "a symbol": (text_of({"type": "enum", "name": "E", "symbols": ["s" * 1001]}), 42209),
+    "characters": ('"' + " " * 1_000_000 + 'int"', 42209),
+    "a deep attribute": (
+        '{"type":"int","x":' + "[" * 900 + "]" * 900 + "}",
+        42209,
+    ),
+    "a deeper attribute": ('{"type":"int","x":' + "[" * 9000 + "]" * 9000 + "}", 42201),
+    "a deep default": (
+        '{"type":"record","name":"R","fields":[{"name":"f","type":"int","default":'
+        + '{"a":' * 800
+        + "1"
+        + "}" * 800
+        + "}]}",
+        42209,
+    ),
+    "a long number": ('{"type":"fixed","name":"F","size":' + "9" * 5000 + "}", 42201),
+    "wrapped types": (deep_text('{"type":', "}", 800), 42209),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_schema_that_is_too_large(running: service.Service, name: str) -> None:
+    ask = As(running.url, {})
+    text, code = LARGE[name]
+    began = time.monotonic()
+    for path in ("/subjects/s/versions", "/compatibility/subjects/s/versions"):
+        reply = ask("POST", path, {"schema": text})
+        assert (reply.status, reply.code) == (422, code), reply
+        assert len(reply.body["message"]) < 1000
+    assert time.monotonic() - began < 10
+
+
+LARGEST: dict[str, Json] = {
+    "records": nested_records(100),
+    "arrays": nested_arrays(100),
+    "fields": wide(10_000),
+    "a name": {"type": "fixed", "size": 1, "name": "n" * 1000},
+    "an attribute": {"type": "int", "x": json.loads("[" * 90 + "]" * 90)},
+    "unions": nested_records(49),
+}
+
+
+@pytest.mark.parametrize("name", LARGEST)
+def test_a_schema_that_just_fits(running: service.Service, name: str) -> None:
+    ask, subject = As(running.url, {}), fresh()
+    text = text_of(LARGEST[name])
+    for query in ("", "?normalize=true"):
+        reply = ask("POST", f"/subjects/{subject}/versions{query}", {"schema": text})
+        assert reply.status == 200, reply
+    for path in (f"/subjects/{subject}/versions/1", f"/schemas/ids/{reply.body['id']}"):
+        assert ask("GET", path).status == 200
+    assert ask("GET", f"/subjects/{subject}/diff/1/1").status == 200
+    check = f"/compatibility/subjects/{subject}/versions?verbose=true"
+    assert ask("POST", check, {"schema": text}).body["is_compatible"]
+
+
+def test_hostile_repetition_takes_bounded_time(running: service.Service) -> None:
+    """A large type used, and said again, in very many places."""
+    large = wide(500)
+    again = [{"name": f"u{n}", "type": "Wide"} for n in range(5000)]
+    uses = {
+        "type": "record",
+        "name": "Uses",
+        "fields": [{"name": "first", "type": large}, *again],
+    }
+    small = {"type": "record", "name": "S", "fields": [{"name": "w", "type": "Wide"}]}
+    twice = [{"name": f"s{n}", "type": small} for n in range(5000)]
+    says = {"type": "record", "name": "Says", "fields": [{"name": "w", "type": large}, *twice]}
+    ask = As(running.url, {})
+    for schema in (uses, says):
+        began = time.monotonic()
+        reply = ask("POST", f"/subjects/{fresh()}/versions", {"schema": text_of(schema)})
+        assert reply.status in (200, 422), reply
+        assert time.monotonic() - began < 15
+
+
+def test_limits_are_options(tmp_path: Path) -> None:
+    options = [
+        "--max-schema-depth=2",
+        "--max-schema-fields=3",
+        "--max-schema-length=400",
+        "--max-request-bytes=2000",
+    ]
+    with start(tmp_path, *options) as running:
+        ask = As(running.url, {})
+
+        def register(schema: Json) -> Reply:
+            return ask("POST", f"/subjects/{fresh()}/versions", {"schema": text_of(schema)})
+
+        assert register(nested_arrays(2)).status == 200
+        assert "more than 2 deep" in register(nested_arrays(3)).body["message"]
+        assert register(wide(3)).status == 200
+        assert "more than 3 fields" in register(wide(4)).body["message"]
+        assert "the limit is 400" in register({"type": "int", "x": "y" * 400}).body["message"]
+        reply = register({"type": "int", "x": "y" * 2000})
+        assert (reply.status, reply.code) == (413, 413)
+
+
+def test_a_schema_within_its_limits_is_no_error() -> None:
+    limits = SchemaLimits()
+    for text in ("", "not json", '"int"', "3", "null", "[]", '{"fields": 3}', '{"fields": [3]}'):
+        limits.check(text)
+    with pytest.raises(ServiceError, match="more than 1 fields"):
+        SchemaLimits(fields=1).check(text_of({"type": "array", "items": wide(2)}))
+
+
+def exchange(address: str, *parts: bytes | float, timeout: float = 30) -> bytes:
+    """Send parts (a number: wait so long), and return what comes until the server ends it."""
+    host, _, port = address.partition(":")
+    received = b""
+    with socket.create_connection((host, int(port)), timeout) as caller:
+        try:
+            for part in parts:
+                if isinstance(part, bytes):
+                    caller.sendall(part)
+                else:
+                    time.sleep(part)
+            while chunk := caller.recv(65536):
+                received += chunk
+                if b"\r\n\r\n" in received and b"connection: close" not in received.lower():
+                    break
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+    return received
+
+
+def chunked(size: int) -> Iterator[bytes]:
+    yield b"POST /subjects/s/versions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunk = b" " * 65_536
+    for _ in range(size // len(chunk) + 1):
+        yield b"%x\r\n%b\r\n" % (len(chunk), chunk)
+    yield b"0\r\n\r\n"
+
+
+def test_a_body_without_a_length_is_counted(running: service.Service) -> None:
+    answer = exchange(running.address, *chunked(5_000_000))
+    assert answer.startswith(b"HTTP/1.1 413")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /" + b"x" * (LARGEST_HEAD + 70_000),
+        b"GET / HTTP/1.1\r\nx: " + b"y" * (LARGEST_HEAD + 200_000),
+        b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 60_000,
+    ],
+)
+def test_a_head_without_end_is_ended(running: service.Service, head: bytes) -> None:
+    answer = exchange(running.address, head)
+    assert answer[:12] in (b"HTTP/1.1 431", b"HTTP/1.1 400", b"")
+    assert As(running.url, {})("GET", "/health").status == 200
+
+
+def test_a_slow_head_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.3)
+
+    async def app(scope: object, receive: object, send: Callable[..., object]) -> None:
+        raise AssertionError("no request comes this far")
+
+    async def run() -> tuple[bytes, float]:
+        config = uvicorn.Config(
+            app,
+            http=connection.BoundedConnection,
+            ws="none",
+            lifespan="off",
+            port=0,
+            log_config=None,
+        )
+        server = uvicorn.Server(config)
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            address = f"127.0.0.1:{listening.getsockname()[1]}"
+            serving = asyncio.create_task(server.serve([listening]))
+            began = time.monotonic()
+            answer = await asyncio.to_thread(exchange, address, b"GET / HTTP/1.1\r\nx: ")
+            silent = await asyncio.to_thread(exchange, address)
+            assert silent == b""
+            took = time.monotonic() - began
+            server.should_exit = True
+            await serving
+        return answer, took
+
+    answer, took = asyncio.run(run())
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b'"error_code": 408' in answer
+    assert took < 5

@@ -1,0 +1,101 @@
+"""Passwords cost bounded work: few at a time, remembered when right and when wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from headworks.security import Principal, Users
+from headworks.security.users import new_secret, write_users
+from registry.security.passwords import MOST_WAITING, Passwords, TooManyError
+from tests.registry.guarding import As, basic, start, write_files
+
+
+class Counted(Users):
+    """Users that say how often a password was derived, and never do it twice at once."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.derived = 0
+
+    def verify(self, name: str, password: str) -> bool:
+        self.derived += 1
+        return super().verify(name, password)
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> Counted:
+    write_users(tmp_path / "users", {"ann": new_secret("right")})
+    return Counted(tmp_path / "users")
+
+
+def test_what_was_checked_is_not_checked_again(users: Counted) -> None:
+    async def ask() -> None:
+        passwords = Passwords(users)
+        assert passwords.known(b"1") is None
+        for _ in range(3):
+            assert await passwords.check(b"2", "ann", "wrong") is None
+            assert await passwords.check(b"3", "bob", "any") is None
+        assert users.derived == 2
+        assert await passwords.check(b"1", "ann", "right") == Principal("ann")
+        assert passwords.known(b"1") == Principal("ann")
+        assert passwords.known(b"2") is None
+        passwords.close()
+
+    asyncio.run(ask())
+
+
+def test_a_changed_password_is_not_remembered(users: Counted, tmp_path: Path) -> None:
+    async def ask() -> None:
+        passwords = Passwords(users)
+        assert await passwords.check(b"1", "ann", "right") == Principal("ann")
+        assert await passwords.check(b"2", "ann", "later") is None
+        write_users(tmp_path / "users", {"ann": new_secret("later")})
+        await asyncio.sleep(1.1)
+        assert passwords.known(b"1") is None
+        assert await passwords.check(b"1", "ann", "right") is None
+        assert await passwords.check(b"2", "ann", "later") == Principal("ann")
+        write_users(tmp_path / "users", {})
+        await asyncio.sleep(1.1)
+        assert passwords.known(b"2") is None
+        passwords.close()
+
+    asyncio.run(ask())
+
+
+def test_a_flood_is_turned_away_and_the_known_are_not(users: Counted) -> None:
+    async def ask() -> None:
+        passwords = Passwords(users)
+        assert await passwords.check(b"1", "ann", "right") == Principal("ann")
+        flood = [passwords.check(b"%d" % n, "ann", f"wrong {n}") for n in range(10_000, 10_500)]
+        answers = await asyncio.gather(*flood, return_exceptions=True)
+        assert [type(one) for one in answers].count(TooManyError) == 500 - MOST_WAITING
+        assert answers.count(None) == MOST_WAITING
+        assert users.derived == 1 + MOST_WAITING
+        assert passwords.known(b"1") == Principal("ann")
+        passwords.close()
+
+    asyncio.run(ask())
+
+
+def test_guessing_does_not_keep_others_out(tmp_path: Path) -> None:
+    with start(tmp_path, *write_files(tmp_path)) as running:
+        root = As(running.url, basic("root"))
+        assert root("GET", "/subjects").status == 200
+
+        def guess(number: int) -> int:
+            return As(running.url, basic("root", f"guess {number}"))("GET", "/subjects").status
+
+        with ThreadPoolExecutor(16) as pool:
+            guesses = [pool.submit(guess, number) for number in range(160)]
+            slowest = 0.0
+            while not all(one.done() for one in guesses):
+                began = time.monotonic()
+                assert root("GET", "/subjects").status == 200
+                slowest = max(slowest, time.monotonic() - began)
+            assert {one.result() for one in guesses} <= {401, 429}
+        assert slowest < 2
