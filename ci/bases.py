@@ -6,20 +6,23 @@ verdict itself is `headworks.compatibility`'s, whoever asks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from ci.catalogue import Catalogue, SchemaFile
 from ci.governance import Demand, Governance
-from ci.repository import Repository
+from ci.repository import Change, Repository
 from headworks.compatibility import Version
-from headworks.errors import SchemaError, UsageError
+from headworks.errors import RefusedError, SchemaError, UsageError
 from headworks.registry_client import RegistryClient, SubjectVersion
 from headworks.schema import Schema, parse
 from headworks.schema.canonical import canonical_text
 from headworks.schema.model import Named, named_types
+
+# Statuses by which a registry says no to the schema itself, and not to whoever asks.
+_REFUSALS = (409, 422)
 
 __all__ = ["Base", "GitBase", "Past", "RegistryBase", "open_base"]
 
@@ -32,6 +35,8 @@ class Past:
     demand: Demand
     labels: tuple[str, ...]
     path: str | None = None
+    # Texts that registering would find there already, whatever came after them.
+    registered: frozenset[str] = frozenset()
 
     def label(self, number: int | None) -> str | None:
         """How people find that version: a commit, or a number in the registry."""
@@ -54,6 +59,9 @@ class Base(Protocol):
     def past(self, subject: str) -> Past | None:
         """The versions of a subject, or None if it is new."""
 
+    def refusal(self, subject: str, schema: Schema) -> str | None:
+        """Why the base itself would not take the schema, beyond compatibility; None if it would."""
+
 
 def open_base(text: str, schemas: Path, governance: Governance) -> Base:
     """The base that `git:REF` or `registry:URL` names; UsageError for anything else."""
@@ -61,7 +69,7 @@ def open_base(text: str, schemas: Path, governance: Governance) -> Base:
     if kind == "git" and rest:
         return GitBase(rest, schemas, governance)
     if kind == "registry" and rest:
-        return RegistryBase(rest)
+        return RegistryBase(RegistryClient(rest))
     raise UsageError(
         f"{text!r} is nothing to check against",
         fix="use git:REF (git:origin/main) or registry:URL (registry:http://127.0.0.1:8081)",
@@ -77,12 +85,15 @@ class GitBase:
     governance: Governance
     _repository: Repository = field(init=False)
     _commit: str = field(init=False)
+    _now: Catalogue = field(init=False)
     _files: dict[str, SchemaFile] = field(init=False)
+    _read: tuple[str, Mapping[str, str]] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self._repository = Repository.around(self.schemas)
         self._commit = self._repository.merge_base(self.ref)
-        self._files = Catalogue(self._texts(self._commit)).subjects()
+        self._now = Catalogue(self._texts(self._commit))
+        self._files = self._now.subjects()
 
     @property
     def name(self) -> str:
@@ -107,14 +118,19 @@ class GitBase:
         versions, labels = self._history(subject, found.path)
         return Past(versions, demand, labels, found.path)
 
+    def refusal(self, subject: str, schema: Schema) -> None:
+        """A commit takes anything."""
+
     def _history(self, subject: str, path: str) -> tuple[tuple[Version, ...], tuple[str, ...]]:
-        """The distinct texts the file had, oldest first; readable ones of this subject only."""
+        """The distinct schemas that the file had, oldest first; readable ones of this subject only.
+
+        A schema also changes when a file changes that it takes types from.
+        """
         versions: list[Version] = []
         labels: list[str] = []
         last = None
-        for change in reversed(list(self._repository.changes(self._commit, path))):
-            one = self._at(change.commit, change.path)
-            if one is None or one.schema is None or one.subject != subject:
+        for one, change in self._states(path):
+            if one.schema is None or one.subject != subject:
                 continue
             text = canonical_text(one.schema)
             if text != last:
@@ -123,63 +139,92 @@ class GitBase:
                 last = text
         return tuple(versions), tuple(labels)
 
-    def _at(self, commit: str, path: str) -> SchemaFile | None:
-        """The file in a commit, with the types that it took from others then; None if deleted."""
-        text = self._repository.text(commit, path)
-        if text is None:
-            return None
-        alone = Catalogue({path: text}).file(path)
-        if alone.error is None or alone.error.rule != "undefined-type":
-            return alone
-        texts = self._texts(commit) | self._repository.texts(commit, path.rpartition("/")[0])
-        return Catalogue(texts).file(path)
+    def _states(self, path: str) -> Iterator[tuple[SchemaFile, Change]]:
+        """The file after each commit that changed it, or a file it uses; oldest first."""
+        changes = list(self._repository.changes(self._commit, path))
+        used = self._now.sources(path)
+        own = {change.commit: change.path for change in changes}
+        here = changes[-1].path if changes else path
+        for other in used:
+            changes += self._repository.changes(self._commit, other)
+        ordered = self._repository.in_order(changes) if used else list(reversed(changes))
+        groups: list[tuple[Change, tuple[str, ...]]] = []
+        for change in {change.commit: change for change in ordered}.values():
+            here = own.get(change.commit, here)
+            groups.append((change, (here, *used)))
+        names = [f"{change.commit}:{file}" for change, files in groups for file in files]
+        texts = self._repository.contents(names)
+        for change, files in groups:
+            known = {file: text for file in files if (text := next(texts)) is not None}
+            if files[0] in known:
+                yield self._in(change.commit, files[0], known), change
 
-    def _texts(self, commit: str) -> dict[str, str]:
-        folder = self.schemas if self.schemas.is_dir() else self.schemas.parent
-        return self._repository.texts(commit, self._repository.relative(folder))
+    def _in(self, commit: str, path: str, known: Mapping[str, str]) -> SchemaFile:
+        """A file as it was in a commit; it may have used other files then than it does now."""
+        one = Catalogue(known).file(path)
+        if one.error is None or one.error.rule != "undefined-type":
+            return one
+        beside = self._repository.texts(commit, path.rpartition("/")[0])
+        return Catalogue({**self._texts(commit), **beside}).file(path)
+
+    def _texts(self, commit: str) -> Mapping[str, str]:
+        """The catalogue of a commit; one is kept, because files that changed together follow."""
+        if self._read is None or self._read[0] != commit:
+            folder = self.schemas if self.schemas.is_dir() else self.schemas.parent
+            texts = self._repository.texts(commit, self._repository.relative(folder))
+            self._read = commit, texts
+        return self._read[1]
 
 
 @dataclass(slots=True)
 class RegistryBase:
     """A live registry: all its live versions, its own levels and policies."""
 
-    url: str
-    _client: RegistryClient = field(init=False)
+    client: RegistryClient
     _subjects: Sequence[str] | None = None
-
-    def __post_init__(self) -> None:
-        self._client = RegistryClient(self.url)
 
     @property
     def name(self) -> str:
         """How the base is called on the command line."""
-        return f"registry:{self.url}"
+        return f"registry:{self.client.url}"
 
     def subjects(self) -> dict[str, str | None]:
         """The live subjects of the registry."""
         if self._subjects is None:
-            self._subjects = self._client.subjects()
+            self._subjects = self.client.subjects()
         return dict.fromkeys(self._subjects)
 
     def past(self, subject: str) -> Past | None:
         """The live versions of the subject, at its level and policy in the registry."""
         if subject not in self.subjects():
             return None
-        history = self._client.history(subject)
-        held = self._client.compatibility(subject)
+        history = self.client.history(subject)
+        held = self.client.compatibility(subject)
         versions = [Version(one.version, self._parse(one)) for one in history]
         labels = tuple(f"version {one.version}, id {one.id}" for one in history)
-        return Past(tuple(versions), Demand(held.level, held.policy), labels)
+        texts = frozenset(canonical_text(one.schema) for one in versions)
+        demand = Demand(held.level, held.policy)
+        return Past(tuple(versions), demand, labels, registered=texts)
+
+    def refusal(self, subject: str, schema: Schema) -> str | None:
+        """What the registry answers to the question itself."""
+        try:
+            found = self.client.check(subject, canonical_text(schema))
+        except RefusedError as error:
+            if error.status not in _REFUSALS:
+                raise
+            return error.message
+        return found[0].message if found else None
 
     def _parse(self, one: SubjectVersion) -> Schema:
         """A registered version, with the types that it takes from others by reference."""
         types: dict[str, Named] = {}
         for reference in one.references:
-            other = self._parse(self._client.version(reference.subject, reference.version))
+            other = self._parse(self.client.version(reference.subject, reference.version))
             types |= {node.name: node for node in named_types(other)}
         try:
             return parse(one.text, references=types, strict=False)
         except SchemaError as error:
             raise UsageError(
-                f"version {one.version} of {one.subject} in {self.url} cannot be read: {error}"
+                f"version {one.version} of {one.subject} in {self.client.url} is no schema: {error}"
             ) from None

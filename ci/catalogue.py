@@ -10,16 +10,23 @@ bad file never hides the others: it carries its error. Pointers of nodes begin w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import codecs
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
+from ci.positions import SourceMap
 from headworks.errors import SchemaError, UsageError
 from headworks.schema import Record, Schema, governance_of, parse, subject_of
 from headworks.schema.model import PRIMITIVES, EnumType, Fixed, Json, Named, named_types
 from headworks.schema.parse import decode
 
-__all__ = ["Catalogue", "SchemaFile", "read_folder", "within"]
+__all__ = ["NOT_UTF8", "Catalogue", "SchemaFile", "read_folder", "within"]
+
+# A byte that no text is made of, as `read_folder` keeps it.
+NOT_UTF8: Final = re.compile("[\udc80-\udcff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +48,22 @@ def read_folder(folder: Path) -> dict[str, str]:
         paths = sorted(folder.rglob("*.avsc"))
     else:
         raise UsageError(f"{folder} does not exist", fix="name a folder of .avsc files, or a file")
-    texts = {}
-    for path in paths:
-        try:
-            texts[path.as_posix()] = path.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{path} is not UTF-8: {error}") from None
-    return texts
+    return {path.as_posix(): _text(path.read_bytes()) for path in paths}
 
 
-def within(path: str, schemas: Path) -> bool:
-    """Whether the file `path` is `schemas`, or lies below it."""
-    found, wanted = Path(path).resolve(), schemas.resolve()
-    return found == wanted or wanted in found.parents
+def _text(content: bytes) -> str:
+    """The text of a file as editors count it: no byte order mark, one end for every line.
+
+    What is not UTF-8 stays visible, as lone surrogates, so that it can be placed.
+    """
+    text = content.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def within(path: str, schemas: Sequence[Path]) -> bool:
+    """Whether the file `path` is one of `schemas`, or lies below one."""
+    found = Path(path).resolve()
+    return any(wanted == found or wanted in found.parents for wanted in map(Path.resolve, schemas))
 
 
 @dataclass(slots=True)
@@ -66,6 +76,7 @@ class Catalogue:
     _shared: set[str] = field(default_factory=set)
     _files: dict[str, SchemaFile] = field(default_factory=dict)
     _reading: list[str] = field(default_factory=list)
+    _maps: dict[str, SourceMap] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         defined: dict[str, set[str]] = {}
@@ -75,7 +86,7 @@ class Catalogue:
             except SchemaError:
                 continue
             names, uses = set[str](), list[tuple[str, ...]]()
-            _walk(value, "", names, uses)
+            _walk(value, names, uses)
             defined[path], self._used[path] = names, uses
             for name in sorted(names):
                 self._defined_in.setdefault(name, path)
@@ -101,12 +112,34 @@ class Catalogue:
                     )
         return found
 
+    def source(self, path: str) -> SourceMap:
+        """Where in the file each value stands."""
+        known = self._maps.get(path)
+        if known is None:
+            known = self._maps[path] = SourceMap(self.texts[path])
+        return known
+
     def file(self, path: str) -> SchemaFile:
         """One file, parsed, with the types it takes from others."""
         known = self._files.get(path)
         if known is None:
             known = self._files[path] = self._read(path)
         return known
+
+    def touches(self, path: str, schemas: Sequence[Path]) -> bool:
+        """Whether a file lies in `schemas`, or takes types from one that does."""
+        return any(within(one, schemas) for one in [path, *self.sources(path)])
+
+    def sources(self, path: str) -> list[str]:
+        """The files that `path` takes types from, those that they use included, each once."""
+        found: dict[str, None] = {}
+        stack = [path]
+        while stack:
+            for source in self._sources(stack.pop()):
+                if source not in found and source != path:
+                    found[source] = None
+                    stack.append(source)
+        return list(found)
 
     def _sources(self, path: str) -> Iterator[str]:
         """The files that `path` takes types from."""
@@ -134,6 +167,7 @@ class Catalogue:
                     )
                     return SchemaFile(path, text, error=error)
                 references |= {node.name: node for node in named_types(other.schema)}
+            _check_encoding(text)
             schema = parse(text, references=references, base=f"{path}#")
             return SchemaFile(path, text, schema, None, self._subject(path, schema))
         except SchemaError as error:
@@ -149,29 +183,46 @@ class Catalogue:
         return subject_of(governance_of(schema).topic)
 
 
-def _walk(value: Json, space: str, defined: set[str], used: list[tuple[str, ...]]) -> None:
-    """Collect the full names that a schema defines, and the candidates of each name it uses."""
-    if isinstance(value, str):
-        if value not in PRIMITIVES:
-            full = value if "." in value or not space else f"{space}.{value}"
-            used.append((full, value))
-    elif isinstance(value, list):
-        for branch in value:
-            _walk(branch, space, defined, used)
-    elif isinstance(value, dict):
-        kind = value.get("type")
-        name, inner = value.get("name"), value.get("namespace")
-        if kind in ("record", "error", "enum", "fixed") and isinstance(name, str):
-            if "." in name:
-                space = name.rpartition(".")[0]
-            elif isinstance(inner, str):
-                space = inner
-            defined.add(name if "." in name or not space else f"{space}.{name}")
-            fields = value.get("fields")
-            for one in fields if isinstance(fields, list) else []:
-                if isinstance(one, dict):
-                    _walk(one.get("type"), space, defined, used)
-        elif kind in ("array", "map"):
-            _walk(value.get("items" if kind == "array" else "values"), space, defined, used)
-        else:
-            _walk(kind, space, defined, used)
+def _check_encoding(text: str) -> None:
+    wrong = NOT_UTF8.search(text)
+    if wrong is not None:
+        raise SchemaError(
+            f"the file is not UTF-8: byte 0x{ord(wrong.group()) - 0xDC00:02x}",
+            rule="utf-8",
+            fix="save it as UTF-8",
+        )
+
+
+def _walk(value: Json, defined: set[str], used: list[tuple[str, ...]]) -> None:
+    """Collect the full names that a schema defines, and the candidates of each name it uses.
+
+    In the order of the text, and without recursion: this sees texts before `parse` refuses them.
+    """
+    stack: list[tuple[Json, str]] = [(value, "")]
+    while stack:
+        node, space = stack.pop()
+        if isinstance(node, str):
+            if node not in PRIMITIVES:
+                full = node if "." in node or not space else f"{space}.{node}"
+                used.append((full, node))
+        elif isinstance(node, list):
+            stack += [(branch, space) for branch in reversed(node)]
+        elif isinstance(node, dict):
+            kind, name, inner = node.get("type"), node.get("name"), node.get("namespace")
+            if kind in ("record", "error", "enum", "fixed") and isinstance(name, str):
+                if "." in name:
+                    space = name.rpartition(".")[0]
+                elif isinstance(inner, str):
+                    space = inner
+                defined.add(name if "." in name or not space else f"{space}.{name}")
+                fields = node.get("fields")
+                types = [one.get("type") for one in _list(fields) if isinstance(one, dict)]
+                stack += [(type_, space) for type_ in reversed(types)]
+            elif kind in ("array", "map"):
+                stack.append((node.get("items" if kind == "array" else "values"), space))
+            else:
+                stack.append((kind, space))
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []

@@ -10,218 +10,145 @@ nothing else.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 from ci.bases import Base, Past, open_base
-from ci.catalogue import Catalogue, SchemaFile, read_folder, within
+from ci.catalogue import Catalogue, SchemaFile, read_folder
+from ci.consumers import Consumers
 from ci.governance import Governance, Waiver, catalogue_root, read_governance
-from ci.positions import Position, SourceMap
+from ci.impact import impact_of
+from ci.placing import place, refusal
+from ci.positions import Position
 from ci.rules import CATALOGUE_RULES
-from headworks.compatibility import Finding, check_level
-from headworks.errors import SchemaError, UsageError
+from ci.verdict import Impact, PlacedFinding, SubjectVerdict, Verdict
+from headworks.compatibility import Finding, Level, check_level
+from headworks.errors import UsageError
+from headworks.schema import Record, Schema, governance_of
+from headworks.schema.canonical import canonical_text
 
-__all__ = ["PlacedFinding", "SubjectVerdict", "Verdict", "check", "place", "refusal"]
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedFinding:
-    """A finding at its place in a file of the catalogue, and what it was held against."""
-
-    finding: Finding
-    subject: str | None
-    file: str
-    position: Position
-    lines: tuple[str, ...] = ()
-    against: str | None = None
-    waiver: Waiver | None = None
-
-    def as_dict(self) -> dict[str, object]:
-        """The finding as JSON."""
-        return {
-            **self.finding.as_dict(),
-            "subject": self.subject,
-            "file": self.file,
-            "line": self.position.line,
-            "column": self.position.column,
-            "end_line": self.position.end_line,
-            "end_column": self.position.end_column,
-            "against": self.against,
-            "waived": None if self.waiver is None else self.waiver.reason,
-        }
+__all__ = ["check"]
 
 
 @dataclass(frozen=True, slots=True)
-class SubjectVerdict:
-    """What came of one file (or of a subject whose file is gone)."""
+class _Question:
+    """What every subject is asked: the catalogue, what it is held to and against, and the day."""
 
-    subject: str | None
-    file: str
-    findings: tuple[PlacedFinding, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def refused(self) -> bool:
-        """Whether any finding stands that is not waived."""
-        return any(one.waiver is None for one in self.findings)
-
-    @property
-    def verdict(self) -> str:
-        """pass or refused."""
-        return "refused" if self.refused else "pass"
-
-    def as_dict(self) -> dict[str, object]:
-        """The verdict as JSON."""
-        return {
-            "subject": self.subject,
-            "file": self.file,
-            "verdict": self.verdict,
-            "notes": list(self.notes),
-            "findings": [one.as_dict() for one in self.findings],
-        }
+    whole: Catalogue
+    governance: Governance
+    bases: tuple[Base, ...]
+    consumers: Consumers
+    waived: tuple[Waiver, ...]
+    day: date
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What came of the whole catalogue."""
+def check(
+    schemas: Path | Sequence[Path],
+    against: Sequence[str],
+    *,
+    today: date | None = None,
+    home: Path | None = None,
+    bootstrap: str | None = None,
+    waive: Sequence[Waiver] = (),
+) -> Verdict:
+    """Hold the catalogue in `schemas` (folders or files of one) against every base.
 
-    subjects: tuple[SubjectVerdict, ...]
-    against: tuple[str, ...] = ()
-
-    @property
-    def refused(self) -> bool:
-        """Whether any subject is refused."""
-        return any(one.refused for one in self.subjects)
-
-    @property
-    def verdict(self) -> str:
-        """pass or refused."""
-        return "refused" if self.refused else "pass"
-
-    @property
-    def findings(self) -> tuple[PlacedFinding, ...]:
-        """The findings of all subjects, in order."""
-        return tuple(one for subject in self.subjects for one in subject.findings)
-
-    def as_dict(self) -> dict[str, object]:
-        """The verdict as JSON: what `--format json` prints."""
-        return {
-            "verdict": self.verdict,
-            "against": list(self.against),
-            "subjects": [one.as_dict() for one in self.subjects],
-            "findings": [one.as_dict() for one in self.findings],
-        }
-
-
-def check(schemas: Path, against: Sequence[str], *, today: date | None = None) -> Verdict:
-    """Hold the catalogue in `schemas` (a folder or one file) against every base.
-
-    `against`: `git:REF` or `registry:URL`, one or more. Raises UsageError if a base or the
-    catalogue itself cannot be read, UnreachableError if a registry does not answer.
+    With a file, what takes types from it is checked as well.
+    `against`: `git:REF` or `registry:URL`, one or more. `home` is the folder of the catalogue where
+    no governance.toml says which it is. `bootstrap` is a broker whose consumer
+    groups are named beside the changes. `waive` counts for every subject, beside the waivers of
+    governance.toml. Raises UsageError if a base or the catalogue itself cannot be read,
+    UnreachableError if a registry, or the broker, does not answer.
     """
     if not against:
         raise UsageError(
             "there is nothing to check against",
             fix="give --against git:origin/main, or --against registry:URL, or both",
         )
-    root = catalogue_root(schemas)
+    paths = [schemas] if isinstance(schemas, Path) else list(schemas)
+    root = catalogue_root(*paths, home=home)
     governance = read_governance(root)
-    bases = [open_base(text, root, governance) for text in against]
+    bases = tuple(open_base(text, root, governance) for text in against)
     whole = Catalogue(read_folder(root))
     whole.subjects()  # refuses a catalogue in which two files claim one subject
     day = today or datetime.now(tz=UTC).date()
-    verdicts = [
-        _of_file(one, whole, bases, governance, day)
-        for one in whole.files()
-        if within(one.path, schemas)
-    ]
-    if schemas.is_dir() and schemas.resolve() == root.resolve():
-        verdicts += _deleted(whole, bases, governance)
+    consumers = Consumers(governance, bootstrap)
+    question = _Question(whole, governance, bases, consumers, tuple(waive), day)
+    verdicts = [_of_file(one, question) for one in whole.files() if whole.touches(one.path, paths)]
+    if any(path.resolve() == root.resolve() for path in paths):
+        verdicts += _deleted(question)
     return Verdict(tuple(verdicts), tuple(base.name for base in bases))
 
 
-def place(
-    one: SchemaFile,
-    finding: Finding,
-    *,
-    texts: Catalogue,
-    against: str | None = None,
-    waiver: Waiver | None = None,
-) -> PlacedFinding:
-    """Put a finding at its lines: in `one`, or in the file that defines the type it is about."""
-    proposed = finding.reader_version is None
-    pointer = finding.reader_pointer if proposed else finding.writer_pointer
-    path, _, inside = pointer.rpartition("#")
-    file = path if path in texts.texts else one.path
-    source = SourceMap(texts.texts[file])
-    position = (
-        source.position(inside) if one.error is None else _place_of(one.error, source, inside)
-    )
-    last = min(position.end_line, position.line + 7)
-    lines = tuple(source.line(number) for number in range(position.line, last + 1))
-    plain = replace(
-        finding,
-        reader_pointer=finding.reader_pointer.removeprefix(f"{one.path}#"),
-        writer_pointer=finding.writer_pointer.rpartition("#")[2]
-        if proposed
-        else finding.writer_pointer.removeprefix(f"{one.path}#"),
-    )
-    return PlacedFinding(plain, one.subject, file, position, lines, against, waiver)
-
-
-def _place_of(error: SchemaError, source: SourceMap, pointer: str) -> Position:
-    """Where an error stands: text that is no JSON has lines, but no pointers."""
-    if error.rule == "json":
-        try:
-            json.loads(source.text)
-        except json.JSONDecodeError as found:
-            return Position(found.lineno, found.colno, found.lineno, found.colno + 1)
-    return source.position(pointer)
-
-
-def refusal(one: SchemaFile) -> Finding:
-    """The finding of a file that could not be read."""
-    assert one.error is not None
-    return Finding(
-        rule="HW301",
-        kind=CATALOGUE_RULES["HW301"][0],
-        message=one.error.reason[:1].upper() + one.error.reason[1:],
-        fix=one.error.fix or "correct the schema",
-        path="",
-        reader_pointer=one.error.pointer,
-        writer_pointer="",
-    )
-
-
-def _of_file(
-    one: SchemaFile, whole: Catalogue, bases: Sequence[Base], governance: Governance, day: date
-) -> SubjectVerdict:
+def _of_file(one: SchemaFile, question: _Question) -> SubjectVerdict:
     if one.error is not None:
-        return SubjectVerdict(None, one.path, (place(one, refusal(one), texts=whole),))
+        return SubjectVerdict(None, one.path, (place(one, refusal(one), texts=question.whole),))
     assert one.schema is not None
     if one.subject is None:
         note = "shared types: checked in every subject that uses them"
         return SubjectVerdict(None, one.path, (), (note,))
     found: list[PlacedFinding] = []
     notes: list[str] = []
-    demand = governance.of(one.subject)
-    for base in bases:
-        past = base.past(one.subject)
+    pasts = [(base, base.past(one.subject)) for base in question.bases]
+    for base, past in pasts:
         notes += _notes(one, base, past)
-        if past is None:
-            continue
-        for finding in check_level(
-            one.schema, past.versions, past.demand.level, past.demand.policy
-        ):
+        for finding, against in _findings(one, base, past):
+            found.append(_placed(one, finding, against, question))
+    text = canonical_text(one.schema)
+    histories = [
+        [version.schema for version in past.versions] for _, past in pasts if past is not None
+    ]
+    changed = not any(canonical_text(history[-1]) == text for history in histories if history)
+    impact = _impact(one.schema, histories, question) if changed else None
+    return SubjectVerdict(one.subject, one.path, tuple(found), tuple(notes), impact, changed)
+
+
+def _findings(one: SchemaFile, base: Base, past: Past | None) -> Iterator[tuple[Finding, str]]:
+    """The findings against one base, each with what it was held against."""
+    assert one.schema is not None
+    assert one.subject is not None
+    found = []
+    if past is not None:
+        if canonical_text(one.schema) in past.registered:
+            return
+        demand = past.demand
+        try:
+            found = check_level(one.schema, past.versions, demand.level, demand.policy)
+        except UsageError as error:
+            raise UsageError(f"{one.path}: {error.message}", fix=error.fix) from None
+        for finding in found:
             number = finding.writer_version or finding.reader_version
             label = past.label(number)
-            against = base.name if label is None else f"{base.name} ({label})"
-            waiver = demand.waiver(finding, day)
-            found.append(place(one, finding, texts=whole, against=against, waiver=waiver))
-    return SubjectVerdict(one.subject, one.path, tuple(found), tuple(notes))
+            yield finding, base.name if label is None else f"{base.name} ({label})"
+    own = None if found else base.refusal(one.subject, one.schema)
+    if own is not None:
+        fix = "the registry's own settings decide this: its mode, its limits, its level"
+        kind = CATALOGUE_RULES["HW303"][0]
+        yield Finding("HW303", kind, own, fix, "", f"{one.path}#", ""), base.name
+
+
+def _placed(one: SchemaFile, finding: Finding, against: str, question: _Question) -> PlacedFinding:
+    assert one.subject is not None
+    waivers = (*question.waived, *question.governance.of(one.subject).waivers)
+    covering = [waiver for waiver in waivers if waiver.covers(finding, one.subject)]
+    waiver = next((each for each in covering if each.counts_on(question.day)), None)
+    placed = place(one, finding, texts=question.whole, against=against, waiver=waiver)
+    if waiver is None and covering:
+        return replace(placed, expired=covering[0])
+    return placed
+
+
+def _impact(
+    schema: Schema, histories: Sequence[Sequence[Schema]], question: _Question
+) -> Impact | None:
+    """What the change leads to; the longest history knows the table best."""
+    if not isinstance(schema, Record):
+        return None
+    topic = governance_of(schema).topic
+    history = max(histories, key=len, default=())
+    return impact_of(topic, schema, history, question.consumers.of(topic))
 
 
 def _notes(one: SchemaFile, base: Base, past: Past | None) -> Iterator[str]:
@@ -237,21 +164,17 @@ def _notes(one: SchemaFile, base: Base, past: Past | None) -> Iterator[str]:
         yield f"moved: the file was {past.path}"
 
 
-def _deleted(
-    whole: Catalogue, bases: Sequence[Base], governance: Governance
-) -> Iterator[SubjectVerdict]:
+def _deleted(question: _Question) -> Iterator[SubjectVerdict]:
     """Subjects of a git base that no file describes any more."""
+    whole, governance = question.whole, question.governance
     kept = {one.subject for one in whole.files()}
     # A file that cannot be read may be the one: its own finding says enough.
     broken = {Path(one.path).name for one in whole.files() if one.error is not None}
-    for base in bases:
+    for base in question.bases:
         for subject, path in base.subjects().items():
             if subject in kept or path is None or Path(path).name in broken:
                 continue
-            if (
-                not governance.of(subject).level.backward
-                and not governance.of(subject).level.forward
-            ):
+            if governance.of(subject).level is Level.NONE:
                 note = f"deleted: {path}, level NONE"
                 yield SubjectVerdict(subject, path, (), (note,))
                 continue

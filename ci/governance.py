@@ -6,6 +6,7 @@
 
     [subjects."payments-value"]
     compatibility = "FULL_TRANSITIVE"
+    consumers = ["fraud-detector", "the dashboards of the finance team"]
     waivers = [
       { rule = "HW205", path = "amount", reason = "agreed with the lake team", until = 2026-12-31 },
     ]
@@ -17,34 +18,55 @@ day, and after that day it counts no more.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import cast
 
-from ci.rules import LINT_RULES
+from ci.rules import CATALOGUE_RULES, LINT_RULES
 from headworks.compatibility import RULES, Finding, Level, Policy
 from headworks.errors import UsageError
 
-__all__ = ["FILE_NAME", "Demand", "Governance", "Waiver", "catalogue_root", "read_governance"]
+__all__ = [
+    "FILE_NAME",
+    "Demand",
+    "Governance",
+    "Waiver",
+    "catalogue_root",
+    "read_governance",
+    "waivers_of_today",
+]
 
 FILE_NAME = "governance.toml"
 
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """Leave to break one rule, at one field or anywhere in the subject, until a day."""
+    """Leave to break one rule, at one field or anywhere in the subject, until a day.
+
+    A subject of None is any; a rule of "all" is every rule (only on the command line).
+    """
 
     rule: str
     reason: str
     until: date
     path: str | None = None
+    subject: str | None = None
 
-    def covers(self, finding: Finding, today: date) -> bool:
-        """Whether the finding is waived today."""
-        same = self.rule == finding.rule and self.path in (None, finding.path)
-        return same and today <= self.until
+    def covers(self, finding: Finding, subject: str | None) -> bool:
+        """Whether the waiver is about that finding."""
+        same = self.rule in ("all", finding.rule) and self.path in (None, finding.path)
+        return same and self.subject in (None, subject)
+
+    @property
+    def term(self) -> str:
+        """How long it counts, in words."""
+        return "waived, this once" if self.until == date.max else f"waived until {self.until}"
+
+    def counts_on(self, day: date) -> bool:
+        """Whether the waiver still counts on that day."""
+        return day <= self.until
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +76,12 @@ class Demand:
     level: Level = Level.BACKWARD_TRANSITIVE
     policy: Policy = Policy.AVRO
     waivers: tuple[Waiver, ...] = ()
+    consumers: tuple[str, ...] = ()
 
     def waiver(self, finding: Finding, today: date) -> Waiver | None:
         """The waiver that covers the finding today, if any."""
-        return next((one for one in self.waivers if one.covers(finding, today)), None)
+        found = (one for one in self.waivers if one.covers(finding, None) and one.counts_on(today))
+        return next(found, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +96,55 @@ class Governance:
         return self.subjects.get(subject, self.default)
 
 
-def catalogue_root(schemas: Path) -> Path:
-    """The folder of the catalogue that `schemas`, a folder or a file, is part of.
+def waivers_of_today(texts: Sequence[str], reason: str) -> list[Waiver]:
+    """Waivers for one run: each text is RULE, RULE:SUBJECT or `all`; they need a reason."""
+    if texts and not reason.strip():
+        raise UsageError("a waiver needs a reason", fix='add --reason "why this may pass"')
+    waivers = []
+    for text in texts:
+        rule, _, subject = text.partition(":")
+        if rule != "all" and rule not in RULES and rule not in CATALOGUE_RULES:
+            raise UsageError(
+                f"{text!r} waives {rule!r}, which is no rule of the gate",
+                fix="use RULE, RULE:SUBJECT or all: --waive HW205:trips-value",
+            )
+        waivers.append(Waiver(rule, reason.strip(), date.max, subject=subject or None))
+    return waivers
 
-    It is the nearest folder with a `governance.toml`, never above the repository; without one,
-    `schemas` itself or the folder of the file.
+
+def catalogue_root(*schemas: Path, home: Path | None = None) -> Path:
+    """The folder of the catalogue that `schemas`, folders or files, are part of.
+
+    It is the nearest folder above the first with a `governance.toml`, never above the repository.
+    Without one it is `home`, if that holds them all; else that folder itself, or the one that holds
+    all the files. UsageError if one of them is not in it.
     """
-    start = schemas if schemas.is_dir() else schemas.parent
+    first = schemas[0]
+    start = first if first.is_dir() else first.parent
     for folder in (start, *start.parents):
         if (folder / FILE_NAME).is_file():
-            return folder
+            return _holding(folder, schemas)
         if (folder / ".git").exists():
             break
-    return start
+    if home is not None and home.is_dir() and _holds(home, schemas):
+        return home
+    while len(schemas) > 1 and not _holds(start, schemas) and start != start.parent:
+        start = start.parent
+    return _holding(start, schemas)
+
+
+def _holding(root: Path, schemas: Sequence[Path]) -> Path:
+    if not _holds(root, schemas):
+        raise UsageError(
+            f"not all of {', '.join(map(str, schemas))} are in the catalogue {root}",
+            fix="check one catalogue at a time",
+        )
+    return root
+
+
+def _holds(root: Path, schemas: Sequence[Path]) -> bool:
+    inside = root.resolve()
+    return all(inside in (path.resolve(), *path.resolve().parents) for path in schemas)
 
 
 def read_governance(root: Path) -> Governance:
@@ -110,15 +170,19 @@ def read_governance(root: Path) -> Governance:
 
 def _demand(path: Path, where: str, value: object, base: Demand) -> Demand:
     table = _table(path, where, value)
-    _only(path, where, table, "compatibility", "policy", "waivers")
+    _only(path, where, table, "compatibility", "policy", "waivers", "consumers")
     waivers = table.get("waivers", [])
     if not isinstance(waivers, list):
         raise UsageError(f"{path}: waivers in {where} must be a list")
+    consumers = table.get("consumers", [])
+    if not isinstance(consumers, list) or not all(isinstance(one, str) for one in consumers):
+        raise UsageError(f"{path}: consumers in {where} must be a list of names")
     try:
         return Demand(
             Level.read(str(table.get("compatibility", base.level))),
             Policy.read(str(table.get("policy", base.policy))),
             base.waivers + tuple(_waiver(path, where, waiver) for waiver in waivers),
+            base.consumers + tuple(consumers),
         )
     except UsageError as error:
         raise UsageError(f"{path}: {where}: {error.message}", fix=error.fix) from None

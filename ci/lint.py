@@ -8,14 +8,15 @@ Only the file's own definitions are looked at; types of other files are linted t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 from ci.catalogue import Catalogue, SchemaFile, read_folder, within
-from ci.gate import SubjectVerdict, Verdict, place, refusal
 from ci.governance import Governance, catalogue_root, read_governance
+from ci.placing import place, refusal
 from ci.rules import LINT_RULES
+from ci.verdict import SubjectVerdict, Verdict
 from headworks.compatibility import Finding, Policy
 from headworks.compatibility.table import column_problems
 from headworks.schema import governance_of
@@ -49,12 +50,15 @@ _RESERVED = frozenset(
 )
 
 
-def lint_catalogue(schemas: Path, *, today: date | None = None) -> Verdict:
-    """Lint every file of `schemas`, a folder or one file."""
-    root = catalogue_root(schemas)
+def lint_catalogue(
+    schemas: Path | Sequence[Path], *, today: date | None = None, home: Path | None = None
+) -> Verdict:
+    """Lint every file of `schemas`, folders or files of one catalogue (in `home`, see `check`)."""
+    paths = [schemas] if isinstance(schemas, Path) else list(schemas)
+    root = catalogue_root(*paths, home=home)
     whole = Catalogue(read_folder(root))
     governance = read_governance(root)
-    files = [one for one in whole.files() if within(one.path, schemas)]
+    files = [one for one in whole.files() if within(one.path, paths)]
     day = today or datetime.now(tz=UTC).date()
     return Verdict(tuple(_of_file(one, whole, governance, day) for one in files))
 
@@ -65,7 +69,8 @@ def _of_file(
     if one.error is not None:
         return SubjectVerdict(None, one.path, (place(one, refusal(one), texts=whole),))
     assert one.schema is not None
-    found = list(lint(one.schema, event=one.subject is not None, home=f"{one.path}#"))
+    found = [_repeated(one, pointer) for pointer in whole.source(one.path).repeated()]
+    found += list(lint(one.schema, event=one.subject is not None, home=f"{one.path}#"))
     demand = governance.of(one.subject or "")
     if one.subject is not None and demand.policy is Policy.WAREHOUSE:
         found += [_no_column(problem) for problem in column_problems(one.schema)]
@@ -73,6 +78,12 @@ def _of_file(
         place(one, finding, texts=whole, waiver=demand.waiver(finding, day)) for finding in found
     )
     return SubjectVerdict(one.subject, one.path, placed)
+
+
+def _repeated(one: SchemaFile, pointer: str) -> Finding:
+    name = pointer.rpartition("/")[2]
+    message = f"{name!r} is written twice in one object, and only the last one counts"
+    return _finding("HW412", message, f"{one.path}#{pointer}", "remove one of them")
 
 
 def lint(schema: Schema, *, event: bool = True, home: str = "") -> Iterator[Finding]:
@@ -173,14 +184,19 @@ def _no_column(problem: Finding) -> Finding:
     )
 
 
-def _is_empty(schema: Schema, around: frozenset[int] = frozenset()) -> bool:
+def _is_empty(schema: Schema) -> bool:
     """Whether every value of the type encodes to no bytes."""
-    if isinstance(schema, Record):
-        if id(schema) in around:
-            return True
-        inside = around | {id(schema)}
-        return all(_is_empty(one.type, inside) for one in schema.fields)
-    return schema.kind == "null"
+    seen: set[int] = set()
+    stack: list[Schema] = [schema]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Record):
+            if id(node) not in seen:
+                seen.add(id(node))
+                stack += [one.type for one in node.fields]
+        elif node.kind != "null":
+            return False
+    return True
 
 
 def _needs_itself(record: Record) -> bool:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
+from urllib.parse import quote
 from xml.etree import ElementTree
 
-from ci.gate import PlacedFinding, Verdict
 from ci.report import grouped, summary, text_report
-from ci.rules import CATALOGUE_RULES, LINT_RULES
+from ci.rules import kind_of, title_of
+from ci.verdict import Impact, PlacedFinding, Verdict
 from headworks import __version__
-from headworks.compatibility import RULES
 
 __all__ = ["FORMATS", "render"]
 
@@ -85,19 +86,13 @@ def _junit(verdict: Verdict) -> str:
     )
 
 
-def _titles() -> dict[str, tuple[str, str]]:
-    rules = {rule.id: (rule.kind, rule.title) for rule in RULES.values()}
-    return {**rules, **CATALOGUE_RULES, **LINT_RULES}
-
-
 def _sarif(verdict: Verdict) -> str:
-    titles = _titles()
     used = sorted({one.finding.rule for one in verdict.findings})
     rules = [
         {
             "id": rule,
-            "name": "".join(word.capitalize() for word in titles[rule][0].split("_")),
-            "shortDescription": {"text": titles[rule][1]},
+            "name": "".join(word.capitalize() for word in kind_of(rule).split("_")),
+            "shortDescription": {"text": title_of(rule)},
         }
         for rule in used
     ]
@@ -126,7 +121,7 @@ def _sarif_result(one: PlacedFinding, index: int) -> dict[str, object]:
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": one.file},
+                    "artifactLocation": {"uri": quote(one.file)},
                     "region": {
                         "startLine": place.line,
                         "startColumn": place.column,
@@ -170,33 +165,61 @@ def _identity(one: PlacedFinding) -> str:
 
 
 def _markdown(verdict: Verdict) -> str:
-    """The comment for a pull request."""
+    """The comment for a pull request: what changed, what breaks, what follows downstream."""
     mark = "❌" if verdict.refused else "✅"
-    lines = [f"### {mark} Schema check: {summary(verdict)}", ""]
-    if verdict.subjects:
-        lines += ["| subject | file | verdict | |", "| --- | --- | --- | --- |"]
-    for one in verdict.subjects:
+    lines = [f"### {mark} Schema check: {summary(verdict)}"]
+    told = [one for one in verdict.subjects if one.findings or (one.subject and one.changed)]
+    if told:
+        lines += ["", "| subject | file | verdict | |", "| --- | --- | --- | --- |"]
+    for one in told:
         notes = _cell("; ".join(one.notes))
         lines.append(f"| {_cell(one.subject or '')} | `{one.file}` | {one.verdict} | {notes} |")
     for subject in verdict.subjects:
         for group in grouped(subject.findings):
-            first = group[0]
-            finding = first.finding
-            lines += [
-                "",
-                f"**{finding.rule}** `{first.file}:{first.position.line}` {finding.message}",
-                "",
-                "```json",
-                *first.lines,
-                "```",
-                f"Fix: {finding.fix}",
-            ]
-            against = dict.fromkeys(one.against for one in group if one.against)
-            if against:
-                lines += ["", f"Against: {'; '.join(against)}"]
-            if first.waiver is not None:
-                lines += ["", f"Waived until {first.waiver.until}: {first.waiver.reason}"]
+            lines += _markdown_finding(group)
+    for subject in verdict.subjects:
+        if subject.impact is not None:
+            lines += _markdown_impact(subject.subject or subject.file, subject.impact)
     return "\n".join(lines) + "\n"
+
+
+def _markdown_finding(group: Sequence[PlacedFinding]) -> Iterator[str]:
+    first = group[0]
+    finding = first.finding
+    yield from (
+        "",
+        f"**{finding.rule}** `{first.file}:{first.position.line}` {finding.message}",
+        "",
+    )
+    if first.lines:
+        yield from _fenced("json", first.lines)
+    yield f"Fix: {finding.fix}"
+    against = dict.fromkeys(one.against for one in group if one.against)
+    if against:
+        yield from ("", f"Against: {'; '.join(against)}")
+    if first.waiver is not None:
+        yield from ("", f"{first.waiver.term.capitalize()}: {first.waiver.reason}")
+    if first.expired is not None:
+        yield from ("", f"Was waived until {first.expired.until}: {first.expired.reason}")
+
+
+def _markdown_impact(name: str, impact: Impact) -> Iterator[str]:
+    lines = [*(f"{statement};" for statement in impact.ddl)]
+    readers = ", ".join(f"{one.name} ({one.known_from})" for one in impact.consumers)
+    if not (lines or readers or impact.note):
+        return
+    yield from ("", f"<details><summary>Downstream of {name}</summary>", "")
+    yield from _fenced("sql", lines) if lines else ()
+    for label, text in (("", impact.note), ("Read by: ", readers), ("Owner: ", impact.owner)):
+        if text:
+            yield from (f"{label}{text}", "")
+    yield "</details>"
+
+
+def _fenced(language: str, lines: Sequence[str]) -> Iterator[str]:
+    """A block of code, in a fence longer than any inside."""
+    fence = "`" * max(3, 1 + max(len(run) for run in re.findall("`*", "\n".join(lines))))
+    yield from (f"{fence}{language}", *lines, fence)
 
 
 def _cell(text: str) -> str:

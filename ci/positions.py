@@ -20,10 +20,16 @@ __all__ = ["MAX_DEPTH", "Position", "SourceMap"]
 
 MAX_DEPTH = 500
 
+# What does not end goes to the end of the text, so that no text takes more than one pass.
 _TOKEN = re.compile(
-    r'\s+|//[^\n]*|/\*.*?\*/|(?P<string>"(?:[^"\\]|\\.)*")|(?P<mark>[{}\[\],:])|(?P<word>[^\s{}\[\],:"]+)',
-    re.DOTALL,
+    r"""\s+|//[^\n]*|/\*.*?(?:\*/|\Z)
+    |(?P<string>"(?:[^"\\]|\\.?)*(?:"|\Z))
+    |(?P<mark>[{}\[\],:])
+    |(?P<word>[^\s{}\[\],:"]+)""",
+    re.DOTALL | re.VERBOSE,
 )
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,10 @@ class SourceMap:
     """The positions of every value of one JSON text."""
 
     text: str
+    # The extent of each value with its key, and where the value alone begins.
     _spans: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _values: dict[str, int] = field(default_factory=dict)
+    _again: set[str] = field(default_factory=set)
     _lines: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -68,11 +77,30 @@ class SourceMap:
         line, column = self._at(start)
         return Position(line, column, *self._at(end))
 
+    def value(self, pointer: str) -> Position | None:
+        """The extent of the value at `pointer` without its key; None if there is none."""
+        if pointer not in self._spans:
+            return None
+        return Position(*self._at(self._values[pointer]), *self._at(self._spans[pointer][1]))
+
+    def repeated(self) -> list[str]:
+        """The members that their object has twice, as pointers; not what is inside of them."""
+        return sorted(one for one in self._again if not self._around(one) & self._again)
+
+    @staticmethod
+    def _around(pointer: str) -> set[str]:
+        parts = pointer.split("/")
+        return {"/".join(parts[:i]) for i in range(1, len(parts))}
+
+    def at(self, offset: int) -> Position:
+        """The one character at an offset."""
+        return Position(*self._at(offset), *self._at(min(offset + 1, len(self.text))))
+
     def line(self, number: int) -> str:
-        """The text of a line, counted from 1, without its end."""
+        """The text of a line, counted from 1, without its end; printable whatever it holds."""
         start = self._lines[number - 1]
         end = self._lines[number] if number < len(self._lines) else len(self.text)
-        return self.text[start:end].rstrip("\r\n")
+        return _UNPRINTABLE.sub("\ufffd", self.text[start:end].rstrip("\r\n"))
 
     def _at(self, offset: int) -> tuple[int, int]:
         index = bisect.bisect_right(self._lines, offset) - 1
@@ -93,17 +121,28 @@ class SourceMap:
             elif token["mark"] == "," and stack:
                 expect_key = not stack[-1].is_list
             elif token["string"] and expect_key and stack:
-                stack[-1].key, stack[-1].key_start = json.loads(text), start
+                stack[-1].key, stack[-1].key_start = _unescaped(text), start
                 expect_key = False
             elif token["string"] or token["word"]:
                 self._note(stack, _pointer(stack), start, end)
 
     def _note(self, stack: list[_Open], pointer: str, start: int, end: int) -> None:
+        self._values[pointer] = start
         if stack and stack[-1].is_list:
             stack[-1].index += 1
         elif stack and stack[-1].key_start is not None:
             start = stack[-1].key_start
+            if pointer in self._spans and len(stack) <= MAX_DEPTH:
+                self._again.add(pointer)
         self._spans[pointer] = (start, end)
+
+
+def _unescaped(text: str) -> str:
+    """A key as JSON reads it; as it stands where JSON does not."""
+    try:
+        return str(json.loads(text))
+    except ValueError:
+        return text.strip('"')
 
 
 def _pointer(stack: list[_Open]) -> str:

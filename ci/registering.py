@@ -1,8 +1,16 @@
 """The deploy step: bring a registry to what the catalogue says.
 
-For each subject its level and policy are set, then its schema is registered, with every type that
-it takes from other files written out. Doing it twice changes nothing. With `dry_run` nothing is
-written at all, and the verdict is still the registry's own.
+For each subject its schema is registered, with every type that it takes from other files written
+out, and its level and policy are set. Doing it twice changes nothing.
+
+Rules:
+
+- All or nothing for each subject: whether the schema may follow the versions there is asked at the
+  level and policy of the catalogue before anything is written, and level and policy are set only
+  when the schema is in. A subject that is refused is as it was, and hinders no other.
+- Where the registry's own level is stricter than the one it is to have, it is set first, and set
+  back if the schema is refused all the same (somebody registered in between).
+- With `dry_run` nothing is written, and the answer is the one that the deploy would get.
 """
 
 from __future__ import annotations
@@ -11,26 +19,42 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ci.bases import RegistryBase
 from ci.catalogue import Catalogue, SchemaFile, read_folder, within
 from ci.governance import Demand, catalogue_root, read_governance
-from headworks.compatibility import Finding
-from headworks.errors import SchemaError
-from headworks.registry_client import IncompatibleSchemaError, RegistryClient
+from headworks.compatibility import Finding, check_level
+from headworks.errors import HeadworksError, RefusedError, SchemaError
+from headworks.registry_client import (
+    Compatibility,
+    IncompatibleSchemaError,
+    Registered,
+    RegistryClient,
+)
 from headworks.schema.canonical import canonical_text
 
 __all__ = ["Outcome", "register"]
 
+# Statuses by which a registry says no to one subject: the others may fare better.
+_REFUSALS = (403, 409, 422)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one subject: registered, unchanged, would register, or refused."""
+    """What came of one subject.
+
+    `result`: registered, unchanged, would register, or refused. `settings`: what becomes of level
+    and policy, in words; None if they are right already, or the subject was refused. `reason`: the
+    registry's words, where it refused for another reason than compatibility.
+    """
 
     subject: str
     file: str
     result: str
     version: int | None = None
     id: int | None = None
+    settings: str | None = None
     findings: tuple[Finding, ...] = ()
+    reason: str | None = None
 
     @property
     def refused(self) -> bool:
@@ -51,7 +75,7 @@ def register(schemas: Path, client: RegistryClient, *, dry_run: bool = False) ->
     whole = Catalogue(read_folder(root))
     governance = read_governance(root)
     for one in whole.files():
-        if one.error is not None and within(one.path, schemas):
+        if one.error is not None and within(one.path, [schemas]):
             raise SchemaError(
                 f"{one.path}: {one.error.reason}",
                 pointer=one.error.pointer.rpartition("#")[2],
@@ -59,7 +83,7 @@ def register(schemas: Path, client: RegistryClient, *, dry_run: bool = False) ->
                 fix=one.error.fix,
             )
     for subject, one in whole.subjects().items():
-        if within(one.path, schemas):
+        if within(one.path, [schemas]):
             yield _register(subject, one, client, governance.of(subject), dry_run)
 
 
@@ -68,21 +92,53 @@ def _register(
 ) -> Outcome:
     assert one.schema is not None
     text = canonical_text(one.schema)
-    known = client.lookup(subject, text)
-    if dry_run:
-        if known is not None:
-            return Outcome(subject, one.path, "unchanged", known.version, known.id)
-        findings = tuple(client.check(subject, text))
-        return Outcome(
-            subject, one.path, "refused" if findings else "would register", findings=findings
-        )
     held = client.compatibility(subject)
-    if (held.level, held.policy) != (demand.level, demand.policy):
-        client.set_compatibility(subject, demand.level, demand.policy)
-    if known is not None:
-        return Outcome(subject, one.path, "unchanged", known.version, known.id)
+    wanted = Compatibility(demand.level, demand.policy)
+    settings = None if held == wanted else f"{_words(held)} -> {_words(wanted)}"
     try:
-        done = client.register(subject, text)
+        known = client.lookup(subject, text)
+        if known is None:
+            base = RegistryBase(client)
+            past = base.past(subject)
+            versions = () if past is None else past.versions
+            findings = tuple(check_level(one.schema, versions, demand.level, demand.policy))
+            if findings:
+                return Outcome(subject, one.path, "refused", findings=findings)
+            if dry_run:
+                reason = None if settings else base.refusal(subject, one.schema)
+                result = "would register" if reason is None else "refused"
+                return Outcome(subject, one.path, result, settings=settings, reason=reason)
+            known = _write(subject, text, client, held, wanted)
+            result = "registered"
+        else:
+            result = "unchanged"
+        if settings is not None and not dry_run:
+            client.set_compatibility(subject, wanted.level, wanted.policy)
+        return Outcome(subject, one.path, result, known.version, known.id, settings)
     except IncompatibleSchemaError as error:
         return Outcome(subject, one.path, "refused", findings=tuple(error.findings))
-    return Outcome(subject, one.path, "registered", done.version, done.id)
+    except RefusedError as error:
+        if error.status not in _REFUSALS:
+            raise
+        return Outcome(subject, one.path, "refused", reason=error.message)
+
+
+def _write(
+    subject: str, text: str, client: RegistryClient, held: Compatibility, wanted: Compatibility
+) -> Registered:
+    """Register at the level that the registry has; only if that forbids it, at the wanted one."""
+    try:
+        return client.register(subject, text)
+    except IncompatibleSchemaError:
+        if held == wanted:
+            raise
+    client.set_compatibility(subject, wanted.level, wanted.policy)
+    try:
+        return client.register(subject, text)
+    except HeadworksError:
+        client.set_compatibility(subject, held.level, held.policy)
+        raise
+
+
+def _words(held: Compatibility) -> str:
+    return f"{held.level}, {held.policy}"

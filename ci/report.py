@@ -1,24 +1,66 @@
 """The verdict for people: each finding with its lines, who breaks, on which data, and the fix.
 
 A change that breaks the readers of many versions in the same way is said once, with the versions.
-Pure text; no colours, so that it reads the same in a log.
+Schemas that did not change and are fine are only counted.
+
+Rules: pure text. Without a `Style` it has no colours and no width, and reads the same in a log.
 """
 
 from __future__ import annotations
 
+import textwrap
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from ci.gate import PlacedFinding, SubjectVerdict, Verdict
+from ci.positions import Position
+from ci.rules import title_of
+from ci.verdict import Impact, PlacedFinding, SubjectVerdict, Verdict
 
-__all__ = ["grouped", "summary", "text_report"]
+__all__ = ["PLAIN", "Style", "grouped", "summary", "text_report"]
 
 _MOST_LINES = 6
+_TAB = "    "
+_NARROWEST = 40
+_BOLD, _RED, _GREEN, _YELLOW, _BLUE, _OFF = (
+    f"\x1b[{code}m" for code in ("1", "1;31", "32", "33", "1;34", "0")
+)
 
 
-def text_report(verdict: Verdict) -> str:
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How text is dressed: with colours, and wrapped to a width, if the terminal has them."""
+
+    colours: bool = False
+    width: int | None = None
+
+    def paint(self, text: str, colour: str) -> str:
+        """The text in a colour, where there are colours."""
+        return f"{colour}{text}{_OFF}" if self.colours and text else text
+
+    def wrap(self, text: str, first: str, rest: str) -> Iterator[str]:
+        """The text behind `first`, and behind `rest` on the lines that follow."""
+        if self.width is None or self.width < _NARROWEST:
+            yield first + text
+            return
+        yield from textwrap.wrap(
+            text,
+            self.width,
+            initial_indent=first,
+            subsequent_indent=rest,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [first]
+
+
+PLAIN = Style()
+
+
+def text_report(verdict: Verdict, style: Style = PLAIN) -> str:
     """The whole report; ends with a line that sums it up."""
-    blocks = [block for one in verdict.subjects for block in _subject(one)]
-    return "\n".join([*blocks, summary(verdict)]) + "\n"
+    blocks = [block for one in verdict.subjects for block in _subject(one, style)]
+    colour = _RED if verdict.refused else _GREEN
+    return "\n".join([*blocks, style.paint(summary(verdict), colour)]) + "\n"
 
 
 def summary(verdict: Verdict) -> str:
@@ -27,8 +69,10 @@ def summary(verdict: Verdict) -> str:
     total = len(verdict.subjects)
     files = f"{total} schema file{'s' * (total != 1)}"
     waived = sum(1 for one in verdict.findings if one.waiver is not None)
+    changed = sum(1 for one in verdict.subjects if one.subject is not None and one.changed)
     tail = f", {waived} waived" if waived else ""
     if not refused:
+        tail = f", {changed} changed{tail}" if verdict.against else tail
         return f"pass: {files} checked{tail}"
     count = sum(1 for one in verdict.findings if one.waiver is None)
     findings = f"{count} finding{'s' * (count != 1)}"
@@ -45,39 +89,95 @@ def grouped(findings: Iterable[PlacedFinding]) -> list[list[PlacedFinding]]:
     return list(groups.values())
 
 
-def _subject(one: SubjectVerdict) -> Iterator[str]:
-    mark = "refused" if one.refused else "pass"
+def _subject(one: SubjectVerdict, style: Style) -> Iterator[str]:
+    quiet = one.subject is None or not one.changed
+    moved = any(note.startswith(("renamed", "moved", "deleted")) for note in one.notes)
+    if quiet and not one.findings and not moved:
+        return
+    mark = style.paint("refused", _RED) if one.refused else style.paint("pass", _GREEN)
     name = one.file if one.subject is None else f"{one.subject} ({one.file})"
     notes = f": {'; '.join(one.notes)}" if one.notes else ""
-    yield f"{mark}  {name}{notes}"
+    yield from style.wrap(f"{name}{notes}", f"{mark}  ", "    ")
+    if one.impact is not None:
+        yield from _impact(one.impact, style)
     for group in grouped(one.findings):
         yield ""
-        yield from _finding(group)
+        yield from _finding(group, style)
     if one.findings:
         yield ""
 
 
-def _finding(group: Sequence[PlacedFinding]) -> Iterator[str]:
+def _impact(impact: Impact, style: Style) -> Iterator[str]:
+    for statement in impact.ddl:
+        yield from style.wrap(statement, "    table: ", "        ")
+    if impact.note is not None:
+        yield from style.wrap(impact.note, "    table: ", "        ")
+    readers = [f"{one.name} ({one.known_from})" for one in impact.consumers]
+    if readers:
+        yield from style.wrap(", ".join(readers), "    read by: ", "        ")
+    if impact.owner is not None:
+        yield f"    owner: {impact.owner}"
+
+
+def _finding(group: Sequence[PlacedFinding], style: Style) -> Iterator[str]:
     first, finding = group[0], group[0].finding
-    word = "error" if first.waiver is None else "waived"
-    yield f"{word}[{finding.rule}]: {finding.message}"
-    position = first.position
-    gutter = " " * len(str(position.line + _MOST_LINES))
-    yield f"{gutter}--> {first.file}:{position.line}:{position.column}"
-    if first.lines:
-        yield f"{gutter} |"
-        for number, line in enumerate(first.lines[:_MOST_LINES], start=position.line):
-            yield f"{number:>{len(gutter)}} | {line}"
-        if position.end_line >= position.line + _MOST_LINES:
-            yield f"{gutter} | ..."
-        elif position.line == position.end_line:
-            width = max(1, position.end_column - position.column)
-            yield f"{gutter} | {' ' * (position.column - 1)}{'^' * width}"
-        yield f"{gutter} |"
-    against = list(dict.fromkeys(one.against for one in group if one.against))
-    for label in against:
-        yield f"{gutter} = against: {label}"
-    if finding.fix:
-        yield f"{gutter} = fix: {finding.fix}"
+    word, colour = ("error", _RED) if first.waiver is None else ("waived", _YELLOW)
+    head = style.paint(f"{word}[{finding.rule}]", colour)
+    for line in style.wrap(finding.message, f"{word}[{finding.rule}]: ", "  "):
+        yield line.replace(f"{word}[{finding.rule}]", head, 1)
+    gutter = " " * len(str(first.position.line + _MOST_LINES))
+    place = f"{first.file}:{first.position.line}:{first.position.column}"
+    yield f"{style.paint(f'{gutter}-->', _BLUE)} {place}"
+    yield from _excerpt(first, gutter, style)
+    for label, text in _remarks(group):
+        lead = f"{gutter} = {label}: "
+        painted = f"{style.paint(f'{gutter} =', _BLUE)} {style.paint(label, _BOLD)}: "
+        for line in style.wrap(text, lead, f"{gutter}   "):
+            yield line.replace(lead, painted, 1)
+
+
+def _excerpt(one: PlacedFinding, gutter: str, style: Style) -> Iterator[str]:
+    """The offending lines, with what they are about underlined."""
+    if not one.lines:
+        return
+    bar = style.paint(f"{gutter} |", _BLUE)
+    room = None if style.width is None else max(style.width - len(gutter) - 3, _NARROWEST)
+    yield bar
+    for number, line in enumerate(one.lines[:_MOST_LINES], start=one.position.line):
+        label = style.paint(f"{number:>{len(gutter)}} |", _BLUE)
+        text = line.replace("\t", _TAB)
+        yield f"{label} {text if room is None or len(text) <= room else text[: room - 3] + '...'}"
+        mark = one.mark
+        if mark is not None and mark.line == mark.end_line == number:
+            under = f"{_underline(line, mark)} {title_of(one.finding.rule)}"
+            if room is not None and len(under) > room:
+                under = _underline(line, mark)
+            yield f"{bar} {style.paint(under, _RED)}"
+    if one.position.end_line >= one.position.line + _MOST_LINES:
+        yield f"{bar} ..."
+    yield bar
+
+
+def _underline(line: str, mark: Position) -> str:
+    before = line[: mark.column - 1]
+    marked = line[mark.column - 1 : mark.end_column - 1]
+    return " " * _cells(before) + "^" * max(1, _cells(marked))
+
+
+def _cells(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    combining = sum(unicodedata.combining(char) > 0 for char in text)
+    return len(text.replace("\t", _TAB)) + wide - combining
+
+
+def _remarks(group: Sequence[PlacedFinding]) -> Iterator[tuple[str, str]]:
+    first = group[0]
+    for label in dict.fromkeys(one.against for one in group if one.against):
+        yield "against", label
+    if first.finding.fix:
+        yield "fix", first.finding.fix
     if first.waiver is not None:
-        yield f"{gutter} = waived until {first.waiver.until}: {first.waiver.reason}"
+        yield first.waiver.term, first.waiver.reason
+    if first.expired is not None:
+        yield f"was waived until {first.expired.until}", first.expired.reason

@@ -72,28 +72,33 @@ class Repository:
         """The .avsc files at or below `folder` in `commit`, by path inside the repository."""
         listed = self._ask("ls-tree", "-r", "-z", "--name-only", commit, "--", folder or ".")
         paths = [p for p in (listed or "").split("\0") if p.endswith(".avsc")]
-        contents = self._blobs([f"{commit}:{path}" for path in paths])
-        return dict(zip(paths, contents, strict=True))
+        contents = self.contents([f"{commit}:{path}" for path in paths])
+        return {path: text for path, text in zip(paths, contents, strict=True) if text is not None}
 
-    def text(self, commit: str, path: str) -> str | None:
-        """One file of a commit, or None if it was not there."""
-        return self._ask("cat-file", "blob", f"{commit}:{path}")
-
-    def _blobs(self, names: Sequence[str]) -> Iterator[str]:
-        """The contents of many objects, from one process."""
+    def contents(self, names: Sequence[str]) -> Iterator[str | None]:
+        """The texts of many objects (COMMIT:PATH), from one process; None for what is not there."""
         asked = "".join(f"{name}\n" for name in names)
         answer = _git(self.root, "cat-file", "--batch", stdin=asked.encode()) if names else b""
         if answer is None:
             raise UsageError(f"git cannot read the objects of {self.root}")
         at = 0
-        for name in names:
+        for _ in names:
             end = answer.index(b"\n", at)
             size = answer[at:end].rpartition(b" ")[2]
             if not size.isdigit():
-                raise UsageError(f"git cannot read {name}")
+                at = end + 1
+                yield None
+                continue
             at = end + 1 + int(size)
-            yield answer[end + 1 : at].decode("utf-8", "replace")
+            yield answer[end + 1 : at].decode("utf-8", "replace").removeprefix("\ufeff")
             at += 1
+
+    def in_order(self, changes: Sequence[Change]) -> list[Change]:
+        """Changes of several files in one order, oldest first, whatever their clocks said."""
+        wanted = {change.commit for change in changes}
+        listed = self._ask("rev-list", "--topo-order", "--reverse", *sorted(wanted)) or ""
+        place = {commit: i for i, commit in enumerate(listed.split()) if commit in wanted}
+        return sorted(changes, key=lambda change: place.get(change.commit, -1))
 
     def changes(self, commit: str, path: str) -> Iterator[Change]:
         """The commits up to `commit` that touched the file, newest first, across renames."""

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CATALOGUE_RULES", "LINT_RULES"]
+from headworks.compatibility import RULES
+
+__all__ = ["CATALOGUE_RULES", "LINT_RULES", "kind_of", "title_of"]
 
 CATALOGUE_RULES: Final = {
     "HW301": ("INVALID_SCHEMA", "a file that is no Avro schema"),
     "HW302": ("SUBJECT_DELETED", "a subject whose file is gone"),
+    "HW303": ("REGISTRY_REFUSES", "the registry refuses for a reason of its own"),
 }
 LINT_RULES: Final = {
     "HW401": ("UNDOCUMENTED", "every record, field and enum has a doc"),
@@ -26,4 +29,20 @@ LINT_RULES: Final = {
     "HW409": ("ENCODES_TO_NOTHING", "an event has at least one byte"),
     "HW410": ("NO_VALUE", "a record does not need itself to exist"),
     "HW411": ("NO_COLUMN", "under policy warehouse, every field has a column"),
+    "HW412": ("REPEATED_MEMBER", "no member of an object is written twice"),
 }
+_ALL: Final = {
+    **{rule.id: (rule.kind, rule.title) for rule in RULES.values()},
+    **CATALOGUE_RULES,
+    **LINT_RULES,
+}
+
+
+def kind_of(rule: str) -> str:
+    """What a rule calls its findings, whoever found them."""
+    return _ALL[rule][0]
+
+
+def title_of(rule: str) -> str:
+    """A rule in a few words."""
+    return _ALL[rule][1]

@@ -6,8 +6,10 @@ The work is done in `ci` and `headworks`; this module only takes arguments and p
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
-import tomllib
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +21,8 @@ from headworks.errors import FindingsError, UsageError
 from headworks.settings import FILE_NAME, resolve
 
 if TYPE_CHECKING:
-    from ci.gate import Verdict
+    from ci.report import Style
+    from ci.verdict import Verdict
     from headworks.registry_client import RegistryClient, SubjectVersion
     from headworks.schema import Schema
 
@@ -44,6 +47,10 @@ class ReportFormat(StrEnum):
     MARKDOWN = "markdown"
 
 
+FilesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(help="folders of .avsc files, or files", show_default="schemas"),
+]
 SchemasArgument = Annotated[
     str | None, typer.Argument(help="folder of .avsc files, or one file", show_default="schemas")
 ]
@@ -56,36 +63,60 @@ ReportOption = Annotated[
 OutputOption = Annotated[
     Path | None, typer.Option("--output", help="write the report to this file")
 ]
+ReportsOption = Annotated[
+    list[str] | None,
+    typer.Option("--report", help="FORMAT=FILE: write the report there as well; repeatable"),
+]
 
 
 @schema_app.command()
 def check(
-    schemas: SchemasArgument = None,
+    schemas: FilesArgument = None,
     against: Annotated[
         list[str] | None,
         typer.Option(help="git:REF, registry:URL, or registry for the configured one; repeatable"),
     ] = None,
+    bootstrap: Annotated[
+        str | None, typer.Option(help="broker HOST:PORT whose consumer groups are named")
+    ] = None,
+    waive: Annotated[
+        list[str] | None,
+        typer.Option(help="RULE, RULE:SUBJECT or all: let it pass this once; repeatable"),
+    ] = None,
+    reason: Annotated[str, typer.Option(help="why --waive is right; it is shown")] = "",
     form: ReportOption = ReportFormat.TEXT,
     output: OutputOption = None,
+    reports: ReportsOption = None,
 ) -> None:
     """Would this change break a reader? Exit 1 if so, 3 if a registry does not answer."""
     from ci.gate import check as run_check
+    from ci.governance import waivers_of_today
+    from ci.settings import read_settings
 
-    folder = Path(resolve("schemas", schemas))
-    bases = [_with_address(base) for base in against or _bases_from_settings()]
-    _report(run_check(folder, bases), form, output)
+    settings = read_settings(Path(FILE_NAME))
+    verdict = run_check(
+        _paths(schemas),
+        [_with_address(base) for base in against or settings.against],
+        home=Path(resolve("schemas")),
+        bootstrap=bootstrap or settings.bootstrap,
+        waive=waivers_of_today(waive or (), reason),
+    )
+    _report(verdict, form, output, reports or ())
 
 
 @schema_app.command()
 def lint(
-    schemas: SchemasArgument = None,
+    schemas: FilesArgument = None,
     form: ReportOption = ReportFormat.TEXT,
     output: OutputOption = None,
+    reports: ReportsOption = None,
 ) -> None:
     """Find what will be regretted: missing docs, bad names, no event time. Exit 1 if any."""
     from ci.lint import lint_catalogue
 
-    _report(lint_catalogue(Path(resolve("schemas", schemas))), form, output)
+    _report(
+        lint_catalogue(_paths(schemas), home=Path(resolve("schemas"))), form, output, reports or ()
+    )
 
 
 @schema_app.command()
@@ -131,10 +162,15 @@ def register(
         print_json([one.as_dict() for one in outcomes])
     else:
         print_table(
-            ("subject", "result", "version", "id"),
-            [(one.subject, one.result, one.version or "", one.id or "") for one in outcomes],
+            ("subject", "result", "version", "id", "level and policy"),
+            [
+                (one.subject, one.result, one.version or "", one.id or "", one.settings or "")
+                for one in outcomes
+            ],
         )
         for one in outcomes:
+            if one.reason is not None:
+                say(f"{one.subject}: {one.reason}")
             for finding in one.findings:
                 say(f"{one.subject}: {finding.rule}: {finding.message}\n  fix: {finding.fix}")
     refused = [one.subject for one in outcomes if one.refused]
@@ -185,41 +221,61 @@ def show(
         sys.stdout.write(json.dumps(json.loads(found.text), indent=2, ensure_ascii=False) + "\n")
 
 
-def _report(verdict: Verdict, form: ReportFormat, output: Path | None) -> None:
-    from ci.machine import render
+def _paths(schemas: list[str] | None) -> list[Path]:
+    return [Path(one) for one in schemas or [resolve("schemas")]]
 
-    text = render(verdict, form.value)
-    if output is None:
-        sys.stdout.write(text)
-    else:
-        output.write_text(text, encoding="utf-8")
+
+def _report(
+    verdict: Verdict, form: ReportFormat, output: Path | None, reports: Sequence[str]
+) -> None:
+    from ci.machine import render
+    from ci.report import text_report
+
+    for where in [_report_file(report) for report in reports]:
+        _write(where[1], render(verdict, where[0].value))
+    if output is not None:
+        _write(output, render(verdict, form.value))
         say(f"{verdict.verdict}: report written to {output}")
+    else:
+        dressed = form is ReportFormat.TEXT
+        text = text_report(verdict, _style()) if dressed else render(verdict, form.value)
+        # A schema may hold what no terminal or pipe can: show it escaped rather than fail.
+        encoding = sys.stdout.encoding or "utf-8"
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
     sys.stdout.flush()
     if verdict.refused:
         raise typer.Exit(FindingsError.exit_code)
 
 
+def _report_file(text: str) -> tuple[ReportFormat, Path]:
+    form, _, path = text.partition("=")
+    if form not in list(ReportFormat) or not path:
+        raise UsageError(
+            f"--report {text} is no FORMAT=FILE", fix=f"FORMAT is one of {', '.join(ReportFormat)}"
+        )
+    return ReportFormat(form), Path(path)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise UsageError(f"cannot write the report to {path}: {error.strerror}") from None
+
+
+def _style() -> Style:
+    """Colours and width only for people at a terminal (NO_COLOR and TERM=dumb are honoured)."""
+    from ci.report import PLAIN, Style
+
+    if not sys.stdout.isatty():
+        return PLAIN
+    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    return Style(not plain, shutil.get_terminal_size().columns)
+
+
 def _with_address(base: str) -> str:
     """`registry` alone is the registry of the settings."""
     return f"registry:{resolve('registry')}" if base == "registry" else base
-
-
-def _bases_from_settings() -> list[str]:
-    """The `[gate]` table of headworks.toml: `against = ["git:origin/main"]`."""
-    try:
-        content = tomllib.loads(Path(FILE_NAME).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return []
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{FILE_NAME} is not TOML: {error}") from None
-    table = content.get("gate", {})
-    against = table.get("against", []) if isinstance(table, dict) else None
-    if not isinstance(against, list) or set(table) - {"against"}:
-        raise UsageError(
-            f"{FILE_NAME}: [gate] takes a list `against`, and nothing else",
-            fix='against = ["git:origin/main"]',
-        )
-    return [str(one) for one in against]
 
 
 def _client(registry: str | None) -> RegistryClient:

@@ -5,6 +5,7 @@
 - `resolution`: Avro's schema resolution, equal in verdict to Avro Java 1.12.1.
 - `soundness`: what Java lets through although data does not survive it (`strict`).
 - `table`: what a Hive table on Parquet cannot follow (`warehouse`).
+- `budget`: how much work one question may cost.
 - `levels`: the question itself, `check_level` and `check_pair`.
 
 Pure: no files, no network, no clock.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headworks.compatibility.budget import MAX_FINDINGS, Budget
 from headworks.compatibility.finding import Finding, Level, Policy, Version
 from headworks.compatibility.resolution import resolve
 from headworks.compatibility.table import table_findings
@@ -23,9 +24,10 @@ def check_pair(reader: Schema, writer: Schema, policy: Policy = Policy.AVRO) -> 
     Under the `warehouse` policy also what a table of `writer` cannot follow when `reader` is the
     schema that comes next.
     """
-    found = resolve(reader, writer, policy, Sides())
+    budget = Budget()
+    found = resolve(reader, writer, policy, Sides(), budget)
     if policy is Policy.WAREHOUSE:
-        found += table_findings(reader, writer)
+        found += table_findings(reader, writer, budget)
     return found
 
 
@@ -35,19 +37,25 @@ def check_level(
     """Every reason why `new` may not follow `history` (oldest first), all versions named.
 
     Newest version first; for each, what new consumers cannot read, then what old ones cannot,
-    then what its table cannot follow. No history, or level NONE: no findings.
+    then what its table cannot follow. No history, or level NONE: no findings. Of more than
+    MAX_FINDINGS the rest is left out, but each version that fails is named.
     """
     if level is Level.NONE or not history:
         return []
     ordered = sorted(history, key=lambda version: version.number, reverse=True)
+    budget = Budget()
     found: list[Finding] = []
     for old in ordered if level.transitive else ordered[:1]:
         if level.backward:
             sides = Sides(None, old.number, between_versions=True)
-            found += resolve(new, old.schema, policy, sides)
+            _add(found, resolve(new, old.schema, policy, sides, budget))
         if level.forward:
             sides = Sides(old.number, None, between_versions=True)
-            found += resolve(old.schema, new, policy, sides)
+            _add(found, resolve(old.schema, new, policy, sides, budget))
         if policy is Policy.WAREHOUSE:
-            found += table_findings(new, old.schema, old.number)
+            _add(found, table_findings(new, old.schema, budget, old.number))
     return found
+
+
+def _add(found: list[Finding], more: list[Finding]) -> None:
+    found += more[: max(MAX_FINDINGS - len(found), 1)]

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headworks.compatibility.words import Sides, default_hint, listed, rename_of, type_name
+from headworks.compatibility.words import (
+    Sides,
+    default_hint,
+    listed,
+    simple_name,
+    type_name,
+)
 from headworks.schema.model import (
     EnumType,
     Field,
@@ -33,8 +39,8 @@ __all__ = [
     "misread",
     "missing_branch",
     "missing_symbols",
+    "moved_branch",
     "name_mismatch",
-    "simple_name",
     "type_mismatch",
     "unreached_alias",
 ]
@@ -48,11 +54,6 @@ class Note(NamedTuple):
     fix: str
     reader_pointer: str
     writer_pointer: str
-
-
-def simple_name(name: str) -> str:
-    """A full name without its namespace."""
-    return name.rpartition(".")[2]
 
 
 def type_mismatch(sides: Sides, reader: Schema, writer: Schema) -> Note:
@@ -109,19 +110,22 @@ def missing_symbols(
     return Note("HW005", message, fix, f"{reader.pointer}/symbols", f"{writer.pointer}/symbols")
 
 
-def absent_field(sides: Sides, mine: Field, reader: Record, writer: Record) -> Note:
-    """A reader's field that the data does not have, without a default."""
+def absent_field(sides: Sides, mine: Field, old: Field | None, writer: Record) -> Note:
+    """A reader's field that the data does not have, without a default.
+
+    `old` is the data's field that it may be the new name of.
+    """
     message = f'{sides.cannot}: "{mine.name}" is not in it, and has no default to take instead'
     return Note(
         "HW001",
         message,
-        _absent_fix(sides, mine, reader, writer),
+        _absent_fix(sides, mine, old),
         mine.pointer,
         f"{writer.pointer}/fields",
     )
 
 
-def _absent_fix(sides: Sides, mine: Field, reader: Record, writer: Record) -> str:
+def _absent_fix(sides: Sides, mine: Field, old: Field | None) -> str:
     if not sides.proposed_reads:
         return (
             f'keep "{mine.name}": consumers that still need it can only do without it once every '
@@ -130,7 +134,6 @@ def _absent_fix(sides: Sides, mine: Field, reader: Record, writer: Record) -> st
     fix = f'add "default": {default_hint(mine.type)} to "{mine.name}"'
     if isinstance(mine.type, Union) and mine.type.nullable is not None:
         fix += ": a type that allows null does not make a field optional, a default does"
-    old = rename_of(mine, reader, writer)
     if old is not None:
         fix += f'; if it is the new name of "{old.name}", add "aliases": ["{old.name}"]'
     return fix
@@ -197,6 +200,16 @@ def ambiguous_branch(sides: Sides, reader: Union, writer: Named, rivals: int) ->
     message += "the reader's library"
     fix = "give the types in one union different simple names"
     return Note("HW102", message, fix, reader.pointer, writer.pointer)
+
+
+def moved_branch(sides: Sides, branch: Named, writer: Named) -> Note:
+    """An enum or fixed under another namespace, inside a union."""
+    message = f"{sides.cannot} with every library: the {writer.kind} is {writer.name} there, and "
+    message += f"inside a union decoders look for {branch.name} by its full name"
+    fix = f'give {branch.name} "aliases": ["{writer.name}"], or keep the namespace'
+    if not sides.proposed_reads:
+        fix = f"keep the namespace of {branch.name}: a consumer cannot learn of a later name"
+    return Note("HW109", message, fix, f"{branch.pointer}/name", f"{writer.pointer}/name")
 
 
 def _json_type(schema: Schema) -> str:

@@ -9,7 +9,7 @@ because a pair of recursive types takes its answer from what was assumed on the 
   not survive it. Such notes never change which branches resolve.
 
 Rules: nothing recurses on the schema (pairs wait on an explicit stack), each pair of nodes is
-compared once, and MAX_WORK bounds the whole; the order of findings is that of the reader's fields.
+compared once, and a Budget bounds the whole; the order of findings is that of the reader's fields.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headworks.compatibility import notes as say
+from headworks.compatibility.budget import Budget
 from headworks.compatibility.finding import Finding, Policy
-from headworks.compatibility.notes import Note, simple_name
+from headworks.compatibility.notes import Note
 from headworks.compatibility.rules import RULES
 from headworks.compatibility.soundness import (
     default_problem,
@@ -28,8 +29,7 @@ from headworks.compatibility.soundness import (
     living_field_aliases,
     logical_problem,
 )
-from headworks.compatibility.words import Sides
-from headworks.errors import UsageError
+from headworks.compatibility.words import Sides, rename_of, simple_name
 from headworks.schema.model import (
     Array,
     EnumType,
@@ -43,9 +43,9 @@ from headworks.schema.model import (
     Union,
 )
 
-__all__ = ["MAX_WORK", "resolve"]
+__all__ = ["resolve"]
 
-MAX_WORK: Final = 2_000_000
+_NOTE: Final = 50
 _PROMOTED: Final = frozenset(
     [
         ("long", "int"),
@@ -60,9 +60,12 @@ _PROMOTED: Final = frozenset(
 )
 
 
-def resolve(reader: Schema, writer: Schema, policy: Policy, sides: Sides) -> list[Finding]:
+def resolve(
+    reader: Schema, writer: Schema, policy: Policy, sides: Sides, budget: Budget
+) -> list[Finding]:
     """Every reason why `reader` cannot decode what `writer` wrote; none if it always can."""
-    return _Resolution(policy is not Policy.AVRO, sides).run(reader, writer)
+    budget.next_pair()
+    return _Resolution(policy is not Policy.AVRO, sides, budget).run(reader, writer)
 
 
 @dataclass(eq=False, slots=True)
@@ -82,11 +85,11 @@ _Walk = Generator[tuple[Schema, Schema], _Outcome, _Outcome]
 class _Resolution:
     strict: bool
     sides: Sides
+    budget: Budget
     memo: dict[tuple[int, int], _Outcome] = field(default_factory=dict)
     fields_of: dict[int, dict[str, Field]] = field(default_factory=dict)
     # Pairs for which Java throws instead of answering: final, wherever they occur.
     ambiguous: list[_Outcome] = field(default_factory=list)
-    work: int = 0
 
     def run(self, reader: Schema, writer: Schema) -> list[Finding]:
         tops = [self._drive(reader, writer), *self.ambiguous]
@@ -155,18 +158,15 @@ class _Resolution:
         notes += [say.ambiguous_field(self.sides, *pair, rule="HW107") for pair in pairs]
         return _Outcome(ok=True, notes=notes)
 
-    def _spend(self, amount: int) -> None:
-        self.work += amount
-        if self.work > MAX_WORK:
-            raise UsageError(
-                f"the schemas are too large to compare: more than {MAX_WORK:,} pairs of types",
-                fix="split the schema, or shrink its unions",
-            )
+    def _bad(self, note: Note) -> _Outcome:
+        """A pair that does not resolve; to say why costs more than to see it."""
+        self.budget.spend(_NOTE)
+        return _Outcome(ok=False, notes=[note])
 
     # One pair of types.
 
     def _pair(self, reader: Schema, writer: Schema) -> _Walk:
-        self._spend(1)
+        self.budget.spend(1)
         if isinstance(writer, Union):
             return (yield from self._from_union(reader, writer))
         if isinstance(reader, Union):
@@ -183,12 +183,12 @@ class _Resolution:
             return self._enums(reader, writer)
         if isinstance(reader, Fixed) and isinstance(writer, Fixed):
             return self._fixeds(reader, writer)
-        return _bad(say.type_mismatch(self.sides, reader, writer))
+        return self._bad(say.type_mismatch(self.sides, reader, writer))
 
     def _primitives(self, reader: Primitive, writer: Primitive) -> _Outcome:
         if reader.kind == writer.kind or (reader.kind, writer.kind) in _PROMOTED:
             return self._meaning(reader, writer) if self.strict else _FINE
-        return _bad(say.type_mismatch(self.sides, reader, writer))
+        return self._bad(say.type_mismatch(self.sides, reader, writer))
 
     def _meaning(self, reader: Primitive | Fixed, writer: Primitive | Fixed) -> _Outcome:
         problem = logical_problem(reader, writer)
@@ -202,6 +202,7 @@ class _Resolution:
     def _name(self, reader: Named, writer: Named) -> list[Note]:
         if simple_name(reader.name) == simple_name(writer.name) or writer.name in reader.aliases:
             return []
+        self.budget.spend(_NOTE)
         return [say.name_mismatch(self.sides, reader, writer)]
 
     def _fixeds(self, reader: Fixed, writer: Fixed) -> _Outcome:
@@ -221,7 +222,7 @@ class _Resolution:
         return _Outcome(ok=False, notes=notes) if notes else _FINE
 
     def _records(self, reader: Record, writer: Record) -> _Walk:
-        self._spend(len(reader.fields))
+        self.budget.spend(len(reader.fields))
         notes = self._name(reader, writer)
         ok, parts = not notes, list[tuple[str, _Outcome]]()
         theirs = self._fields_of(writer)
@@ -229,7 +230,7 @@ class _Resolution:
         for mine in reader.fields:
             matches = _matches(mine, theirs)
             if len(matches) > 1:
-                outcome = _bad(say.ambiguous_field(self.sides, mine, matches[0]))
+                outcome = self._bad(say.ambiguous_field(self.sides, mine, matches[0]))
                 self.ambiguous.append(outcome)
             elif not matches:
                 outcome = self._absent(mine, reader, writer)
@@ -260,7 +261,8 @@ class _Resolution:
 
     def _absent(self, mine: Field, reader: Record, writer: Record) -> _Outcome:
         if not mine.has_default:
-            return _bad(say.absent_field(self.sides, mine, reader, writer))
+            old = rename_of(mine, reader, writer) if self.budget.guess() else None
+            return self._bad(say.absent_field(self.sides, mine, old, writer))
         problem = default_problem(mine) if self.strict else None
         if problem is None:
             return _FINE
@@ -291,7 +293,7 @@ class _Resolution:
                     return self._meaning(branch, writer) if self.strict else _FINE
                 if chosen is None and (branch.kind, writer.kind) in _PROMOTED:
                     chosen = branch
-        self._spend(len(reader.branches))
+        self.budget.spend(len(reader.branches))
         if chosen is not None:
             return self._meaning(chosen, writer) if self.strict else _FINE
         return self._no_branch(reader, writer, [])
@@ -300,30 +302,36 @@ class _Resolution:
         """Some branch must resolve it: the first that does, as Java decides."""
         if isinstance(writer, Primitive):
             return self._primitive_into_union(reader, writer)
-        self._spend(len(reader.branches))
+        self.budget.spend(len(reader.branches))
         tried: list[tuple[Schema, _Outcome]] = []
         for branch in reader.branches:
             outcome = yield branch, writer
             if outcome.ok:
                 if not self.strict or isinstance(writer, (Array, MapType)):
                     return _below("", outcome)
-                return self._named_branch(reader, writer, outcome)
+                return self._named_branch(reader, branch, writer, outcome)
             tried.append((branch, outcome))
         return self._no_branch(reader, writer, tried)
 
-    def _named_branch(self, reader: Union, writer: Schema, outcome: _Outcome) -> _Outcome:
+    def _named_branch(
+        self, reader: Union, branch: Schema, writer: Schema, outcome: _Outcome
+    ) -> _Outcome:
         """Java resolves by simple name what it then decodes by full name: say where these part."""
         assert isinstance(writer, (Record, EnumType, Fixed))
+        assert isinstance(branch, (Record, EnumType, Fixed))
+        notes = []
         rivals = [
-            branch
-            for branch in reader.branches
-            if isinstance(branch, (Record, EnumType, Fixed))
-            and simple_name(branch.name) == simple_name(writer.name)
+            other
+            for other in reader.branches
+            if isinstance(other, (Record, EnumType, Fixed)) and _answers(other, writer)
         ]
-        if len(rivals) < 2:
+        if len(rivals) > 1:
+            notes.append(say.ambiguous_branch(self.sides, reader, writer, len(rivals)))
+        elif not isinstance(writer, Record) and not _same(branch, writer):
+            notes.append(say.moved_branch(self.sides, branch, writer))
+        if not notes:
             return _below("", outcome)
-        note = say.ambiguous_branch(self.sides, reader, writer, len(rivals))
-        return _Outcome(ok=True, notes=[note], parts=_below("", outcome).parts)
+        return _Outcome(ok=True, notes=notes, parts=_below("", outcome).parts)
 
     def _no_branch(
         self, reader: Union, writer: Schema, tried: Sequence[tuple[Schema, _Outcome]]
@@ -331,7 +339,7 @@ class _Resolution:
         meant = _meant(writer, tried)
         if meant is not None:
             return _Outcome(ok=False, parts=[("", meant)])
-        return _bad(say.missing_branch(self.sides, reader, writer))
+        return self._bad(say.missing_branch(self.sides, reader, writer))
 
 
 def _meant(writer: Schema, tried: Sequence[tuple[Schema, _Outcome]]) -> _Outcome | None:
@@ -351,6 +359,12 @@ def _same(reader: Named, writer: Named) -> bool:
     return reader.name == writer.name or writer.name in reader.aliases
 
 
+def _answers(branch: Named, writer: Named) -> bool:
+    """Whether the branch has, by name or alias, the simple name of the writer's type."""
+    simple = simple_name(writer.name)
+    return any(simple_name(name) == simple for name in (branch.name, *branch.aliases))
+
+
 def _matches(mine: Field, theirs: dict[str, Field]) -> list[Field]:
     direct = theirs.get(mine.name)
     found = [] if direct is None else [direct]
@@ -363,10 +377,6 @@ def _matches(mine: Field, theirs: dict[str, Field]) -> list[Field]:
 
 def _below(step: str, outcome: _Outcome) -> _Outcome:
     return outcome if outcome is _FINE else _Outcome(outcome.ok, [], [(step, outcome)])
-
-
-def _bad(note: Note) -> _Outcome:
-    return _Outcome(ok=False, notes=[note])
 
 
 def _dotted(path: str, step: str) -> str:

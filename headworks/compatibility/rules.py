@@ -47,6 +47,7 @@ _ALL = (
     Rule("HW106", "BYTES_TO_STRING", Policy.STRICT, "bytes read as a string"),
     Rule("HW107", "ALIAS_IN_USE", Policy.STRICT, "an alias that is the name of a living type"),
     Rule("HW108", "ALIAS_UNREACHED", Policy.STRICT, "a field alias under another namespace"),
+    Rule("HW109", "BRANCH_MOVED", Policy.STRICT, "an enum or fixed of a union, in a new namespace"),
     Rule("HW201", "COLUMN_TYPE", Policy.WAREHOUSE, "a column type old files cannot be read as"),
     Rule("HW202", "COLUMN_CASE", Policy.WAREHOUSE, "columns that differ in case only"),
     Rule("HW203", "COLUMN_RECURSIVE", Policy.WAREHOUSE, "a recursive type has no column type"),

@@ -7,10 +7,10 @@ meets them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import cast
+from collections.abc import Iterator
+from typing import Final, cast
 
-from headworks.compatibility.words import type_name
+from headworks.compatibility.words import simple_name, type_name
 from headworks.schema.defaults import is_default
 from headworks.schema.model import (
     Array,
@@ -26,22 +26,37 @@ from headworks.schema.model import (
     Union,
     named_types,
 )
+from headworks.schema.quoting import quote
 
 __all__ = ["default_problem", "living_aliases", "living_field_aliases", "logical_problem"]
+
+_NUMBERS: Final = ("int", "long", "float", "double")
 
 
 def living_aliases(reader: Schema, writer: Schema) -> Iterator[tuple[Named, Named]]:
     """Types of the reader with an alias that another of its types answers to as well.
 
-    A reader renames the writer's types by its aliases before it looks at them, all of them.
+    A reader renames the writer's types by its aliases before it looks at them: all of them, twice
+    (so that an alias which names a type with an alias of its own leads on), and whatever type was
+    meant to take the values because its simple name is the same.
     """
     mine = list(named_types(reader))
     theirs = {node.name: node for node in named_types(writer)}
     claims = Counter([node.name for node in mine] + [a for node in mine for a in set(node.aliases)])
+    renamed = {node.name: theirs[a] for node in mine for a in node.aliases if a in theirs}
+    loose = Counter(
+        (node.kind, simple_name(node.name))
+        for node in mine
+        if node.name not in theirs and node.name not in renamed
+    )
     for node in mine:
         for alias in node.aliases:
-            if alias != node.name and alias in theirs and claims[alias] > 1:
-                yield node, theirs[alias]
+            other = theirs.get(alias) or renamed.get(alias)
+            if other is None or alias == node.name:
+                continue
+            taken = alias in theirs and (other.kind, simple_name(alias)) in loose
+            if claims[alias] > 1 or taken:
+                yield node, other
 
 
 def living_field_aliases(reader: Schema, writer: Schema) -> Iterator[tuple[Field, Field]]:
@@ -52,18 +67,23 @@ def living_field_aliases(reader: Schema, writer: Schema) -> Iterator[tuple[Field
     """
     theirs = {node.name: node for node in named_types(writer) if isinstance(node, Record)}
     for node in named_types(reader):
-        other = theirs.get(node.name)
-        if isinstance(node, Record) and other is not None:
-            known = {f.name: f for f in other.fields}
-            mine = {f.name: f for f in node.fields if f.aliases}
-            for one in mine.values():
-                for alias in one.aliases:
-                    if alias in known and one.name in known and alias != one.name:
-                        yield one, known[one.name]
-                    next_ = mine.get(alias)
-                    if next_ is not None and next_ is not one:
-                        led = (known[a] for a in next_.aliases if a in known and a != next_.name)
-                        yield from ((one, field) for field in led)
+        if isinstance(node, Record):
+            for name in dict.fromkeys((node.name, *node.aliases)):
+                if name in theirs:
+                    yield from _living_in(node, theirs[name])
+
+
+def _living_in(mine: Record, other: Record) -> Iterator[tuple[Field, Field]]:
+    known = {f.name: f for f in other.fields}
+    aliased = {f.name: f for f in mine.fields if f.aliases}
+    for one in aliased.values():
+        for alias in one.aliases:
+            if alias in known and one.name in known and alias != one.name:
+                yield one, known[one.name]
+            next_ = aliased.get(alias)
+            if next_ is not None and next_ is not one:
+                led = (known[a] for a in next_.aliases if a in known and a != next_.name)
+                yield from ((one, field) for field in led)
 
 
 def logical_problem(
@@ -89,47 +109,78 @@ def default_problem(field: Field) -> str | None:
     """Why the default of `field` cannot be decoded as its type; None if it can."""
     if isinstance(field.type, Union) and field.default == []:
         return "Avro Java takes no empty list for a union"
-    return _problem(field.type, cast(Json, field.default), set())
+    return _problem(field)
 
 
-def _problem(schema: Schema, value: Json, inside: set[int]) -> str | None:
+# What is still to be looked at: a value of a type; with a field, its default; with an id, the end
+# of what lies below that field's default.
+_Step = tuple[Schema, Json, Field | None] | int
+
+
+def _problem(top: Field) -> str | None:
+    """The first problem in the default of `top`, and in the defaults that it falls back on.
+
+    Each type is asked once about each value, without recursion: defaults of defaults may double at
+    every step, and lead as far as there are records.
+    """
+    seen: set[tuple[int, int]] = set()
+    around: set[int] = set()
+    stack: list[_Step] = [(top.type, cast(Json, top.default), top)]
+    while stack:
+        step = stack.pop()
+        if isinstance(step, int):
+            around.discard(step)
+            continue
+        schema, value, origin = step
+        if origin is not None:
+            if id(origin) in around:
+                return f"the default of {origin.name!r} holds itself"
+            around.add(id(origin))
+            stack.append(id(origin))
+        if (id(schema), id(value)) in seen:
+            continue
+        seen.add((id(schema), id(value)))
+        below = _below(schema, value)
+        if isinstance(below, str):
+            return below
+        stack.extend(reversed(below))
+    return None
+
+
+def _below(schema: Schema, value: Json) -> str | list[_Step]:
+    """What is wrong with the value itself, or the values inside it."""
     if isinstance(schema, Union):
-        return _union_problem(schema, value, inside)
-    if isinstance(schema, EnumType):
-        known = value in schema.symbols
-        return None if known else f"{value!r} is not a symbol of {schema.name}"
-    if isinstance(schema, Fixed) and isinstance(value, str):
-        size = len(value)
-        return None if size == schema.size else f"{schema.name} has {schema.size} bytes, not {size}"
+        return _branch(schema, value)
+    if isinstance(schema, EnumType) and value not in schema.symbols:
+        return f"{quote(value)} is not a symbol of {schema.name}"
+    if isinstance(schema, Fixed) and isinstance(value, str) and len(value) != schema.size:
+        return f"{schema.name} has {schema.size} bytes, not {len(value)}"
     if schema.kind in ("bytes", "fixed") and isinstance(value, str):
-        return None if all(c <= "\xff" for c in value) else f"{value!r} is not a text of bytes"
+        return [] if all(c <= "\xff" for c in value) else f"{quote(value)} is not a text of bytes"
     if isinstance(schema, Array) and isinstance(value, list):
-        return _first(_problem(schema.items, item, inside) for item in value)
+        return [(schema.items, item, None) for item in value]
     if isinstance(schema, MapType) and isinstance(value, dict):
-        return _first(_problem(schema.values, item, inside) for item in value.values())
+        return [(schema.values, item, None) for item in value.values()]
     if isinstance(schema, Record) and isinstance(value, dict):
-        return _first(_member(one, value, inside) for one in schema.fields)
-    return None
+        return [
+            (one.type, value[one.name], None)
+            if one.name in value
+            else (one.type, cast(Json, one.default), one)
+            for one in schema.fields
+        ]
+    return []
 
 
-def _union_problem(union: Union, value: Json, inside: set[int]) -> str | None:
-    """Java encodes a default with the first branch that is no simple type, or that takes it."""
+def _branch(union: Union, value: Json) -> str | list[_Step]:
+    """Java encodes a default with the first branch that is no simple type, or that takes it.
+
+    Any number is taken by any type of numbers, and cut to it.
+    """
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
     for branch in union.branches:
-        right = is_default(branch, value)
-        if right:
-            return _problem(branch, value, inside)
-        if isinstance(branch, (Record, EnumType, Array, MapType)):
-            return f"Avro Java takes {value!r} for {type_name(branch)}, which comes first"
-    return None
-
-
-def _member(one: Field, value: dict[str, Json], inside: set[int]) -> str | None:
-    if one.name in value:
-        return _problem(one.type, value[one.name], inside)
-    if id(one) in inside:
-        return f"the default of {one.name!r} holds itself"
-    return _problem(one.type, cast(Json, one.default), inside | {id(one)})
-
-
-def _first(problems: Iterable[str | None]) -> str | None:
-    return next((problem for problem in problems if problem is not None), None)
+        if is_default(branch, value):
+            return [(branch, value, None)]
+        taken = isinstance(branch, (Record, EnumType, Array, MapType))
+        if taken or (number and branch.kind in _NUMBERS):
+            return f"Avro Java takes {quote(value)} for {type_name(branch)}, which comes first"
+    return []

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from headworks.compatibility.budget import Budget
 from headworks.compatibility.finding import Finding
 from headworks.compatibility.rules import RULES
 from headworks.compatibility.words import type_name
@@ -59,20 +60,26 @@ _READABLE: Final = frozenset(
 )
 
 
-def table_findings(new: Schema, old: Schema, old_version: int | None = None) -> list[Finding]:
+def table_findings(
+    new: Schema, old: Schema, budget: Budget, old_version: int | None = None
+) -> list[Finding]:
     """What the table of `old` cannot follow when `new` comes after it."""
-    return list(_Table(old_version).compare(new, old))
+    budget.next_pair()
+    return list(_Table(old_version, budget).compare(new, old))
 
 
 def column_problems(schema: Schema) -> list[Finding]:
     """What a first table made from `schema` cannot hold."""
-    return list(_Table(None).compare(schema, Record("", pointer=schema.pointer)))
+    return list(_Table(None, Budget()).compare(schema, Record("", pointer=schema.pointer)))
 
 
 @dataclass(slots=True)
 class _Table:
     version: int | None
+    budget: Budget
     seen: set[tuple[int, int]] = field(default_factory=set)
+    # Records that are known not to hold themselves, nor any that does.
+    finite: set[int] = field(default_factory=set)
 
     @property
     def _old(self) -> str:
@@ -87,6 +94,7 @@ class _Table:
             if (id(mine), id(theirs)) in self.seen:
                 continue
             self.seen.add((id(mine), id(theirs)))
+            self.budget.spend(1)
             below: list[tuple[str, Schema, Schema]] = []
             if isinstance(mine, Record) and isinstance(theirs, Record):
                 yield from self._struct(path, mine, theirs)
@@ -142,7 +150,7 @@ class _Table:
 
     def _new_type(self, path: str, schema: Schema, old: Record) -> Iterator[Finding]:
         """Problems inside a type that the table has not held yet."""
-        loop = _recursive(schema)
+        loop = self._recursive(schema)
         if loop is not None:
             message = f"{loop.name} holds itself, and a table column has no recursive type"
             fix = "flatten it to the depth that is needed, or keep the part as a JSON string"
@@ -171,6 +179,31 @@ class _Table:
                 stack.append((f"{where}{{}}", node.values))
             elif isinstance(node, Union):
                 stack += [(where, branch) for branch in reversed(node.branches)]
+
+    def _recursive(self, schema: Schema) -> Record | None:
+        """A record below `schema` (or itself) that holds itself, if any."""
+        open_: dict[int, Record] = {}
+        stack: list[tuple[Schema, bool]] = [(schema, False)]
+        while stack:
+            node, leaving = stack.pop()
+            self.budget.spend(1)
+            if leaving:
+                open_.pop(id(node))
+                self.finite.add(id(node))
+            elif isinstance(node, Record):
+                if id(node) in open_:
+                    return node
+                if id(node) not in self.finite:
+                    open_[id(node)] = node
+                    stack.append((node, True))
+                    stack += [(one.type, False) for one in reversed(node.fields)]
+            elif isinstance(node, Array):
+                stack.append((node.items, False))
+            elif isinstance(node, MapType):
+                stack.append((node.values, False))
+            elif isinstance(node, Union):
+                stack += [(branch, False) for branch in reversed(node.branches)]
+        return None
 
     def _column(self, path: str, new: Schema, old: Schema) -> Iterator[Finding]:
         if isinstance(new, Union) or isinstance(old, Union):
@@ -268,32 +301,6 @@ def _readable(old: Schema, new: Schema) -> bool:
     assert was is not None
     assert now is not None
     return now.scale >= was.scale and now.precision - now.scale >= was.precision - was.scale
-
-
-def _recursive(schema: Schema) -> Record | None:
-    """A record below `schema` (or itself) that holds itself, if any."""
-    done: set[int] = set()
-    open_: dict[int, Record] = {}
-    stack: list[tuple[Schema, bool]] = [(schema, False)]
-    while stack:
-        node, leaving = stack.pop()
-        if leaving:
-            open_.pop(id(node))
-            done.add(id(node))
-        elif isinstance(node, Record):
-            if id(node) in open_:
-                return node
-            if id(node) not in done:
-                open_[id(node)] = node
-                stack.append((node, True))
-                stack += [(one.type, False) for one in reversed(node.fields)]
-        elif isinstance(node, Array):
-            stack.append((node.items, False))
-        elif isinstance(node, MapType):
-            stack.append((node.values, False))
-        elif isinstance(node, Union):
-            stack += [(branch, False) for branch in reversed(node.branches)]
-    return None
 
 
 def _dotted(path: str, step: str) -> str:

@@ -23,7 +23,7 @@ from headworks.schema.model import (
     Union,
 )
 
-__all__ = ["Sides", "default_hint", "listed", "rename_of", "type_name"]
+__all__ = ["Sides", "default_hint", "listed", "rename_of", "simple_name", "type_name"]
 
 _MANY = 8
 # Renames are guessed in records of at most so many fields, both sides together: names are compared
@@ -69,6 +69,11 @@ class Sides:
     def cannot(self) -> str:
         """The opening of most messages."""
         return f"{self.who} cannot read {self.data}"
+
+
+def simple_name(name: str) -> str:
+    """A full name without its namespace."""
+    return name.rpartition(".")[2]
 
 
 def type_name(schema: Schema, depth: int = 2) -> str:

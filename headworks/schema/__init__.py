@@ -2,6 +2,7 @@
 
 - `model`: the nodes (Primitive, Fixed, EnumType, Array, MapType, Union, Record, Field).
 - `parse`: text to nodes, with Avro Java's strictness; `defaults`: what a default may be.
+- `quoting`: values as an error message shows them.
 - `canonical`: the printed forms and fingerprints, equal to Avro Java's.
 - `difference`: what changed between two schemas, field by field.
 - `governance`: what Headworks itself reads from a schema (topic, event time, key).

@@ -13,8 +13,9 @@ Rules:
 from __future__ import annotations
 
 import json
+import marshal
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -38,10 +39,15 @@ from headworks.schema.model import (
     Schema,
     Union,
 )
+from headworks.schema.quoting import quote
 
-__all__ = ["MAX_DEPTH", "decode", "parse"]
+__all__ = ["MAX_DEPTH", "SharedFields", "decode", "parse", "without_comments"]
 
 MAX_DEPTH = 120
+# JSON values that are kept as they are (defaults, properties) nest at most so deep.
+MAX_VALUE_DEPTH = 100
+# Fields read before, by pointer and by their JSON, packed.
+SharedFields = MutableMapping[tuple[str, bytes], Field]
 _NAME = re.compile(r"[^\W\d]\w*\Z")
 # Attributes that Avro defines for any type: never kept as properties, as in Java.
 _NAMED_RESERVED = ("type", "name", "namespace", "doc", "aliases")
@@ -49,7 +55,8 @@ _RESERVED = frozenset((*_NAMED_RESERVED, "fields", "items", "values", "symbols",
 _ENUM_RESERVED = _RESERVED | {"default"}
 _FIELD_RESERVED = frozenset(("name", "type", "doc", "default", "order", "aliases"))
 _ORDERS = ("ascending", "descending", "ignore")
-_COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|//[^\n]*', re.DOTALL)
+# What does not end goes to the end of the text, so that no text takes more than one pass.
+_COMMENT = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|/\*.*?(?:\*/|\Z)|//[^\n]*', re.DOTALL)
 _LOGICAL_BASE: Mapping[str, tuple[str, ...]] = {
     "date": ("int",),
     "time-millis": ("int",),
@@ -72,15 +79,21 @@ def parse(
     references: Mapping[str, Named] | None = None,
     strict: bool = True,
     base: str = "",
+    shared: SharedFields | None = None,
 ) -> Schema:
     """Parse schema text, or JSON already decoded, into nodes.
 
     `references` are named types defined elsewhere, by full name. `base` goes before every pointer:
     the name of the document, when nodes of several will meet. Raises SchemaError, naming the
     place as a JSON pointer and the rule, if the text is not JSON or not an Avro schema.
+
+    `shared` makes many versions of one schema cheap to hold: a field without named types that
+    stands, word for word, where it stood in an earlier text is that text's node. Lenient texts
+    only, because a shared field is not validated again.
     """
     value = decode(source) if isinstance(source, str) else source
-    return _Parser(dict(references or {}), strict).schema(value, "", base, 0)
+    kept = None if strict else shared
+    return _Parser(dict(references or {}), strict, kept).schema(value, "", base, 0)
 
 
 def decode(text: str) -> Json:
@@ -92,7 +105,7 @@ def decode(text: str) -> Json:
     except RecursionError:
         raise SchemaError("the schema is nested too deeply", rule="depth") from None
     except ValueError as error:
-        bare = _COMMENT.sub(_blank, text)
+        bare = without_comments(text)
         if bare != text:
             return decode(bare)
         fix = f'write "{text}", in quotes' if text in PRIMITIVES else None
@@ -101,6 +114,11 @@ def decode(text: str) -> Json:
 
 def _no_constant(name: str) -> Json:
     raise ValueError(f"{name} is not a JSON number")
+
+
+def without_comments(text: str) -> str:
+    """The text with white space in the place of comments: every position stays."""
+    return _COMMENT.sub(_blank, text)
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -113,6 +131,9 @@ def _blank(match: re.Match[str]) -> str:
 class _Parser:
     names: dict[str, Named]
     strict: bool
+    shared: SharedFields | None = None
+    # How often a named type was used or defined: what does neither means the same in any text.
+    touched: int = 0
     # Records whose definition is being read: named already, fields not yet known.
     open: set[str] = field(default_factory=set)
 
@@ -127,7 +148,7 @@ class _Parser:
             return self._union(value, namespace, at, depth)
         if not isinstance(value, dict):
             raise SchemaError(
-                f"a type must be a name, an object or a list, not {value!r}", pointer=at
+                f"a type must be a name, an object or a list, not {quote(value)}", pointer=at
             )
         kind = value.get("type")
         if not isinstance(kind, str):
@@ -157,6 +178,7 @@ class _Parser:
         if name in PRIMITIVES:
             kind: PrimitiveKind = name
             return Primitive(kind, _logical(props, kind, 0), props, at)
+        self.touched += 1
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         # As Java looks: types already complete, by full name and then without a namespace, and only
         # then, by full name alone, those that are being defined around this place.
@@ -207,7 +229,7 @@ class _Parser:
         if not isinstance(fields, list):
             raise SchemaError("`fields` must be a list", pointer=f"{at}/fields")
         record.fields = tuple(
-            self._field(f, space, f"{at}/fields/{i}", depth) for i, f in enumerate(fields)
+            self._shared_field(f, space, f"{at}/fields/{i}", depth) for i, f in enumerate(fields)
         )
         seen: set[str] = set()
         for f in record.fields:
@@ -219,21 +241,38 @@ class _Parser:
         self.open.remove(name)
         return cast(Record, self._define(record, outer))
 
+    def _shared_field(self, value: Json, namespace: str, at: str, depth: int) -> Field:
+        if self.shared is None:
+            return self._field(value, namespace, at, depth)
+        # Version 2 of the format writes equal values as equal bytes: no references to objects.
+        key = (at, marshal.dumps(value, 2))
+        known = self.shared.get(key)
+        if known is None:
+            before = self.touched
+            known = self._field(value, namespace, at, depth)
+            if self.touched == before:
+                self.shared[key] = known
+        return known
+
     def _field(self, value: Json, namespace: str, at: str, depth: int) -> Field:
         if not isinstance(value, dict):
             raise SchemaError("a field must be an object", pointer=at)
         name = value.get("name")
         if not isinstance(name, str) or not _NAME.match(name):
-            raise SchemaError(f"{name!r} is not a field name", pointer=f"{at}/name", rule="names")
+            raise SchemaError(
+                f"{quote(name)} is not a field name", pointer=f"{at}/name", rule="names"
+            )
         type_ = self.schema(self._member(value, "type", at), namespace, f"{at}/type", depth + 1)
         default = value.get("default", NO_DEFAULT)
         if isinstance(default, str) and type_.kind in ("float", "double"):
             default = _number(default, f"{at}/default")
+        elif isinstance(default, (dict, list)):
+            _bounded(default)
         if self.strict and default is not NO_DEFAULT:
             check_default(type_, cast(Json, default), f"{at}/default", self.open)
         order = value.get("order", "ascending")
         if not isinstance(order, str) or order.lower() not in _ORDERS:
-            raise SchemaError(f"{order!r} is not a sort order", pointer=f"{at}/order")
+            raise SchemaError(f"{quote(order)} is not a sort order", pointer=f"{at}/order")
         return Field(
             name,
             type_,
@@ -252,14 +291,16 @@ class _Parser:
         for i, symbol in enumerate(symbols):
             here = f"{at}/symbols/{i}"
             if not _NAME.match(symbol):
-                raise SchemaError(f"{symbol!r} is not an enum symbol", pointer=here, rule="names")
+                raise SchemaError(
+                    f"{quote(symbol)} is not an enum symbol", pointer=here, rule="names"
+                )
             if symbol in seen:
                 raise SchemaError(f"symbol {symbol!r} occurs twice", pointer=here, rule="names")
             seen.add(symbol)
         default = _text(value, "default")
         if default is not None and default not in seen:
             raise SchemaError(
-                f"enum default {default!r} is not one of its symbols", pointer=f"{at}/default"
+                f"enum default {quote(default)} is not one of its symbols", pointer=f"{at}/default"
             )
         doc, props = _text(value, "doc"), _props(value, _ENUM_RESERVED)
         node = EnumType(name, symbols, default, _aliases(value, space, at), doc, props, at)
@@ -269,7 +310,7 @@ class _Parser:
         name, space = self._name(value, namespace, at)
         size = self._member(value, "size", at)
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**31:
-            raise SchemaError(f"size {size!r} is not a length", pointer=f"{at}/size")
+            raise SchemaError(f"size {quote(size)} is not a length", pointer=f"{at}/size")
         doc, props = _text(value, "doc"), _props(value, _RESERVED)
         logical = _logical(props, "fixed", size)
         node = Fixed(name, size, _aliases(value, space, at), doc, logical, props, at)
@@ -277,6 +318,7 @@ class _Parser:
 
     def _define(self, node: Named, known: Named | None) -> Named:
         """Enter a definition. The same one a second time is the first one again, as in Java."""
+        self.touched += 1
         if known is None:
             self.names[node.name] = node
             return node
@@ -303,7 +345,9 @@ class _Parser:
             raise SchemaError(f"{name!r} is a primitive type", pointer=f"{at}/name", rule="names")
         for part in [name, *(space.split(".") if space else [])]:
             if not _NAME.match(part):
-                raise SchemaError(f"{part!r} is not a name", pointer=f"{at}/name", rule="names")
+                raise SchemaError(
+                    f"{quote(part)} is not a name", pointer=f"{at}/name", rule="names"
+                )
         return (f"{space}.{name}" if space else name), space
 
     @staticmethod
@@ -314,7 +358,27 @@ class _Parser:
 
 
 def _props(value: dict[str, Json], reserved: frozenset[str]) -> dict[str, Json]:
-    return {k: v for k, v in value.items() if k not in reserved}
+    found = {k: v for k, v in value.items() if k not in reserved}
+    for kept in found.values():
+        if isinstance(kept, (dict, list)):
+            _bounded(kept)
+    return found
+
+
+def _bounded(value: Json) -> None:
+    """Raise SchemaError if a value that is kept as it is nests too deeply for those who read it."""
+    level: list[Json] = [value]
+    for _ in range(MAX_VALUE_DEPTH):
+        below: list[Json] = []
+        for one in level:
+            if isinstance(one, dict):
+                below += one.values()
+            elif isinstance(one, list):
+                below += one
+        if not below:
+            return
+        level = below
+    raise SchemaError(f"a value is nested more than {MAX_VALUE_DEPTH} deep", rule="depth")
 
 
 def _text(value: dict[str, Json], key: str) -> str | None:
@@ -334,7 +398,7 @@ def _number(text: str, at: str) -> float:
             return float(stripped)
         except ValueError:
             pass
-    raise SchemaError(f"default {text!r} is not a number", pointer=at, rule="default")
+    raise SchemaError(f"default {quote(text)} is not a number", pointer=at, rule="default")
 
 
 def _strings(value: dict[str, Json], key: str, at: str, *, required: bool = False) -> list[str]:

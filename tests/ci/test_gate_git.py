@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ci.gate import check
+from ci.report import text_report
 from headworks.errors import UsageError
 from tests.ci.conftest import ID, Work, event
 
@@ -143,6 +144,26 @@ def test_types_of_other_files_resolve_and_are_placed_there(work: Work) -> None:
     assert shared.subject is None
 
 
+def test_history_knows_the_changes_of_the_files_it_uses(work: Work) -> None:
+    """A version of a schema is also one in which only a shared type changed."""
+    work.git("checkout", "-q", "main")
+    leg = {"type": "record", "name": "Leg", "namespace": "acme", "fields": [ID]}
+    work.write("types/leg.avsc", leg)
+    work.write("rides.avsc", event({"name": "leg", "type": "acme.Leg"}, topic="rides", name="Ride"))
+    work.commit()
+    stop = {"name": "stop", "type": "int", "default": 0}
+    work.write("types/leg.avsc", {**leg, "fields": [ID, stop]})
+    work.commit()
+    work.git("checkout", "-q", "-b", "later")
+    work.write("types/leg.avsc", {**leg, "fields": [ID, {**stop, "type": "string", "default": ""}]})
+    verdict = check(SCHEMAS, MAIN)
+    (rides,) = [one for one in verdict.subjects if one.subject == "rides-value"]
+    assert rides.notes[0].startswith("held against 2 versions")
+    assert [(one.finding.rule, one.finding.writer_version) for one in rides.findings] == [
+        ("HW002", 2)
+    ]
+
+
 def test_a_waiver_lets_one_finding_pass_until_its_day(work: Work) -> None:
     work.write("trips.avsc", event({"name": "id", "type": "string"}))
     work.write(
@@ -151,7 +172,11 @@ def test_a_waiver_lets_one_finding_pass_until_its_day(work: Work) -> None:
         'reason = "no consumers yet", until = 2026-06-30 }]\n',
     )
     assert check(SCHEMAS, MAIN, today=date(2026, 6, 30)).verdict == "pass"
-    assert check(SCHEMAS, MAIN, today=date(2026, 7, 1)).verdict == "refused"
+    (late,) = check(SCHEMAS, MAIN, today=date(2026, 7, 1)).findings
+    assert late.waiver is None
+    assert "= was waived until 2026-06-30: no consumers yet" in text_report(
+        check(SCHEMAS, MAIN, today=date(2026, 7, 1))
+    )
 
 
 def test_one_file_can_be_checked_by_itself(work: Work) -> None:

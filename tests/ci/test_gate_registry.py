@@ -10,7 +10,7 @@ import pytest
 from ci.gate import check
 from ci.registering import register
 from headworks.compatibility import Level, Policy
-from headworks.errors import UnreachableError
+from headworks.errors import RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient
 from headworks.service import Service
 from tests.ci.conftest import ID, Work, event
@@ -64,3 +64,40 @@ def test_the_gate_and_the_registry_give_one_verdict(
 def test_an_unreachable_registry_is_never_a_pass(work: Work) -> None:
     with pytest.raises(UnreachableError):
         check(SCHEMAS, ["registry:http://127.0.0.1:9"])
+
+
+def test_what_the_registry_refuses_by_itself_is_a_finding(
+    work: Work, registry: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    against = [f"registry:{registry.url}"]
+    work.write("trips.avsc", event(ID, topic="gate.own"))
+    assert check(SCHEMAS, against).verdict == "pass"
+
+    def too_large(*_: object) -> None:
+        raise RefusedError("the schema is too large", status=422, code=42209)
+
+    monkeypatch.setattr(RegistryClient, "check", too_large)
+    (found,) = check(SCHEMAS, against).findings
+    assert (found.finding.rule, found.finding.message) == ("HW303", "the schema is too large")
+    assert found.file == "schemas/trips.avsc"
+
+    def not_allowed(*_: object) -> None:
+        raise RefusedError("who are you?", status=401)
+
+    monkeypatch.setattr(RegistryClient, "check", not_allowed)
+    with pytest.raises(RefusedError):
+        check(SCHEMAS, against)
+
+
+def test_going_back_to_a_registered_version_passes_as_it_does_at_registration(
+    work: Work, client: RegistryClient, registry: Service
+) -> None:
+    more = {"name": "more", "type": "int", "default": 0}
+    wide = {"name": "more", "type": "long", "default": 0}
+    for fields in ((ID, more), (ID, wide)):
+        work.write("trips.avsc", event(*fields, topic="gate.back"))
+        list(register(SCHEMAS, client))
+    work.write("trips.avsc", event(ID, more, topic="gate.back"))
+    assert check(SCHEMAS, [f"registry:{registry.url}"]).verdict == "pass"
+    (again,) = register(SCHEMAS, client)
+    assert (again.result, again.version) == ("unchanged", 1)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +81,17 @@ def test_columns_are_asked_for_under_policy_warehouse(work: Work) -> None:
     assert [one.finding.rule for one in lint_catalogue(Path("schemas")).findings] == ["HW411"]
 
 
+def test_a_member_that_is_written_twice(work: Work) -> None:
+    text = json.dumps(GOOD, indent=2)
+    twice = text.replace('"doc": "When it began.",', '"doc": "First.",\n"doc": "Second.",')
+    work.write("trips.avsc", twice)
+    (found,) = lint_catalogue(Path("schemas")).findings
+    assert found.finding.rule == "HW412"
+    assert found.lines == ('"doc": "Second.",',)
+
+
 def test_every_rule_has_a_case() -> None:
-    assert {rule for case in CASES for rule in case[2]} | {"HW411"} == set(LINT_RULES)
+    assert {rule for case in CASES for rule in case[2]} | {"HW411", "HW412"} == set(LINT_RULES)
 
 
 def test_the_projects_own_catalogue_is_clean(root: Path) -> None:

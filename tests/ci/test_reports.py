@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import jsonschema
 import pytest
 from typer.testing import CliRunner
 
 from ci.gate import check
 from ci.machine import FORMATS, render
-from ci.positions import SourceMap
+from ci.report import Style, text_report
 from ci.rules import CATALOGUE_RULES, LINT_RULES
 from cli.schema import schema_app
 from headworks.compatibility import RULES
@@ -65,6 +66,88 @@ def test_github_gitlab_junit_sarif_markdown(verdict: Any) -> None:
     assert "**HW001**" in render(verdict, "markdown")
 
 
+SARIF_SCHEMA = Path(__file__).with_name("sarif-schema-2.1.0.json")
+
+
+@pytest.fixture
+def awkward(work: Work) -> Any:
+    """Findings of every kind at once: waived, of a broken file, of one that is gone, odd names."""
+    work.git("checkout", "-q", "main")
+    work.write("gone.avsc", event(ID, topic="gone", name="Gone"))
+    odd = {"name": "größe", "type": "int", "doc": 'a|b `c` ```d``` ]]> %0A :: "e" <f>&'}
+    work.write("with space.avsc", event(ID, odd, topic="odd", name="Odd"))
+    work.commit()
+    work.git("checkout", "-q", "-b", "later")
+    (work.schemas / "gone.avsc").unlink()
+    work.write("bad.avsc", '{"type": "record",,\n}')
+    work.write("with space.avsc", event(ID, {**odd, "type": "string"}, topic="odd", name="Odd"))
+    work.write("trips.avsc", event({"name": "id", "type": "string"}))
+    work.write(
+        "governance.toml",
+        '[subjects."trips-value"]\nwaivers = [{ rule = "HW002", reason = "agreed", '
+        "until = 2999-01-01 }]\n",
+    )
+    found = check(SCHEMAS, ["git:main"])
+    assert {one.finding.rule for one in found.findings} == {"HW301", "HW302", "HW002"}
+    return found
+
+
+def test_sarif_is_valid_by_its_schema(awkward: Any, work: Work) -> None:
+    schema = json.loads(SARIF_SCHEMA.read_text(encoding="utf-8"))
+    checker = jsonschema.Draft4Validator(schema, format_checker=jsonschema.FormatChecker())
+    log = json.loads(render(awkward, "sarif"))
+    assert [error.message for error in checker.iter_errors(log)] == []
+    results = log["runs"][0]["results"]
+    assert len({one["partialFingerprints"]["headworks/v1"] for one in results}) == len(results)
+    waived = [one for one in results if "suppressions" in one]
+    assert [one["suppressions"][0]["justification"] for one in waived] == ["agreed"]
+    uris = {one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for one in results}
+    assert "schemas/with%20space.avsc" in uris
+    passed = json.loads(render(check(SCHEMAS / "trips.avsc", ["git:HEAD"]), "sarif"))
+    assert checker.is_valid(passed)
+    passed["runs"][0]["results"] = [{"ruleId": "HW001"}]
+    assert not checker.is_valid(passed), "the schema itself would let anything pass"
+
+
+def test_junit_counts_what_it_holds(awkward: Any) -> None:
+    suite = ElementTree.fromstring(render(awkward, "junit"))
+    cases = suite.findall("testcase")
+    assert suite.tag == "testsuite"
+    assert int(suite.get("tests", "")) == len(cases)
+    failures = [case for case in cases if case.find("failure") is not None]
+    assert int(suite.get("failures", "")) == len(failures) == 3
+    assert all(case.get("name") and case.get("classname") for case in cases)
+    assert all(case.find("failure").get("message") for case in failures)  # type: ignore[union-attr]
+
+
+def test_gitlab_issues_have_what_gitlab_asks_for(awkward: Any) -> None:
+    issues = json.loads(render(awkward, "gitlab"))
+    assert len({one["fingerprint"] for one in issues}) == len(issues) == 4
+    for one in issues:
+        assert set(one) == {"description", "check_name", "fingerprint", "severity", "location"}
+        assert one["severity"] in {"info", "minor", "major", "critical", "blocker"}
+        assert 1 <= one["location"]["lines"]["begin"] <= one["location"]["lines"]["end"]
+
+
+def test_github_annotations_are_one_line_each_and_escaped(awkward: Any) -> None:
+    lines = render(awkward, "github").splitlines()
+    commands = [line for line in lines if line.startswith("::")]
+    assert len(commands) == len(awkward.findings) == len(lines) - 1
+    for command in commands:
+        match = re.fullmatch(r"::(error|notice) ([^:]*)::(.*)", command)
+        assert match
+        keys = [pair.partition("=")[0] for pair in match[2].split(",")]
+        assert keys[:4] == ["file", "line", "endLine", "title"]
+    assert sum(line.startswith("::notice") for line in commands) == 1
+
+
+def test_markdown_keeps_its_fences(awkward: Any, work: Work) -> None:
+    assert "Waived until 2999-01-01: agreed" in render(awkward, "markdown")
+    work.write("trips.avsc", event(ID, {"name": "x", "doc": "```", "type": "int"}))
+    text = render(check(SCHEMAS, ["git:main"]), "markdown")
+    assert text.count("````") == 4, "around the lines, and around the DDL with its comment"
+
+
 def test_a_pass_has_every_form(work: Work) -> None:
     passed = check(SCHEMAS, ["git:main"])
     assert all(render(passed, form) for form in FORMATS)
@@ -89,6 +172,60 @@ def test_check_exits_by_the_verdict(work: Work) -> None:
     assert (again.exit_code, json.loads(out.read_text())["version"]) == (1, "2.1.0")
 
 
+def test_reports_are_written_beside_the_answer(work: Work) -> None:
+    out = [f"{form}={work.root / form}" for form in FORMATS]
+    flags = [flag for report in out for flag in ("--report", report)]
+    assert run("check", "--against", "git:main", *flags).exit_code == 0
+    assert all((work.root / form).read_text() for form in FORMATS)
+    wrong = run("check", "--against", "git:main", "--report", "html=x")
+    assert "is no FORMAT=FILE" in str(wrong.exception)
+    nowhere = run("check", "--against", "git:main", "--report", "json=no/such/folder/x")
+    assert "cannot write the report" in str(nowhere.exception)
+
+
+def test_waivers_on_the_command_line(work: Work) -> None:
+    work.write("trips.avsc", event({"name": "id", "type": "string"}))
+    asked = ("check", "--against", "git:main", "--waive")
+    passed = run(*asked, "HW002:trips-value", "--reason", "agreed")
+    assert passed.exit_code == 0
+    assert "waived[HW002]" in passed.stdout
+    assert "= waived, this once: agreed" in passed.stdout
+    assert run(*asked, "all", "--reason", "agreed").exit_code == 0
+    assert run(*asked, "HW002:other-value", "--reason", "agreed").exit_code == 1
+    assert "needs a reason" in str(run(*asked, "HW002").exception)
+    assert "no rule of the gate" in str(run(*asked, "HW999", "--reason", "x").exception)
+
+
+def test_settings_of_the_gate(work: Work) -> None:
+    file = work.root / "headworks.toml"
+    file.write_text('[gate]\nagainst = "git:main"\n')
+    assert "takes a list `against`" in str(run("check").exception)
+    file.write_text('[gate]\nbase = ["git:main"]\n')
+    assert "takes a list `against`" in str(run("check").exception)
+
+
+def test_colours_and_width_only_for_a_terminal(verdict: Any) -> None:
+    plain = text_report(verdict)
+    assert "\x1b" not in plain
+    dressed = text_report(verdict, Style(colours=True, width=80))
+    bare = re.sub(r"\x1b\[[0-9;]*m", "", dressed)
+    assert "\x1b[1;31merror[HW001]\x1b[0m" in dressed
+    assert max(map(len, bare.splitlines())) <= 80
+    assert " ".join(bare.split()) == " ".join(plain.split())
+
+
+def test_the_underline_is_below_what_it_means(work: Work) -> None:
+    field = {"name": "größe_日本", "type": "int", "doc": "A field."}
+    text = json.dumps(event(ID, field), indent="\t", ensure_ascii=False)
+    work.write("trips.avsc", text)
+    lines = render(check(SCHEMAS, ["git:main"]), "text").splitlines()
+    at = next(i for i, line in enumerate(lines) if '"name": "größe_日本"' in line)
+    marks = lines[at + 1]
+    assert "^" in marks
+    assert marks.index("^") == lines[at].index('"größe')
+    assert marks.count("^") == len('"größe_日本"') + 2, "two characters take two cells each"
+
+
 def test_register_list_show_diff(work: Work, registry: Service) -> None:
     work.write("trips.avsc", event(ID, topic="cli.trips"))
     url = ("--registry", registry.url)
@@ -104,18 +241,6 @@ def test_register_list_show_diff(work: Work, registry: Service) -> None:
     assert changed.stdout == "+ x: int\n"
     assert run("register", "schemas/trips.avsc", *url).exit_code == 1
     assert "no subject" in str(run("show", "cli.nothing-value", *url).exception)
-
-
-def test_positions_survive_comments_escapes_and_nesting() -> None:
-    text = '{\n  /* c */ "a~/b": [1, {"x": "}"}],\n  "y": true\n}\n'
-    source = SourceMap(text)
-    assert source.position("/a~0~1b/1/x").line == 2
-    assert (source.position("/y").line, source.position("/y").column) == (3, 3)
-    assert source.position("/a~0~1b/0").column == text.splitlines()[1].index("1") + 1
-    assert source.position("/y/not/there") == source.position("/y")
-    assert source.position("").end_line == 4
-    deep = "[" * 50_000 + "]" * 50_000
-    assert SourceMap(deep).position("/0" * 3).column == 4
 
 
 def test_every_rule_is_documented(root: Path) -> None:

@@ -57,21 +57,32 @@ public class AvroOracle {
     return text.toString();
   }
 
-  /** Random data under the writer's schema, read back with the reader's: how many fail. */
+  static ByteArrayOutputStream encoded(Schema schema, Object datum) throws Exception {
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+    BinaryEncoder encoder = EncoderFactory.get().binaryEncoder(bytes, null);
+    new GenericDatumWriter<Object>(schema).write(datum, encoder);
+    encoder.flush();
+    return bytes;
+  }
+
+  static String base64(ByteArrayOutputStream bytes) {
+    return Base64.getEncoder().encodeToString(bytes.toByteArray());
+  }
+
+  /**
+   * Random data under the writer's schema, read back with the reader's: how many fail, and of the
+   * others the bytes as written and, after the colon, what was read, written with the reader's.
+   */
   static String decode(Schema reader, Schema writer, int count, long seed) throws Exception {
-    GenericDatumWriter<Object> encode = new GenericDatumWriter<>(writer);
     GenericDatumReader<Object> decode = new GenericDatumReader<>(writer, reader);
     StringBuilder text = new StringBuilder();
     int failed = 0;
     String why = "";
     for (Object datum : new RandomData(writer, count, seed)) {
-      ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-      BinaryEncoder encoder = EncoderFactory.get().binaryEncoder(bytes, null);
-      encode.write(datum, encoder);
-      encoder.flush();
+      ByteArrayOutputStream bytes = encoded(writer, datum);
       try {
-        decode.read(null, DecoderFactory.get().binaryDecoder(bytes.toByteArray(), null));
-        text.append(' ').append(Base64.getEncoder().encodeToString(bytes.toByteArray()));
+        Object read = decode.read(null, DecoderFactory.get().binaryDecoder(bytes.toByteArray(), null));
+        text.append(' ').append(base64(bytes)).append(':').append(base64(encoded(reader, read)));
       } catch (Exception error) {
         failed++;
         why = error.toString().replace('\n', ' ').replace('\t', ' ');

@@ -180,6 +180,8 @@ def mutate(rng: random.Random, schema: Any) -> Any:
         _mutate_union(rng, node)
     elif node["type"] == "record":
         _mutate_record(rng, node)
+    elif node["type"] in ("enum", "fixed") and rng.random() < 0.3:
+        _rename(rng, node)
     elif node["type"] == "enum":
         node["symbols"] = rng.sample(SYMBOLS, rng.randint(1, 4))
         node.pop("default", None)

@@ -1,0 +1,72 @@
+"""Who reads a topic: those that `governance.toml` declares, and the groups of a live broker.
+
+Rules: a broker is asked only when its address was given, and then it has to answer: a list that
+may be incomplete is worse than none. What a group has committed for the topic makes it a consumer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ci.governance import FILE_NAME, Governance
+from ci.verdict import Consumer
+from headworks.broker_client import broker_client
+from headworks.errors import UnreachableError
+from headworks.schema import subject_of
+
+__all__ = ["Consumers"]
+
+_TIMEOUT_S = 5.0
+
+
+@dataclass(slots=True)
+class Consumers:
+    """The readers of topics; `bootstrap` is the address of a broker, or None to ask none."""
+
+    governance: Governance
+    bootstrap: str | None = None
+    _groups: dict[str, list[str]] | None = field(default=None, init=False)
+
+    def of(self, topic: str) -> list[Consumer]:
+        """The readers of `topic`, declared ones first; UnreachableError if the broker is silent."""
+        declared = self.governance.of(subject_of(topic)).consumers
+        found = [Consumer(name, FILE_NAME) for name in declared]
+        if self.bootstrap is not None:
+            if self._groups is None:
+                self._groups = _groups_by_topic(self.bootstrap)
+            known = f"broker {self.bootstrap}"
+            found += [Consumer(name, known) for name in self._groups.get(topic, ())]
+        return found
+
+
+def _groups_by_topic(bootstrap: str) -> dict[str, list[str]]:
+    """The groups of a broker that have committed an offset, by topic, each list sorted."""
+    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    client = AdminClient({**broker_client(bootstrap), "log_level": 0})
+    try:
+        listed = client.list_consumer_groups(request_timeout=_TIMEOUT_S).result()
+        if listed.errors:
+            raise KafkaException(listed.errors[0])
+        names = sorted(group.group_id for group in listed.valid)
+        found: dict[str, list[str]] = {}
+        for name in names:
+            # One group a call: the protocol's way, and every broker's.
+            asked = [ConsumerGroupTopicPartitions(name)]
+            futures = client.list_consumer_group_offsets(asked, request_timeout=_TIMEOUT_S)
+            for topic in sorted(_committed(futures.values())):
+                found.setdefault(topic, []).append(name)
+    except KafkaException as error:
+        raise UnreachableError(
+            f"the broker {bootstrap} does not tell its consumer groups: {error}",
+            fix="start it, or leave --bootstrap out: the verdict does not need it",
+        ) from None
+    return found
+
+
+def _committed(futures: Iterable[Any]) -> set[str]:
+    partitions: Sequence[Any] = [p for one in futures for p in one.result().topic_partitions]
+    return {p.topic for p in partitions if p.offset >= 0}

@@ -1,0 +1,73 @@
+"""What a change does downstream: the DDL of its table, and who reads the topic.
+
+The mapping from Avro to columns, and what a table takes on, are the loader's own (`hadoop_loader`),
+so that what is shown here is what a load does. Only its modules that need nothing installed.
+
+Rules: shows, never judges; what cannot be said (a schema without columns) is said in a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from ci.verdict import Consumer, Impact
+from hadoop_loader.catalog import column_list, create_table
+from hadoop_loader.columns import (
+    METADATA,
+    StructField,
+    quoted,
+    table_columns,
+    table_name,
+)
+from hadoop_loader.widening import widened
+from headworks.errors import HeadworksError
+from headworks.schema import Record, Schema, governance_of
+
+__all__ = ["impact_of"]
+
+
+def impact_of(
+    topic: str, new: Schema, history: Sequence[Schema], consumers: Sequence[Consumer]
+) -> Impact:
+    """The impact of `new` on the table of `history` (oldest first) and on its readers."""
+    table = table_name(topic)
+    owner = governance_of(new).owner
+    try:
+        ddl, note = _statements(quoted(table), new, history)
+    except HeadworksError as error:
+        ddl, note = (), f"no table can follow: {error.message}"
+    return Impact(table, ddl, note, owner, tuple(consumers))
+
+
+def _statements(
+    table: str, new: Schema, history: Sequence[Schema]
+) -> tuple[tuple[str, ...], str | None]:
+    wanted = table_columns(new)
+    if not history:
+        doc = new.doc if isinstance(new, Record) else None
+        return (create_table(table, (*wanted, *METADATA), None, doc, {}),), None
+    before = reduce(widened, map(table_columns, history[1:]), table_columns(history[0]))
+    after = widened(before, wanted)
+    known = {column.name.lower(): column for column in before}
+    added = [column for column in after if column.name.lower() not in known]
+    ddl = [f"ALTER TABLE {table} ADD COLUMNS ({column_list(added)})"] if added else []
+    for column in after:
+        old = known.get(column.name.lower())
+        if old is not None and old != column:
+            ddl.append(f"ALTER TABLE {table} CHANGE COLUMN {quoted(old.name)} {_one(column)}")
+    return tuple(ddl), _left_over(history[-1], wanted)
+
+
+def _one(column: StructField) -> str:
+    return column_list([column])
+
+
+def _left_over(last: Schema, wanted: Sequence[StructField]) -> str | None:
+    """The columns that the schema no longer has: their files keep them, the view hides them."""
+    kept = {column.name.lower() for column in wanted}
+    gone = [column.name for column in table_columns(last) if column.name.lower() not in kept]
+    if not gone:
+        return None
+    names = ", ".join(gone)
+    return f"{names}: no longer in the view; the table over the files keeps it, with its old rows"

@@ -1,0 +1,45 @@
+"""The `[gate]` table of headworks.toml: what `headworks schema check` does without flags.
+
+[gate]
+against = ["git:origin/main", "registry"]
+bootstrap = "broker.example.org:9092"
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from headworks.errors import UsageError
+
+__all__ = ["GateSettings", "read_settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class GateSettings:
+    """The bases to check against, and the broker whose consumer groups are named, if any."""
+
+    against: tuple[str, ...] = ()
+    bootstrap: str | None = None
+
+
+def read_settings(path: Path) -> GateSettings:
+    """Read the table; without the file, or the table, nothing is set."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return GateSettings()
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not TOML: {error}") from None
+    table = content.get("gate", {})
+    known = isinstance(table, dict) and not set(table) - {"against", "bootstrap"}
+    against = table.get("against", []) if known else None
+    bootstrap = table.get("bootstrap") if known else None
+    listed = isinstance(against, list) and all(isinstance(one, str) for one in against)
+    if not listed or not isinstance(bootstrap, str | None):
+        raise UsageError(
+            f"{path}: [gate] takes a list `against` and a text `bootstrap`, and nothing else",
+            fix='against = ["git:origin/main"]',
+        )
+    return GateSettings(tuple(against or ()), bootstrap)
