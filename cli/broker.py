@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -36,6 +37,9 @@ def start(
     auto_create: Annotated[
         bool, typer.Option(help="Create a topic when a producer asks for it.")
     ] = True,
+    max_partitions: Annotated[
+        int, typer.Option(min=1, help="Partitions of all topics together; no more are created.")
+    ] = 10_000,
     segment_bytes: Annotated[
         int | None, typer.Option(min=1024, help="Start a new segment file at this size.")
     ] = None,
@@ -57,16 +61,52 @@ def start(
     show_unflushed: Annotated[
         bool, typer.Option(help="Let consumers see what is written but not on disk yet.")
     ] = False,
+    registry: Annotated[
+        str | None,
+        typer.Option(help="URL of the registry, for topics that check ids (setting registry)."),
+    ] = None,
+    retention_check_seconds: Annotated[
+        float, typer.Option(min=0.1, help="Look so often for what retention should remove.")
+    ] = 300.0,
+    compaction_seconds: Annotated[
+        float, typer.Option(min=0.1, help="Look so often for what log compaction should do.")
+    ] = 15.0,
     max_connections: Annotated[int, typer.Option(min=1, help="Connections at a time.")] = 2000,
     idle_seconds: Annotated[
         float, typer.Option(min=0.1, help="Close a connection that is silent for so long.")
     ] = 600.0,
+    stall_seconds: Annotated[
+        float,
+        typer.Option(
+            min=0.1, help="Close a connection that leaves a request or its replies half way."
+        ),
+    ] = 60.0,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Certificate, PEM: speak TLS (setting tls_cert).")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="The certificate's key, PEM (setting tls_key).")
+    ] = None,
+    users: Annotated[
+        Path | None,
+        typer.Option(help="File of users: ask everybody who they are (setting users)."),
+    ] = None,
+    access: Annotated[
+        Path | None, typer.Option(help="File of grants: who may do what (setting access).")
+    ] = None,
     metrics: Annotated[
         str | None, typer.Option(help="Serve Prometheus metrics on this HOST:PORT.")
     ] = None,
     insecure: Annotated[
-        bool, typer.Option(help="Listen beyond loopback although anybody there may do anything.")
+        bool, typer.Option(help="Listen beyond loopback without users, or without TLS.")
     ] = False,
+    log_format: Annotated[
+        str | None, typer.Option(help="Log to stderr as text or json (setting log_format).")
+    ] = None,
+    log_level: Annotated[
+        str | None,
+        typer.Option(help="debug, info, warning or error (setting log_level)."),
+    ] = None,
     format: Annotated[str, typer.Option(help="How to say that it serves: text or json.")] = "text",
 ) -> None:
     """Serve until SIGTERM or Ctrl-C. Prints one line when clients may come."""
@@ -74,11 +114,14 @@ def start(
 
     end_with_parent()
 
-    from pathlib import Path
-
     from broker.server.run import StartOptions, run
-    from headworks.settings import resolve
+    from headworks.settings import lookup, resolve, resolve_optional
 
+    def file(setting: str, flag: Path | None) -> Path | None:
+        found = resolve_optional(setting, flag)
+        return None if found is None else Path(found)
+
+    asked = lookup("registry", registry)  # its default is somebody else's: it must be said
     defaults = {
         "segment.bytes": segment_bytes,
         "retention.ms": retention_ms,
@@ -93,12 +136,23 @@ def start(
             folder=Path(resolve("data_dir", data_dir)) / "broker",
             default_partitions=default_partitions,
             auto_create_topics=auto_create,
+            max_partitions=max_partitions,
             show_unflushed=show_unflushed,
             topic_defaults={k: str(v) for k, v in defaults.items() if v is not None},
             max_connections=max_connections,
             idle_seconds=idle_seconds,
+            stall_seconds=stall_seconds,
             metrics=metrics,
+            tls_cert=file("tls_cert", tls_cert),
+            tls_key=file("tls_key", tls_key),
+            users=file("users", users),
+            access=file("access", access),
+            log_format=resolve("log_format", log_format),
+            log_level=resolve("log_level", log_level),
             insecure=insecure,
+            registry=None if asked.source == "default" else asked.value,
+            retention_check_seconds=retention_check_seconds,
+            compaction_seconds=compaction_seconds,
             json=_is_json(format),
         )
     )

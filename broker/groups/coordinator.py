@@ -1,8 +1,8 @@
 """All groups of a broker, and the timers that move them on.
 
 Rules: the clock and the timers are passed in (`call_at` is the event loop's). A group is in memory
-only while somebody is in it; its offsets live in the coordination store. Members of a group, and
-groups, are bounded.
+only while somebody is in it; its offsets live in the coordination store. Members of a group (those
+who were only given an id too), groups, and the bytes that all of them brought along are bounded.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ class GroupSettings:
     max_session: float = 1800.0
     max_members: int = 1000
     max_groups: int = 10_000
+    max_name: int = 1000
+    max_protocols: int = 100
+    max_bytes: int = 128 << 20
 
 
 class Timer(Protocol):
@@ -54,6 +57,8 @@ class GroupCoordinator:
         self._call_at = call_at
         self._settings = settings or GroupSettings()
         self._timers: dict[str, Timer] = {}
+        self._sizes: dict[str, int] = {}
+        self._size = 0
 
     def find(self, name: str) -> Group | None:
         """The group, if anybody is in it."""
@@ -62,8 +67,14 @@ class GroupCoordinator:
     def join(self, name: str, join: Join, reply: JoinReply) -> None:
         """See `Group.join`; makes the group if it is new."""
         settings = self._settings
-        if not name:
+        if not name or self.too_long(name):
             reply(Joined(ErrorCode.INVALID_GROUP_ID))
+            return
+        if len(join.protocols) > settings.max_protocols:
+            reply(Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, join.member_id))
+            return
+        if not self.has_room(join.size):
+            reply(Joined(ErrorCode.COORDINATOR_NOT_AVAILABLE, join.member_id))
             return
         if not settings.min_session <= join.session_timeout <= settings.max_session:
             reply(Joined(ErrorCode.INVALID_SESSION_TIMEOUT))
@@ -77,20 +88,31 @@ class GroupCoordinator:
                 reply(Joined(ErrorCode.COORDINATOR_NOT_AVAILABLE))
                 return
             group = self.groups[name] = Group(name, _new_id, settings.initial_delay)
-        if not join.member_id and len(group.members) >= settings.max_members:
+        if not join.member_id and group.crowd >= settings.max_members:
             reply(Joined(ErrorCode.GROUP_MAX_SIZE_REACHED))
             return
         group.join(self.clock(), join, reply)
         self.changed(group)
+
+    def too_long(self, name: str) -> bool:
+        """Whether a group cannot be called that."""
+        return len(name) > self._settings.max_name
+
+    def has_room(self, size: int) -> bool:
+        """Whether members may bring along so many bytes more."""
+        return self._size + size <= self._settings.max_bytes
 
     def changed(self, group: Group) -> None:
         """Set the group's timer anew after a call that may have moved it; forget it when idle."""
         timer = self._timers.pop(group.name, None)
         if timer is not None:
             timer.cancel()
+        self._size -= self._sizes.pop(group.name, 0)
         if group.idle:
             self.groups.pop(group.name, None)
             return
+        self._sizes[group.name] = size = group.size
+        self._size += size
         deadline = group.next_deadline()
         if deadline is not None:
             self._timers[group.name] = self._call_at(deadline, self._tick, group.name)

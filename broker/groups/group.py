@@ -57,6 +57,16 @@ class Group:
         """Whether nobody is in the group or about to be."""
         return not self.members and not self._pending
 
+    @property
+    def crowd(self) -> int:
+        """How many are in the group or about to be."""
+        return len(self.members) + len(self._pending)
+
+    @property
+    def size(self) -> int:
+        """Bytes that its members' words take."""
+        return sum(m.size for m in self.members.values()) + sum(map(len, self._pending))
+
     # -- requests ----------------------------------------------------------------------------
 
     def join(self, now: float, join: Join, reply: JoinReply) -> None:

@@ -25,6 +25,12 @@ class Join:
     needs_id: bool
     may_skip_assignment: bool = False
 
+    @property
+    def size(self) -> int:
+        """Bytes that are kept while the member is in the group."""
+        names = len(self.client_id) + len(self.instance_id or "")
+        return names + sum(len(name) + len(metadata) for name, metadata in self.protocols)
+
 
 @dataclass(frozen=True, slots=True)
 class Joined:
@@ -69,6 +75,13 @@ class Member:
     assignment: bytes = b""
     joining: JoinReply | None = field(default=None, repr=False)
     syncing: SyncReply | None = field(default=None, repr=False)
+
+    @property
+    def size(self) -> int:
+        """Bytes that its words take."""
+        names = len(self.member_id) + len(self.client_id) + len(self.instance_id or "")
+        words = sum(len(name) + len(metadata) for name, metadata in self.protocols)
+        return names + words + len(self.assignment)
 
     def metadata(self, protocol: str | None) -> bytes:
         """What the member said for a protocol."""

@@ -1,13 +1,14 @@
 """What the broker answers: a table of handlers, one per API.
 
 Produce and Fetch are not in it: the server drives them by hand, without copying records.
-ApiVersions is not either, as its reply is always ready.
+ApiVersions is not either, as its reply is always ready, nor is SASL, which is the connection's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from broker.handlers.client import Authority, Client
 from broker.handlers.config_admin import (
     alter_configs,
     describe_configs,
@@ -39,7 +40,7 @@ from broker.handlers.offsets import offset_commit, offset_fetch
 from broker.handlers.producer_id import init_producer_id
 from broker.handlers.topic_admin import create_partitions, create_topics, delete_topics
 
-__all__ = ["HANDLERS", "Handler", "Node", "Request"]
+__all__ = ["HANDLERS", "Authority", "Client", "Handler", "Node", "Request"]
 
 HANDLERS: Mapping[int, Handler] = {
     2: list_offsets,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from broker.protocol.apis import API_VERSIONS, APIS
+from broker.protocol.apis import API_VERSIONS, APIS, LOGIN
 from broker.protocol.errors import ErrorCode
 from broker.protocol.messages import encode
 
@@ -12,8 +12,8 @@ __all__ = ["api_versions"]
 
 
 @cache
-def api_versions(version: int) -> bytes:
-    """The body of the reply to a request of `version`."""
+def api_versions(version: int, *, login: bool = False) -> bytes:
+    """The body of the reply to a request of `version`; with `login` if there are users."""
     api = APIS[API_VERSIONS]
     known = api.serves(version)
     fields = {
@@ -21,6 +21,7 @@ def api_versions(version: int) -> bytes:
         "api_keys": [
             {"api_key": served.key, "min_version": served.minimum, "max_version": served.maximum}
             for served in APIS.values()
+            if login or served.key not in LOGIN
         ],
     }
     return encode(api, version if known else 0, fields)

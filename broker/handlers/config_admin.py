@@ -12,7 +12,7 @@ from typing import Any
 from broker.handlers.node import Node, Request
 from broker.protocol.errors import ErrorCode, refused
 from broker.protocol.messages import Fields
-from broker.topics import CONFIGS, InvalidConfigError
+from broker.topics import CONFIGS, InvalidConfigError, InvalidTopicError
 from headworks.errors import RefusedError
 
 __all__ = ["alter_configs", "describe_configs", "incremental_alter_configs"]
@@ -75,7 +75,7 @@ async def _alter(
                     ErrorCode.INVALID_REQUEST,
                     "only a topic's configs can be changed; the broker's are its start options",
                 )
-            topic = _topic(node, resource.resource_name)
+            topic = _topic(node, request, resource.resource_name)
             configs = change(resource, dict(topic.configs))
             node.catalogue.config(configs)
             if not request.message.validate_only:
@@ -84,6 +84,11 @@ async def _alter(
             fields |= {"error_code": error.code, "error_message": str(error)}
         except InvalidConfigError as error:
             fields |= {"error_code": ErrorCode.INVALID_CONFIG, "error_message": str(error)}
+        except InvalidTopicError as error:  # deleted meanwhile
+            fields |= {
+                "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                "error_message": str(error),
+            }
         responses.append(fields)
     return {"responses": responses}
 
@@ -97,7 +102,12 @@ def _resource(resource: Any) -> dict[str, Any]:
     }
 
 
-def _topic(node: Node, name: str) -> Any:
+def _topic(node: Node, request: Request, name: str) -> Any:
+    if not request.may_topic(name):
+        raise refused(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            f"{request.client.principal.name} may not do that with topic {name!r}",
+        )
     topic = node.catalogue.topics.get(name)
     if topic is None:
         raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
@@ -107,10 +117,15 @@ def _topic(node: Node, name: str) -> Any:
 def _describe(node: Node, request: Request, resource: Any) -> list[dict[str, Any]]:
     own: dict[str, str] = {}
     if resource.resource_type == _TOPIC:
-        own = dict(_topic(node, resource.resource_name).configs)
+        own = dict(_topic(node, request, resource.resource_name).configs)
     elif resource.resource_type != _BROKER or resource.resource_name != str(node.node_id):
         raise refused(
             ErrorCode.INVALID_REQUEST, f"there are configs of topics and of broker {node.node_id}"
+        )
+    elif not request.may_broker():
+        raise refused(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            f"{request.client.principal.name} is not an admin of all topics",
         )
     names = resource.configuration_keys
     return [

@@ -6,6 +6,8 @@ Rules:
   an append or the client's time limit. Never answer empty at once (clients spin), never forget to
   answer (they hang), and leave nothing behind when the connection goes.
 - The first partition with data gives at least one whole batch, however small the client's limits.
+- A fetch of very many partitions that is woken in vain rests before it looks again: its looking
+  must not be what everybody else waits for.
 - Sessions are declined: the session id is 0, and a request that continues one is refused.
 """
 
@@ -14,9 +16,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from broker.handlers.client import Client
 from broker.handlers.node import Node
 from broker.log import OffsetOutOfRangeError
 from broker.log.partition import LEADER_EPOCH
+from broker.protocol.apis import FETCH
 from broker.protocol.errors import ErrorCode
 from broker.protocol.fetch import FetchRequest, Piece, Read, Wanted, encode_reply
 from broker.protocol.frame import Header
@@ -24,6 +28,8 @@ from broker.topics import Partition
 
 __all__ = ["Fetch"]
 
+_LONG_LOOK = 0.002  # seconds
+_REST = 50  # times as long as the look took
 _MOST = 1 << 30  # of one reply: its length must fit 31 bits
 
 
@@ -33,15 +39,18 @@ class Fetch:
     def __init__(
         self,
         node: Node,
+        client: Client,
         header: Header,
         request: FetchRequest,
         reply: Callable[[list[Piece]], None],
     ) -> None:
         self._node = node
+        self._client = client
         self._header = header
         self._request = request
         self._reply = reply
         self._timer: asyncio.TimerHandle | None = None
+        self._rest: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Answer, or park until there is something to answer."""
@@ -67,6 +76,9 @@ class Fetch:
 
     def cancel(self) -> None:
         """Stop waiting, without an answer: the connection is gone."""
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -74,16 +86,31 @@ class Fetch:
                 partition.unwatch(self._wake)
 
     def _wake(self) -> None:
+        if self._rest is not None:
+            return
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         reads, enough = self._read()
         if enough:
             self.cancel()
             self._answer(reads)
+        elif (spent := loop.time() - began) > _LONG_LOOK:
+            self._rest = loop.call_later(spent * _REST, self._look_again)
+
+    def _look_again(self) -> None:
+        self._rest = None
+        self._wake()
 
     def _expire(self) -> None:
         self.cancel()
         self._answer(self._read()[0])
 
     def _answer(self, reads: list[Read]) -> None:
+        for read in reads:
+            if read.error:
+                self._client.answered(FETCH, read.error)
+            elif read.slice is not None:
+                self._node.counters.fetched[read.topic] += read.slice.size
         self._reply(encode_reply(self._header.correlation, self._header.version, reads))
 
     def _partitions(self) -> list[Partition]:
@@ -106,6 +133,8 @@ class Fetch:
 
     def _read_one(self, wanted: Wanted, room: int, *, first: bool) -> Read:
         topic, index = wanted.topic, wanted.partition
+        if not self._client.may_topic(FETCH, topic):
+            return Read(topic, index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = self._node.catalogue.partition(topic, index)
         if partition is None:
             served = self._node.catalogue.topics.get(topic)

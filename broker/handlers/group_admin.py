@@ -31,7 +31,8 @@ async def list_groups(node: Node, request: Request) -> Fields:
         "groups": [
             fields
             for fields in listed.values()
-            if not states or fields["group_state"].lower() in states
+            if (not states or fields["group_state"].lower() in states)
+            and request.client.sees_group(request.header.key, fields["group_id"])
         ],
     }
 
@@ -39,19 +40,17 @@ async def list_groups(node: Node, request: Request) -> Fields:
 async def describe_groups(node: Node, request: Request) -> Fields:
     """State and members; a group that nobody knows is dead."""
     stored = set(await node.coordination.groups())
-    return {"groups": [_describe(node, name, stored) for name in request.message.groups]}
+    return {"groups": [_describe(node, request, name, stored) for name in request.message.groups]}
 
 
-def _describe(node: Node, name: str, stored: set[str]) -> dict[str, Any]:
+def _describe(node: Node, request: Request, name: str, stored: set[str]) -> dict[str, Any]:
     group = node.groups.find(name)
     fields: dict[str, Any] = {"error_code": ErrorCode.NONE, "group_id": name}
+    nobody = {"group_state": "Dead", "protocol_type": "", "protocol_data": "", "members": []}
+    if not request.may_group(name):
+        return fields | nobody | {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
     if group is None:
-        return fields | {
-            "group_state": State.EMPTY.value if name in stored else "Dead",
-            "protocol_type": "",
-            "protocol_data": "",
-            "members": [],
-        }
+        return fields | nobody | ({"group_state": State.EMPTY.value} if name in stored else {})
     return fields | {
         "group_state": group.state.value,
         "protocol_type": group.protocol_type,
@@ -75,7 +74,9 @@ async def delete_groups(node: Node, request: Request) -> Fields:
     stored = set(await node.coordination.groups())
     results = []
     for name in request.message.groups_names:
-        if node.groups.find(name) is not None:
+        if not request.may_group(name):
+            error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        elif node.groups.find(name) is not None:
             error = ErrorCode.NON_EMPTY_GROUP
         elif name not in stored:
             error = ErrorCode.GROUP_ID_NOT_FOUND
@@ -91,13 +92,26 @@ async def offset_delete(node: Node, request: Request) -> Fields:
     message = request.message
     stored = set(await node.coordination.groups())
     error = ErrorCode.NONE
-    if node.groups.find(message.group_id) is not None:
+    if not request.may_group(message.group_id):
+        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    elif node.groups.find(message.group_id) is not None:
         error = ErrorCode.NON_EMPTY_GROUP
     elif message.group_id not in stored:
         error = ErrorCode.GROUP_ID_NOT_FOUND
     if error:
         return {"error_code": error, "topics": []}
-    keys = [(t.name, p.partition_index) for t in message.topics for p in t.partitions]
+    refusals = {
+        topic.name: ErrorCode.NONE
+        if request.may_topic(topic.name)
+        else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        for topic in message.topics
+    }
+    keys = [
+        (topic.name, partition.partition_index)
+        for topic in message.topics
+        for partition in topic.partitions
+        if not refusals[topic.name]
+    ]
     await node.coordination.forget_offsets(message.group_id, keys)
     return {
         "error_code": error,
@@ -105,7 +119,7 @@ async def offset_delete(node: Node, request: Request) -> Fields:
             {
                 "name": topic.name,
                 "partitions": [
-                    {"partition_index": p.partition_index, "error_code": ErrorCode.NONE}
+                    {"partition_index": p.partition_index, "error_code": refusals[topic.name]}
                     for p in topic.partitions
                 ],
             }

@@ -1,7 +1,12 @@
-"""ListOffsets: the ends of a partition, or the first offset at or after a time."""
+"""ListOffsets: the ends of a partition, or the first offset at or after a time.
+
+Rule: the search by time looks into batches, which may be large and compressed: it runs in a thread,
+one search at a time, so that nobody else waits for it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from broker.handlers.node import Node, Request
@@ -21,22 +26,26 @@ async def list_offsets(node: Node, request: Request) -> Fields:
         "topics": [
             {
                 "name": topic.name,
-                "partitions": [_answer(node, topic.name, asked) for asked in topic.partitions],
+                "partitions": [
+                    await _answer(node, request, topic.name, asked) for asked in topic.partitions
+                ],
             }
             for topic in request.message.topics
         ]
     }
 
 
-def _answer(node: Node, topic: str, asked: Any) -> dict[str, Any]:
+async def _answer(node: Node, request: Request, topic: str, asked: Any) -> dict[str, Any]:
     fields: dict[str, Any] = {"partition_index": asked.partition_index}
+    if not request.may_topic(topic):
+        return fields | {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     partition = node.catalogue.partition(topic, asked.partition_index)
     if partition is None:
         return fields | {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     if getattr(asked, "current_leader_epoch", -1) > LEADER_EPOCH:
         return fields | {"error_code": ErrorCode.UNKNOWN_LEADER_EPOCH}
     try:
-        found = _find(partition, asked.timestamp)
+        found = await _find(node, partition, asked.timestamp)
     except OSError:
         return fields | {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}
     fields["error_code"] = ErrorCode.NONE
@@ -45,12 +54,13 @@ def _answer(node: Node, topic: str, asked: Any) -> dict[str, Any]:
     return fields | {"offset": found[0], "timestamp": found[1], "leader_epoch": LEADER_EPOCH}
 
 
-def _find(partition: Partition, timestamp: int) -> tuple[int, int] | None:
+async def _find(node: Node, partition: Partition, timestamp: int) -> tuple[int, int] | None:
     log = partition.log
     if timestamp == _LATEST:
         return log.visible, -1
     if timestamp == _EARLIEST:
         return log.start_offset, -1
-    if timestamp == _MAX_TIMESTAMP:
-        return log.latest_timestamp()
-    return log.offset_at_time(timestamp)
+    async with node.searching:
+        if timestamp == _MAX_TIMESTAMP:
+            return await asyncio.to_thread(log.latest_timestamp)
+        return await asyncio.to_thread(log.offset_at_time, timestamp)

@@ -25,15 +25,19 @@ async def delete_records(node: Node, request: Request) -> Fields:
         "topics": [
             {
                 "name": topic.name,
-                "partitions": [_delete(node, topic.name, asked) for asked in topic.partitions],
+                "partitions": [
+                    _delete(node, request, topic.name, asked) for asked in topic.partitions
+                ],
             }
             for topic in request.message.topics
         ]
     }
 
 
-def _delete(node: Node, topic: str, asked: Any) -> dict[str, Any]:
+def _delete(node: Node, request: Request, topic: str, asked: Any) -> dict[str, Any]:
     fields = {"partition_index": asked.partition_index, "low_watermark": -1}
+    if not request.may_topic(topic):
+        return fields | {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     partition = node.catalogue.partition(topic, asked.partition_index)
     if partition is None:
         return fields | {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -55,15 +59,19 @@ async def offset_for_leader_epoch(node: Node, request: Request) -> Fields:
         "topics": [
             {
                 "topic": topic.topic,
-                "partitions": [_epoch_end(node, topic.topic, asked) for asked in topic.partitions],
+                "partitions": [
+                    _epoch_end(node, request, topic.topic, asked) for asked in topic.partitions
+                ],
             }
             for topic in request.message.topics
         ]
     }
 
 
-def _epoch_end(node: Node, topic: str, asked: Any) -> dict[str, Any]:
+def _epoch_end(node: Node, request: Request, topic: str, asked: Any) -> dict[str, Any]:
     fields: dict[str, Any] = {"partition": asked.partition}
+    if not request.may_topic(topic):
+        return fields | {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     partition = node.catalogue.partition(topic, asked.partition)
     if partition is None:
         return fields | {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -101,6 +109,8 @@ async def describe_cluster(node: Node, request: Request) -> Fields:
 
 async def describe_log_dirs(node: Node, request: Request) -> Fields:
     """The one folder: size of every partition asked for, and the disk's."""
+    if not request.may_broker():
+        return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
     asked = request.message.topics
     wanted = None if asked is None else {t.topic: set(t.partitions) for t in asked}
     topics: dict[str, list[Partition]] = {}

@@ -26,26 +26,37 @@ async def find_coordinator(node: Node, request: Request) -> Fields:
     """This broker coordinates every group; there are no transactions to coordinate."""
     message = request.message
     kind = getattr(message, "key_type", _GROUP)
-    good = kind == _GROUP
-    found: dict[str, Any] = {
-        "error_code": ErrorCode.NONE if good else ErrorCode.INVALID_REQUEST,
-        "error_message": None if good else "transactions are not supported",
-    }
-    found |= broker_fields(node) if good else {"node_id": -1, "host": "", "port": -1}
     if request.version < 4:
-        return found
-    return {"coordinators": [found | {"key": key} for key in message.coordinator_keys]}
+        return _coordinator(node, request, kind, message.key)
+    return {
+        "coordinators": [
+            _coordinator(node, request, kind, key) | {"key": key}
+            for key in message.coordinator_keys
+        ]
+    }
+
+
+def _coordinator(node: Node, request: Request, kind: int, key: str) -> dict[str, Any]:
+    error, text = ErrorCode.NONE, None
+    if kind != _GROUP:
+        error, text = ErrorCode.INVALID_REQUEST, "transactions are not supported"
+    elif not request.may_group(key):
+        error, text = ErrorCode.GROUP_AUTHORIZATION_FAILED, "may not be in this group"
+    where = {"node_id": -1, "host": "", "port": -1} if error else broker_fields(node)
+    return {"error_code": error, "error_message": text} | where
 
 
 async def join_group(node: Node, request: Request) -> Fields:
     """Answered when the group has gathered."""
     message = request.message
+    if not request.may_group(message.group_id):
+        return _joined(request, Joined(ErrorCode.GROUP_AUTHORIZATION_FAILED, message.member_id))
     session = _seconds(message.session_timeout)
     join = Join(
         member_id=message.member_id,
         instance_id=getattr(message, "group_instance_id", None),
         client_id=request.header.client_id or "",
-        host=request.peer,
+        host=request.client.peer,
         session_timeout=session,
         # version 0 has no rebalance timeout: the session's serves, or nobody would be waited for
         rebalance_timeout=_seconds(getattr(message, "rebalance_timeout", None), session),
@@ -56,7 +67,10 @@ async def join_group(node: Node, request: Request) -> Fields:
     )
     done: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
     node.groups.join(message.group_id, join, _settle(done))
-    joined = await done
+    return _joined(request, await done)
+
+
+def _joined(request: Request, joined: Joined) -> dict[str, Any]:
     return {
         "error_code": joined.error,
         "generation_id": joined.generation,
@@ -76,9 +90,13 @@ async def join_group(node: Node, request: Request) -> Fields:
 async def sync_group(node: Node, request: Request) -> Fields:
     """Answered when the leader has brought the assignment."""
     message = request.message
+    if not request.may_group(message.group_id):
+        return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED, "assignment": b""}
     group = node.groups.find(message.group_id)
     if group is None:
         return {"error_code": ErrorCode.UNKNOWN_MEMBER_ID, "assignment": b""}
+    if not node.groups.has_room(sum(len(a.assignment) for a in message.assignments)):
+        return {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE, "assignment": b""}
     done: asyncio.Future[Synced] = asyncio.get_running_loop().create_future()
     group.sync(
         node.groups.clock(),
@@ -103,6 +121,8 @@ async def sync_group(node: Node, request: Request) -> Fields:
 async def heartbeat(node: Node, request: Request) -> Fields:
     """The member is alive; the answer says whether to join again."""
     message = request.message
+    if not request.may_group(message.group_id):
+        return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
     group = node.groups.find(message.group_id)
     if group is None:
         return {"error_code": ErrorCode.UNKNOWN_MEMBER_ID}
@@ -118,6 +138,8 @@ async def heartbeat(node: Node, request: Request) -> Fields:
 async def leave_group(node: Node, request: Request) -> Fields:
     """One member, or from version 3 several."""
     message = request.message
+    if not request.may_group(message.group_id):
+        return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED, "members": []}
     if request.version < 3:
         return {"error_code": _leave(node, message.group_id, message.member_id, None)}
     return {

@@ -1,33 +1,40 @@
 """Metadata: brokers, topics, partitions and who leads them; creates topics that are asked for.
 
 Rules: a reply without errors is kept as bytes until a topic changes. A topic that is not there is
-created only if the client allows it (producers do, consumers do not) and the broker does.
+created only if the client allows it (producers do, consumers do not), the broker does, and the
+client may produce to it. Topics that the client may not see are left out of a listing.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from broker.coordination import TopicExistsError
 from broker.handlers.node import Node, Request
 from broker.log.partition import LEADER_EPOCH
-from broker.protocol.apis import APIS
+from broker.protocol.apis import APIS, PRODUCE
 from broker.protocol.errors import ErrorCode
 from broker.protocol.messages import Fields, encode
-from broker.topics import InvalidTopicError, ServedTopic
+from broker.topics import InvalidTopicError, ServedTopic, TooManyPartitionsError
 
 __all__ = ["broker_fields", "metadata"]
+
+_AT_A_TIME = 200
 
 
 async def metadata(node: Node, request: Request) -> bytes:
     """Answer for the named topics, or for all."""
     catalogue = node.catalogue
     asked = request.message.topics
-    question = (request.version, None if asked is None else tuple(t.name for t in asked))
+    names = None if asked is None else tuple(topic.name for topic in asked)
+    question = (request.version, names, request.client.view)
     kept = node.replies.find(question, catalogue.version)
     if kept is not None:
         return kept
     fields, complete = await _answer(node, request)
+    if not complete:
+        node.counters.count_errors(request.header.key, fields)
     body = encode(APIS[request.header.key], request.version, fields)
     if complete:
         node.replies.keep(question, catalogue.version, body)
@@ -42,9 +49,17 @@ async def _answer(node: Node, request: Request) -> tuple[Fields, bool]:
         names = None  # version 0 cannot say null: an empty list means all
     create = node.auto_create_topics and getattr(message, "allow_auto_topic_creation", True)
     if names is None:
-        topics = [_topic(node, topic) for topic in node.catalogue.topics.values()]
+        topics = [
+            _topic(node, topic)
+            for name, topic in node.catalogue.topics.items()
+            if request.client.sees_topic(request.header.key, name)
+        ]
     else:
-        topics = [await _named(node, name, create=create) for name in names]
+        topics = []
+        for number, name in enumerate(names):
+            if number % _AT_A_TIME == _AT_A_TIME - 1:
+                await asyncio.sleep(0)  # others want their turn
+            topics.append(await _named(node, request, name, create=create))
     fields = {
         "brokers": [broker_fields(node)],
         "cluster_id": node.coordination.cluster_id,
@@ -59,15 +74,22 @@ def broker_fields(node: Node) -> dict[str, Any]:
     return {"node_id": node.node_id, "host": node.host, "port": node.port}
 
 
-async def _named(node: Node, name: str | None, *, create: bool) -> dict[str, Any]:
+async def _named(node: Node, request: Request, name: str | None, *, create: bool) -> dict[str, Any]:
     if name is None:  # asked by topic id: there are none
-        return _missing(name, ErrorCode.UNKNOWN_TOPIC_ID)
+        # the name can be null from version 12 on
+        return _missing(None if request.version >= 12 else "", ErrorCode.UNKNOWN_TOPIC_ID)
+    if not request.may_topic(name):
+        return _missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = node.catalogue.topics.get(name)
     if topic is None and create:
+        if not request.client.may_topic(PRODUCE, name):
+            return _missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         try:
             topic = await node.catalogue.create(name, node.default_partitions, {})
         except InvalidTopicError:
             return _missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        except TooManyPartitionsError:  # as if this broker created none: no code says it better
+            return _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         except TopicExistsError:  # created by another request meanwhile
             topic = node.catalogue.topics.get(name)
     if topic is None:

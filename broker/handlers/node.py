@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from broker.coordination import Coordination
 from broker.groups import GroupCoordinator
+from broker.handlers.client import Client
+from broker.handlers.counters import Counters
 from broker.protocol import Header
 from broker.protocol.messages import Fields
 from broker.topics import Catalogue
@@ -49,6 +52,8 @@ class Node:
     groups: GroupCoordinator
     clock: Callable[[], float]
     replies: Replies = field(default_factory=Replies)
+    counters: Counters = field(default_factory=Counters)
+    searching: asyncio.Lock = field(default_factory=asyncio.Lock)  # of records, by time
 
 
 class Request(NamedTuple):
@@ -56,12 +61,24 @@ class Request(NamedTuple):
 
     header: Header
     message: Any
-    peer: str
+    client: Client
 
     @property
     def version(self) -> int:
         """The API version."""
         return self.header.version
+
+    def may_topic(self, name: str) -> bool:
+        """Whether the client may use this API on that topic."""
+        return self.client.may_topic(self.header.key, name)
+
+    def may_group(self, name: str) -> bool:
+        """Whether the client may use this API on that group."""
+        return self.client.may_group(self.header.key, name)
+
+    def may_broker(self) -> bool:
+        """Whether the client may use this API on the broker as a whole."""
+        return self.client.may_broker(self.header.key)
 
 
 # what a handler answers: the fields of the reply, or its body ready made

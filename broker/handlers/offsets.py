@@ -22,8 +22,9 @@ async def offset_commit(node: Node, request: Request) -> Fields:
     topics = []
     for topic in message.topics:
         answers = []
+        refusal = _topic_error(request, topic.name)
         for asked in topic.partitions:
-            error = group_error or _partition_error(node, topic.name, asked)
+            error = group_error or refusal or _partition_error(node, topic.name, asked)
             if not error:
                 accepted[topic.name, asked.partition_index] = Committed(
                     asked.committed_offset,
@@ -45,20 +46,38 @@ async def offset_fetch(node: Node, request: Request) -> Fields:
             "groups": [
                 {
                     "group_id": group.group_id,
-                    "error_code": ErrorCode.NONE,
-                    "topics": await _positions(node, group.group_id, group.topics),
+                    **await _fetched(node, request, group.group_id, group.topics),
                 }
                 for group in message.groups
             ]
         }
+    return await _fetched(node, request, message.group_id, message.topics)
+
+
+async def _fetched(node: Node, request: Request, group: str, topics: Any) -> dict[str, Any]:
+    if request.may_group(group):
+        found = await _positions(node, request, group, topics)
+        return {"error_code": ErrorCode.NONE, "topics": found}
+    error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    named = [] if topics is None else topics
     return {
-        "error_code": ErrorCode.NONE,
-        "topics": await _positions(node, message.group_id, message.topics),
+        "error_code": error,  # version 1 has it at the partitions only
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [_unknown(index, error) for index in topic.partition_indexes],
+            }
+            for topic in named
+        ],
     }
 
 
 def _group_error(node: Node, request: Request) -> ErrorCode:
     message = request.message
+    if not request.may_group(message.group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if node.groups.too_long(message.group_id):
+        return ErrorCode.INVALID_GROUP_ID
     generation = message.generation_id_or_member_epoch
     group = node.groups.find(message.group_id)
     if group is None:
@@ -71,6 +90,10 @@ def _group_error(node: Node, request: Request) -> ErrorCode:
     )
 
 
+def _topic_error(request: Request, topic: str) -> ErrorCode:
+    return ErrorCode.NONE if request.may_topic(topic) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
 def _partition_error(node: Node, topic: str, asked: Any) -> ErrorCode:
     served = node.catalogue.topics.get(topic)
     if served is None or not 0 <= asked.partition_index < served.count:
@@ -80,18 +103,33 @@ def _partition_error(node: Node, topic: str, asked: Any) -> ErrorCode:
     return ErrorCode.NONE
 
 
-async def _positions(node: Node, group: str, topics: Any) -> list[dict[str, Any]]:
+async def _positions(node: Node, request: Request, group: str, topics: Any) -> list[dict[str, Any]]:
     known = await node.coordination.offsets(group)
     if topics is None:
         wanted: dict[str, list[int]] = {}
         for topic, partition in sorted(known):
-            wanted.setdefault(topic, []).append(partition)
+            if request.client.sees_topic(request.header.key, topic):
+                wanted.setdefault(topic, []).append(partition)
     else:
         wanted = {topic.name: list(topic.partition_indexes) for topic in topics}
-    return [
-        {"name": topic, "partitions": [_position(known, topic, index) for index in indexes]}
-        for topic, indexes in wanted.items()
-    ]
+    found = []
+    for topic, indexes in wanted.items():
+        error = _topic_error(request, topic)
+        positions = [
+            _unknown(index, error) if error else _position(known, topic, index) for index in indexes
+        ]
+        found.append({"name": topic, "partitions": positions})
+    return found
+
+
+def _unknown(partition: int, error: ErrorCode) -> dict[str, Any]:
+    return {
+        "partition_index": partition,
+        "committed_offset": -1,
+        "committed_leader_epoch": -1,
+        "metadata": "",
+        "error_code": error,
+    }
 
 
 def _position(

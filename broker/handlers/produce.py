@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from broker.handlers.client import Client
+from broker.handlers.inspection import UNTOUCHED, BadBatchError, Inspection
 from broker.handlers.node import Node
 from broker.log import DuplicateError, OutOfSequenceError, StaleEpochError
 from broker.protocol.apis import APIS, PRODUCE
@@ -22,7 +24,7 @@ from broker.protocol.errors import ErrorCode, refused
 from broker.protocol.frame import Header
 from broker.protocol.produce import Part, ProduceRequest, Result, encode_reply
 from broker.records import InvalidBatchError, check_batch, restamp_append_time
-from broker.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL, Batch
+from broker.records.batch import APPEND_TIME, CONTROL, LENGTH_PREFIX, TRANSACTIONAL, Batch
 from broker.records.compression import Codec
 from broker.topics import Partition, StorageFailureError
 from headworks.errors import RefusedError
@@ -30,6 +32,7 @@ from headworks.errors import RefusedError
 __all__ = ["Answers", "Production", "commit"]
 
 _ALL = -1
+_LAST_CODEC = int(Codec.ZSTD)
 _CODES = {
     "torn": ErrorCode.CORRUPT_MESSAGE,
     "crc": ErrorCode.CORRUPT_MESSAGE,
@@ -40,6 +43,8 @@ _CODES = {
 
 class Answers(Protocol):
     """Where the answers of a connection go; `place` is what it gave the request."""
+
+    client: Client
 
     def produced(self, place: Any, frame: bytes) -> None:
         """The reply to a produce request."""
@@ -62,21 +67,38 @@ class Production:
         self._place = place
         self._waiting = 0
 
-    def stage(self, node: Node, request: ProduceRequest, buffer: bytearray) -> None:
+    def stage(
+        self,
+        node: Node,
+        request: ProduceRequest,
+        buffer: bytearray,
+        inspection: Inspection = UNTOUCHED,
+    ) -> None:
         """Check and place every part."""
         refusal = _refusal(self._header, request)
-        for part in request.parts:
-            if refusal is not None:
-                self.results.append(_result(part, *refusal))
-                continue
+        client = self._answers.client
+        for number, part in enumerate(request.parts):
             try:
-                self.results.append(self._stage_part(node, part, buffer))
+                if refusal is not None:
+                    raise refused(*refusal)
+                if not client.may_topic(PRODUCE, part.topic):
+                    raise refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "may not write this topic")
+                refused_by = inspection.refusals.get(number)
+                self.results.append(self._stage_part(node, part, buffer, refused_by))
             except RefusedError as error:
-                self.results.append(_result(part, ErrorCode(error.code), str(error)))
+                client.answered(PRODUCE, error.code)
+                result = _result(part, ErrorCode(error.code), str(error))
+                if isinstance(error, BadBatchError):
+                    result = result._replace(records=error.records)
+                self.results.append(result)
 
-    def _stage_part(self, node: Node, part: Part, buffer: bytearray) -> Result:
+    def _stage_part(
+        self, node: Node, part: Part, buffer: bytearray, refusal: BadBatchError | None
+    ) -> Result:
         partition = _find(node, part)
         batch = _check(part, buffer, partition)
+        if refusal is not None:
+            raise refusal
         log, append_time = partition.log, -1
         if partition.config.append_time:
             append_time = int(node.clock() * 1000)
@@ -94,6 +116,7 @@ class Production:
         except StorageFailureError as error:
             raise refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
         self.touched.append((number, partition, base + batch.last_offset_delta + 1))
+        node.counters.produced[part.topic] += batch.size
         return Result(part.topic, part.partition, 0, base, append_time, log.start_offset)
 
     def fail(self, partition: Partition, message: str) -> None:
@@ -120,6 +143,7 @@ class Production:
     def _set_error(self, numbers: set[int], message: str) -> None:
         for number in numbers:
             old = self.results[number]
+            self._answers.client.answered(PRODUCE, ErrorCode.KAFKA_STORAGE_ERROR)
             self.results[number] = Result(
                 old.topic, old.partition, ErrorCode.KAFKA_STORAGE_ERROR, message=message
             )
@@ -190,13 +214,24 @@ def _check(part: Part, buffer: bytearray, partition: Partition) -> Batch:
         batch = check_batch(buffer, part.start, part.stop)
     except InvalidBatchError as error:
         raise refused(_CODES[error.reason], str(error)) from None
-    if batch.size != size:
+    if batch.length + LENGTH_PREFIX != size:
         raise refused(ErrorCode.INVALID_RECORD, "there is more than one batch for a partition")
     if batch.record_count < 1 or batch.record_count != batch.last_offset_delta + 1:
         raise refused(
             ErrorCode.INVALID_RECORD,
             f"{batch.record_count} records do not fill offsets 0 to {batch.last_offset_delta}",
         )
+    if not 0 <= batch.attributes <= _LAST_CODEC:
+        _check_attributes(batch)
+    if batch.producer_id >= 0 and (batch.producer_epoch < 0 or batch.base_sequence < 0):
+        raise refused(
+            ErrorCode.INVALID_RECORD, "an idempotent producer needs an epoch and a sequence"
+        )
+    return batch
+
+
+def _check_attributes(batch: Batch) -> None:
+    """Attributes that say more than which codec."""
     attributes = batch.attributes
     if attributes & (TRANSACTIONAL | CONTROL):
         code = ErrorCode.INVALID_RECORD if attributes & CONTROL else ErrorCode.INVALID_TXN_STATE
@@ -205,11 +240,6 @@ def _check(part: Part, buffer: bytearray, partition: Partition) -> Batch:
         raise refused(ErrorCode.INVALID_TIMESTAMP, "only the log may stamp append times")
     if batch.codec > Codec.ZSTD:
         raise refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {batch.codec} is unknown")
-    if batch.producer_id >= 0 and (batch.producer_epoch < 0 or batch.base_sequence < 0):
-        raise refused(
-            ErrorCode.INVALID_RECORD, "an idempotent producer needs an epoch and a sequence"
-        )
-    return batch
 
 
 def _result(part: Part, code: ErrorCode, message: str) -> Result:

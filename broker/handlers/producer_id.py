@@ -14,6 +14,12 @@ _MAX_EPOCH = (1 << 15) - 1
 async def init_producer_id(node: Node, request: Request) -> Fields:
     """A new id, or the next epoch of the id that the producer has. Transactions are refused."""
     message = request.message
+    if not request.may_broker():
+        return {
+            "error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            "producer_id": -1,
+            "producer_epoch": -1,
+        }
     if message.transactional_id is not None:
         return {
             "error_code": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,

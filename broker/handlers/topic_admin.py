@@ -5,13 +5,19 @@ Rule: when a change is answered it has happened, so that whoever asks next sees 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from broker.coordination import TopicExistsError
 from broker.handlers.node import Node, Request
 from broker.protocol.errors import ErrorCode, refused
 from broker.protocol.messages import Fields
-from broker.topics import CONFIGS, InvalidConfigError, InvalidTopicError
+from broker.topics import (
+    CONFIGS,
+    InvalidConfigError,
+    InvalidTopicError,
+    TooManyPartitionsError,
+)
 from headworks.errors import RefusedError
 
 __all__ = ["create_partitions", "create_topics", "delete_topics"]
@@ -23,13 +29,14 @@ _DEFAULT_SOURCE, _TOPIC_SOURCE = 5, 1
 async def create_topics(node: Node, request: Request) -> Fields:
     """Create, or with `validate_only` say what would happen."""
     message = request.message
-    named = [topic.name for topic in message.topics]
+    named = Counter(topic.name for topic in message.topics)
     results = []
     for topic in message.topics:
         fields: dict[str, Any] = {"name": topic.name, "topic_id": None, "error_message": None}
         try:
-            if named.count(topic.name) > 1:
+            if named[topic.name] > 1:
                 raise refused(ErrorCode.INVALID_REQUEST, "the topic is named twice")
+            _check_allowed(request, topic.name)
             fields |= await _create(node, topic, validate_only=message.validate_only)
             fields["error_code"] = ErrorCode.NONE
         except RefusedError as error:
@@ -43,7 +50,7 @@ async def _create(node: Node, topic: Any, *, validate_only: bool) -> dict[str, A
     configs = {config.name: config.value or "" for config in topic.configs}
     try:
         if validate_only:
-            node.catalogue.check_new(topic.name, configs)
+            node.catalogue.check_new(topic.name, count, configs)
         else:
             await node.catalogue.create(topic.name, count, configs)
     except InvalidTopicError as error:
@@ -54,6 +61,8 @@ async def _create(node: Node, topic: Any, *, validate_only: bool) -> dict[str, A
         ) from None
     except InvalidConfigError as error:
         raise refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+    except TooManyPartitionsError as error:
+        raise refused(ErrorCode.POLICY_VIOLATION, str(error)) from None
     shown = {name: key.default for name, key in CONFIGS.items()} | {**node.catalogue.defaults}
     return {
         "num_partitions": count,
@@ -105,15 +114,26 @@ def _check_count(count: int) -> None:
         )
 
 
+def _check_allowed(request: Request, name: str) -> None:
+    if not request.may_topic(name):
+        raise refused(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            f"{request.client.principal.name} is not an admin of topic {name!r}",
+        )
+
+
 async def delete_topics(node: Node, request: Request) -> Fields:
     """Delete; answered when the topics are gone."""
     responses = []
     for name in request.message.topic_names:
         error, text = ErrorCode.NONE, None
-        if name in node.catalogue.topics:
+        try:
+            _check_allowed(request, name)
+            if name not in node.catalogue.topics:
+                raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
             await node.catalogue.delete(name)
-        else:
-            error, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"
+        except RefusedError as refusal:
+            error, text = ErrorCode(refusal.code), str(refusal)
         responses.append({"name": name, "error_code": error, "error_message": text})
     return {"responses": responses}
 
@@ -124,6 +144,7 @@ async def create_partitions(node: Node, request: Request) -> Fields:
     for asked in request.message.topics:
         error, text = ErrorCode.NONE, None
         try:
+            _check_allowed(request, asked.name)
             await _grow(node, asked, validate_only=request.message.validate_only)
         except RefusedError as refusal:
             error, text = ErrorCode(refusal.code), str(refusal)
@@ -151,4 +172,9 @@ async def _grow(node: Node, asked: Any, *, validate_only: bool) -> None:
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there is one broker: {node.node_id}"
             )
     if not validate_only:
-        await node.catalogue.add_partitions(asked.name, asked.count)
+        try:
+            await node.catalogue.add_partitions(asked.name, asked.count)
+        except TooManyPartitionsError as error:
+            raise refused(ErrorCode.POLICY_VIOLATION, str(error)) from None
+        except InvalidTopicError as error:
+            raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error)) from None

@@ -1,11 +1,14 @@
 """The log of one partition: segments, sparse indexes, recovery, producer state. No sockets."""
 
-from broker.log.partition import LogConfig, OffsetOutOfRangeError, PartitionLog, Slice
+from broker.log.config import CompactionConfig, LogConfig
+from broker.log.descriptor import Descriptor
+from broker.log.partition import OffsetOutOfRangeError, PartitionLog, Slice
 from broker.log.producers import DuplicateError, OutOfSequenceError, ProducerStates, StaleEpochError
 from broker.log.recovery import Recovery, open_log
-from broker.log.segment import Descriptor, FlushFailedError, Segment
+from broker.log.segment import FlushFailedError, Segment
 
 __all__ = [
+    "CompactionConfig",
     "Descriptor",
     "DuplicateError",
     "FlushFailedError",

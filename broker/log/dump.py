@@ -1,7 +1,7 @@
 """Look at segments on disk and verify them; reads only, of a stopped or a running broker.
 
-Rule: damage is reported where it is, and looking ends there for that segment: what follows damage
-cannot be trusted to be a batch.
+Rules: damage is reported where it is, and looking ends there for that segment: what follows damage
+cannot be trusted to be a batch. Only segments that the folder lists as compacted may have gaps.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from broker.log.cleaned import load
 from broker.log.partition import LEADER_EPOCH
 from broker.records import Batch, InvalidBatchError, Record, check_batch, iter_records
 from headworks.errors import UsageError
@@ -54,7 +55,16 @@ def segments_of(path: Path) -> list[Path]:
 
 def dump_segment(path: Path, *, records: bool = False) -> Iterator[Found | Damage]:
     """Every batch of a segment in order; damage ends it."""
-    if not path.stat().st_size:
+    clean = load(path.parent).find(int(path.stem))
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise UsageError(
+            f"{path} is gone: a running broker removed or compacted it meanwhile", fix="try again"
+        ) from None
+    if clean is not None and size != clean.size:
+        yield Damage(path, min(size, clean.size), f"{size} bytes; compacted it had {clean.size}")
+    if not size:
         return
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         expected, position = int(path.stem), 0
@@ -62,7 +72,7 @@ def dump_segment(path: Path, *, records: bool = False) -> Iterator[Found | Damag
             while position < len(view):
                 try:
                     batch = check_batch(view, position)
-                    _check_place(batch, expected)
+                    _check_place(batch, expected, gaps=clean is not None)
                     found = _records(view, batch) if records else ()
                 except InvalidBatchError as error:
                     yield Damage(path, position, str(error))
@@ -73,7 +83,9 @@ def dump_segment(path: Path, *, records: bool = False) -> Iterator[Found | Damag
 
 def gaps(ends: list[tuple[Path, int]]) -> Iterator[Damage]:
     """Segments (path and the offset after its last record) that do not meet."""
-    for (path, end), (following, _) in pairwise(ends):
+    for (path, last), (following, _) in pairwise(ends):
+        clean = load(path.parent).find(int(path.stem))
+        end = last if clean is None else clean.end
         if int(following.stem) != end:
             yield Damage(
                 following, 0, f"starts at {int(following.stem)}; {path.name} ends at {end}"
@@ -85,8 +97,9 @@ def _records(view: memoryview, batch: Batch) -> tuple[Record, ...]:
         return tuple(iter_records(own, batch._replace(position=0)))
 
 
-def _check_place(batch: Batch, expected: int) -> None:
-    if batch.base_offset != expected or batch.leader_epoch != LEADER_EPOCH:
+def _check_place(batch: Batch, expected: int, *, gaps: bool) -> None:
+    in_place = batch.base_offset >= expected if gaps else batch.base_offset == expected
+    if not in_place or batch.leader_epoch != LEADER_EPOCH:
         raise InvalidBatchError(
             "place",
             f"offset {batch.base_offset} (epoch {batch.leader_epoch}) where {expected} follows",

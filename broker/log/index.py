@@ -95,7 +95,7 @@ class MappedIndex:
             return None
         index = cls(path)
         first, last = index._entry(0), index._entry(index._count - 1)
-        if first[:2] == (0, 0) and last[1] < segment_size:
+        if first[1] == 0 and last[1] < segment_size:
             return index
         index.close()
         return None

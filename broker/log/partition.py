@@ -15,32 +15,25 @@ Rules:
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from broker.log.cleaned import Cleaned
+from broker.log.config import LogConfig
+from broker.log.descriptor import Descriptor
 from broker.log.producers import ProducerStates, State
-from broker.log.segment import NO_TIMESTAMP, Descriptor, Segment, replace_file, segment_path
+from broker.log.segment import NO_TIMESTAMP, Segment, replace_file, segment_path
 from broker.records import InvalidBatchError, iter_records
 from broker.records.batch import Batch, Buffer, patch_placement
-from broker.records.compression import CodecUnavailableError
 from headworks.errors import RefusedError
 
-__all__ = ["LEADER_EPOCH", "LogConfig", "OffsetOutOfRangeError", "PartitionLog", "Slice"]
+__all__ = ["LEADER_EPOCH", "MAX_RELATIVE", "OffsetOutOfRangeError", "PartitionLog", "Slice"]
 
 LEADER_EPOCH = 0
-_MAX_RELATIVE = (1 << 31) - 1
+MAX_RELATIVE = (1 << 31) - 1
+_SEARCH_LIMIT = 64 << 20  # bytes of records that are looked through for a time
 START_FILE = "start-offset"
-
-
-@dataclass(frozen=True, slots=True)
-class LogConfig:
-    """How a partition's log behaves; -1 means no limit."""
-
-    segment_bytes: int = 1 << 30
-    retention_ms: int = 7 * 24 * 3600 * 1000
-    retention_bytes: int = -1
-    show_unflushed: bool = False
 
 
 class OffsetOutOfRangeError(RefusedError):
@@ -73,11 +66,14 @@ class PartitionLog:
         producers: ProducerStates,
         config: LogConfig,
         start_offset: int,
+        cleaned: Cleaned,
     ) -> None:
         self.folder = folder
         self.config = config
         self.start_offset = start_offset
         self.producers = producers
+        self.cleaned = cleaned
+        self.held = False  # sealed segments are being compacted: they must stay
         self._segments = segments
         self._bases = tuple(segment.base_offset for segment in segments)
         active = segments[-1]
@@ -134,7 +130,7 @@ class PartitionLog:
         active = self._segments[-1]
         relative = self._next + batch.last_offset_delta - active.base_offset
         filled = active.size + self._staged_bytes
-        if filled and (filled + size > self.config.segment_bytes or relative > _MAX_RELATIVE):
+        if filled and (filled + size > self.config.segment_bytes or relative > MAX_RELATIVE):
             try:
                 self.commit()
             except OSError as error:
@@ -189,9 +185,18 @@ class PartitionLog:
         except OSError:
             new.close()
             new.remove_files()
+            active.index_path.unlink(missing_ok=True)  # it would say that the log was closed
             raise
         self._replace((*self._segments, new))
         self._written = self._flushed = _Point(self._next, new.base_offset, 0)
+
+    def roll_due(self, now_ms: int) -> bool:
+        """Whether the active segment is old enough to be sealed."""
+        active, limit = self._segments[-1], self.config.segment_ms
+        compaction = self.config.compaction
+        if compaction is not None and compaction.max_lag_ms >= 0:
+            limit = min(limit, compaction.max_lag_ms)
+        return active.size > 0 and now_ms - active.begun_ms() > limit
 
     # -- flush -------------------------------------------------------------------------------
 
@@ -236,7 +241,7 @@ class PartitionLog:
     def offset_at_time(self, timestamp: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first visible record at or after `timestamp`.
 
-        In a batch whose codec cannot be undone here, the batch's first offset stands for it.
+        In a batch whose records do not decode, the batch's first offset stands for it.
         """
         for segment in self._segments:
             batch = segment.locate_time(timestamp)
@@ -256,17 +261,24 @@ class PartitionLog:
         data = segment.read(batch)
         placed = batch._replace(position=0)
         try:
-            for record in iter_records(data, placed):
-                if record.timestamp >= timestamp and record.offset >= self.start_offset:
+            for record in iter_records(data, placed, limit=_SEARCH_LIMIT):
+                # what a record says of itself is the producer's word: the header bounds it
+                placed_well = self.start_offset <= record.offset <= batch.last_offset
+                if placed_well and timestamp <= record.timestamp <= batch.max_timestamp:
                     return record.offset, record.timestamp
-        except (CodecUnavailableError, InvalidBatchError):
+        except InvalidBatchError:
             pass  # the batch's own header answers, as good as it can
         return max(batch.base_offset, self.start_offset), batch.base_timestamp
 
     # -- removal -----------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> list[Segment]:
-        """Drop the oldest segments that time or size say; the caller removes their files."""
+        """Drop the oldest segments that time, size or the start say; none while they are held.
+
+        The caller removes their files.
+        """
+        if self.held:
+            return []
         config, segments = self.config, self._segments
         keep_from = 0
         size = self.size
@@ -278,7 +290,8 @@ class PartitionLog:
             )
             last = segment is segments[-1]
             large = not last and 0 <= config.retention_bytes < size - segment.size
-            if not (old or large):
+            deleted = not last and segment.next_offset <= self.start_offset
+            if not (old or large or deleted):
                 break
             if last:
                 self.roll()
@@ -287,7 +300,10 @@ class PartitionLog:
         return self._drop(keep_from)
 
     def delete_before(self, offset: int) -> list[Segment]:
-        """Move the start to `offset`; returns the segments that fall away wholly."""
+        """Move the start to `offset`; returns the segments that fall away wholly.
+
+        While segments are held none does; `expire` drops them later.
+        """
         if not self.start_offset <= offset <= self.visible:
             raise OffsetOutOfRangeError(
                 f"offset {offset} is not in {self.start_offset}..{self.visible}"
@@ -295,7 +311,19 @@ class PartitionLog:
         if offset > self.start_offset:
             self.start_offset = offset
             replace_file(self.folder / START_FILE, b"%d\n" % offset)
-        return self._drop(bisect_right(self._bases, offset) - 1)
+        return self._drop(0 if self.held else bisect_right(self._bases, offset) - 1)
+
+    def swap(self, old: Sequence[Segment], new: Segment | None, cleaned: Cleaned) -> None:
+        """Take over what compaction did on disk: `new` stands where the `old` segments were.
+
+        The old ones close when their last reader lets go.
+        """
+        self.cleaned = cleaned
+        if new is not None:
+            for segment in old:
+                segment.descriptor.doom()
+            at = self._segments.index(old[0])
+            self._replace((*self._segments[:at], new, *self._segments[at + len(old) :]))
 
     def _drop(self, count: int) -> list[Segment]:
         dropped = list(self._segments[:count])
@@ -315,6 +343,11 @@ class PartitionLog:
             self._segments[-1].save_index()
         finally:
             self.abandon()
+
+    def doom(self) -> None:
+        """The files are about to be deleted: close them without keeping the loop waiting."""
+        for segment in self._segments:
+            segment.descriptor.doom()
 
     def abandon(self) -> None:
         """Close the files without flushing: the log is being deleted, or has failed."""

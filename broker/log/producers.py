@@ -15,6 +15,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from crc32c import crc32c
+
 from broker.records.batch import Batch
 from headworks.errors import RefusedError
 
@@ -23,7 +25,8 @@ __all__ = ["DuplicateError", "OutOfSequenceError", "ProducerStates", "StaleEpoch
 _REMEMBERED = 5
 _WRAP = 1 << 31
 _LIMIT = 100_000
-_MAGIC = b"HWP1"
+_MAGIC = b"HWP2"
+_CRC = struct.Struct(">I")
 _HEAD = struct.Struct(">qhB")
 _PAST = struct.Struct(">iiq")
 
@@ -73,6 +76,10 @@ class ProducerStates:
         """What is known of a producer."""
         return self._states.get(producer_id)
 
+    def last_batches(self) -> frozenset[int]:
+        """The base offset of every producer's last batch."""
+        return frozenset(state.batches[-1].base_offset for state in self._states.values())
+
     def check(self, batch: Batch) -> None:
         """DuplicateError, OutOfSequenceError or StaleEpochError if it must not be appended."""
         state = self._states.get(batch.producer_id)
@@ -118,20 +125,20 @@ class ProducerStates:
 
     def dump(self) -> bytes:
         """A snapshot."""
-        out = bytearray(_MAGIC)
+        out = bytearray()
         for producer_id, state in self._states.items():
             out += _HEAD.pack(producer_id, state.epoch, len(state.batches))
             for past in state.batches:
                 out += _PAST.pack(*past)
-        return bytes(out)
+        return _seal(out) + out
 
     @classmethod
     def load(cls, data: bytes, limit: int = _LIMIT) -> ProducerStates | None:
         """The states of a snapshot, or None if it is damaged."""
         states = cls(limit)
-        if not data.startswith(_MAGIC):
+        position = len(_MAGIC) + _CRC.size
+        if data[:position] != _seal(data[position:]):
             return None
-        position = len(_MAGIC)
         try:
             while position < len(data):
                 producer_id, epoch, count = _HEAD.unpack_from(data, position)
@@ -144,6 +151,10 @@ class ProducerStates:
         except struct.error:
             return None
         return states
+
+
+def _seal(body: bytes | bytearray) -> bytes:
+    return _MAGIC + _CRC.pack(crc32c(body))
 
 
 def last_sequence(batch: Batch) -> int:

@@ -4,9 +4,13 @@ Rules:
 
 - The newest segment may have a torn tail (a crash): every batch is verified (length, CRC32C, magic,
   consecutive offsets), and the file is cut at the first that fails. What is cut is reported.
+- What `PartitionLog.close` left whole cannot have torn: damage there refuses the partition.
 - Older segments were put on disk whole before their successor began. Their headers must chain
   without a gap up to the next segment; if they do not, the partition is refused (CorruptError),
-  because cutting there would throw away what was acknowledged.
+  because cutting there would throw away what was acknowledged. Only what is known to be compacted
+  may have gaps between its batches; its size and its end are known instead.
+- What is found after a crash may be in the page cache only; it is put on disk before it is served
+  as flushed, or a power cut could take back what was shown and acknowledged.
 - Indexes and producer snapshots are caches and are rebuilt when missing or implausible.
 """
 
@@ -18,14 +22,24 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from broker.log.cleaned import Cleaned, CleanSegment, adopt
+from broker.log.config import LogConfig
 from broker.log.index import GrowingIndex, MappedIndex
-from broker.log.partition import LEADER_EPOCH, START_FILE, LogConfig, PartitionLog
+from broker.log.partition import LEADER_EPOCH, START_FILE, PartitionLog
 from broker.log.producers import ProducerStates
-from broker.log.segment import NO_TIMESTAMP, Segment, segment_path, walk
+from broker.log.segment import (
+    NO_TIMESTAMP,
+    Segment,
+    segment_path,
+    sync_folder,
+    walk,
+)
 from broker.records.batch import InvalidBatchError, check_batch
 from headworks.errors import CorruptError
 
 __all__ = ["Recovery", "open_log", "valid_prefix"]
+
+_LARGEST = 1 << 32  # positions have 32 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +63,42 @@ class _Scan:
 
 def open_log(folder: Path, config: LogConfig) -> tuple[PartitionLog, Recovery]:
     """Open (or create) the log in `folder`. CorruptError if it must not be served."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = sorted(path for path in folder.iterdir() if path.suffix == ".log")
-    if not paths:
-        paths = [segment_path(folder, 0)]
-    for path in paths:
-        if not (path.stem.isdigit() and len(path.stem) == 20):
-            raise CorruptError(f"{path} is not named like a segment (20 digits and .log)")
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        sync_folder(folder.parent)
+    cleaned = adopt(folder)
+    paths = _segment_paths(folder, cleaned)
     segments: list[Segment] = []
     try:
         for path, following in pairwise(paths):
-            segments.append(_open_sealed(path, int(following.stem)))
+            clean = cleaned.find(int(path.stem))
+            segments.append(_open_sealed(path, int(following.stem), clean))
+        closed = paths[-1].with_suffix(".index").exists()  # made by `PartitionLog.close` alone
         newest, recovery = _open_newest(paths[-1])
         segments.append(newest)
+        if recovery.cut_bytes or (newest.size and not closed):
+            newest.sync()
     except BaseException:
         for segment in segments:
             segment.close()
         raise
     start = max(segments[0].base_offset, _saved_start(folder, newest.next_offset))
-    log = PartitionLog(folder, tuple(segments), _producers(segments), config, start)
-    if recovery.cut_bytes:
-        newest.sync()
+    log = PartitionLog(folder, tuple(segments), _producers(segments), config, start, cleaned)
     return log, recovery
+
+
+def _segment_paths(folder: Path, cleaned: Cleaned) -> list[Path]:
+    """The segments of a folder, oldest first; the last is the one to be written."""
+    paths = sorted(path for path in folder.iterdir() if path.suffix == ".log")
+    for path in paths:
+        if not (path.stem.isdigit() and len(path.stem) == 20):
+            raise CorruptError(f"{path} is not named like a segment (20 digits and .log)")
+    end = cleaned.segments[-1].end if cleaned.segments else 0
+    if not paths and not end:
+        segment_path(folder, 0).with_suffix(".producers").write_bytes(ProducerStates().dump())
+    if not paths or int(paths[-1].stem) < end:  # a compacted segment is never written again
+        paths.append(segment_path(folder, end))
+    return paths
 
 
 def valid_prefix(data: bytes | mmap.mmap, base_offset: int) -> _Scan:
@@ -101,9 +129,17 @@ def _open_newest(path: Path) -> tuple[Segment, Recovery]:
         return Segment(path), Recovery()
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         scan = valid_prefix(data, int(path.stem))
+    index = path.with_suffix(".index")
+    if scan.size <= _closed_at(index):
+        raise CorruptError(
+            f"{path}: damaged at byte {scan.size} of {size} ({scan.reason or 'it is cut'}), in what"
+            f" was on disk when the broker stopped; that is no torn end, so it is not cut",
+            fix=f"look with `headworks log dump {path}`; restore the file from a copy, or delete"
+            f" {index.name} beside it to have it cut there and lose what follows",
+        )
     if scan.size < size:
         os.truncate(path, scan.size)
-    path.with_suffix(".index").unlink(missing_ok=True)
+    index.unlink(missing_ok=True)
     return Segment(
         path,
         size=scan.size,
@@ -113,21 +149,35 @@ def _open_newest(path: Path) -> tuple[Segment, Recovery]:
     ), Recovery(size - scan.size, scan.reason)
 
 
-def _open_sealed(path: Path, following: int) -> Segment:
+def _closed_at(path: Path) -> int:
+    """Where the last batch known to the index lay when the log was closed; -1 if it was not."""
+    index = MappedIndex.open(path, _LARGEST)
+    if index is None:
+        return -1
+    try:
+        return index.last_entry[1]
+    finally:
+        index.close()
+
+
+def _open_sealed(path: Path, following: int, clean: CleanSegment | None) -> Segment:
     size = path.stat().st_size
     base = int(path.stem)
     segment = Segment(path, size=size)
+    gaps = clean is not None
     try:
         index = MappedIndex.open(segment.index_path, size)
         if index is None:
-            scan = _walk_sealed(segment, GrowingIndex(), 0, base, NO_TIMESTAMP)
+            scan = _walk_sealed(segment, 0, base, NO_TIMESTAMP, gaps=gaps)
             if scan.size == size and size:
                 scan.index.write(segment.index_path)
                 index = MappedIndex.open(segment.index_path, size)
         else:
             relative, position, earlier = index.last_entry
-            scan = _walk_sealed(segment, GrowingIndex(), position, base + relative, earlier)
-        if scan.size != size or scan.next_offset != following or index is None:
+            scan = _walk_sealed(segment, position, base + relative, earlier, gaps=gaps)
+        if clean is not None:
+            _check_clean(path, scan, size, clean, following)
+        elif scan.size != size or scan.next_offset != following or index is None:
             raise CorruptError(
                 f"{path}: its batches end at offset {scan.next_offset}, byte {scan.size} of {size},"
                 f" but the next segment starts at offset {following}",
@@ -137,22 +187,34 @@ def _open_sealed(path: Path, following: int) -> Segment:
     except BaseException:
         segment.close()
         raise
-    segment.index = index
-    segment.next_offset, segment.max_timestamp = scan.next_offset, scan.max_timestamp
+    segment.index = scan.index if index is None else index
+    segment.next_offset, segment.max_timestamp = following, scan.max_timestamp
     segment.listed = True
     return segment
 
 
+def _check_clean(path: Path, scan: _Scan, size: int, clean: CleanSegment, following: int) -> None:
+    whole = scan.size == size == clean.size and scan.next_offset <= clean.end
+    if not whole or clean.end != following:
+        raise CorruptError(
+            f"{path}: it was compacted to {clean.size} bytes that end before offset {clean.end};"
+            f" now it is sound up to byte {scan.size} of {size}, and the next segment starts at"
+            f" offset {following}",
+            fix=f"look with `headworks log dump {path}`; restore the file from a copy",
+        )
+
+
 def _walk_sealed(
-    segment: Segment, index: GrowingIndex, position: int, offset: int, timestamp: int
+    segment: Segment, position: int, offset: int, timestamp: int, *, gaps: bool
 ) -> _Scan:
     """Follow the headers from `position`; the records of a sealed segment are not read."""
-    scan = _Scan(position, offset, timestamp, index)
+    scan = _Scan(position, offset, timestamp, GrowingIndex())
     for batch in walk(segment.descriptor.fd, position, segment.size):
         stop = scan.size + batch.size
-        if batch.base_offset != scan.next_offset or batch.magic != 2 or stop > segment.size:
+        missing = batch.base_offset - scan.next_offset
+        if missing < 0 or (missing and not gaps) or batch.magic != 2 or stop > segment.size:
             break
-        index.note(batch.base_offset - segment.base_offset, scan.size, scan.max_timestamp)
+        scan.index.note(batch.base_offset - segment.base_offset, scan.size, scan.max_timestamp)
         scan.max_timestamp = max(scan.max_timestamp, batch.max_timestamp)
         scan.next_offset = batch.last_offset + 1
         scan.size = stop

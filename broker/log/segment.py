@@ -16,13 +16,13 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from broker.log.descriptor import Descriptor
 from broker.log.index import INTERVAL, GrowingIndex, Index, MappedIndex
 from broker.records.batch import HEADER, HEADER_SIZE, LENGTH_PREFIX, Batch, Buffer
 from headworks.errors import RefusedError
 
 __all__ = [
     "NO_TIMESTAMP",
-    "Descriptor",
     "FlushFailedError",
     "Segment",
     "replace_file",
@@ -37,24 +37,6 @@ _READ_AHEAD = INTERVAL + HEADER_SIZE
 
 class FlushFailedError(RefusedError):
     """The kernel could not put a segment on disk, and may have dropped what it held of it."""
-
-
-class Descriptor:
-    """An open file that closes when nobody refers to it any more."""
-
-    __slots__ = ("fd",)
-
-    def __init__(self, path: Path) -> None:
-        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-
-    def close(self) -> None:
-        """Close now; closing twice does nothing."""
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def __del__(self) -> None:
-        self.close()
 
 
 def segment_path(folder: Path, base_offset: int) -> Path:
@@ -158,8 +140,16 @@ class Segment:
         """When the segment was last written, by the file's time."""
         return os.fstat(self.descriptor.fd).st_mtime_ns // 1_000_000
 
+    def begun_ms(self) -> int:
+        """When the segment was begun: its snapshot of producers was written then."""
+        try:
+            return self.path.with_suffix(".producers").stat().st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return self.last_write_ms()
+
     def remove_files(self) -> None:
         """Delete from disk; readers that hold the descriptor read on."""
+        self.descriptor.doom()
         for path in (self.path, self.index_path, self.path.with_suffix(".producers")):
             path.unlink(missing_ok=True)
 
@@ -190,10 +180,14 @@ def walk(fd: int, position: int, end: int) -> Iterator[Batch]:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a small file, all of it or none."""
+    """Write a small file, all of it or none; it is on disk when this returns."""
     temporary = path.with_name(path.name + "-new")
-    temporary.write_bytes(data)
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(temporary, path)
+    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

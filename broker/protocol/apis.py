@@ -3,7 +3,8 @@
 Rules: a client takes the highest version offered, so a version is in the table only if everything
 it asks for works. `minimum` is what is advertised, `served_from` what is really answered: Produce
 is advertised from 0, because librdkafka before 2.11.1 stops compressing otherwise, and 0-2 are
-answered with UNSUPPORTED_VERSION.
+answered with UNSUPPORTED_VERSION. SaslHandshake likewise: clients look for version 0 to see whether
+there is SASL at all. `LOGIN` is advertised only by a broker that has users.
 """
 
 from __future__ import annotations
@@ -11,11 +12,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["APIS", "API_VERSIONS", "FETCH", "PRODUCE", "Api", "find_api"]
+__all__ = [
+    "APIS",
+    "API_VERSIONS",
+    "FETCH",
+    "LOGIN",
+    "PRODUCE",
+    "SASL_AUTHENTICATE",
+    "SASL_HANDSHAKE",
+    "Api",
+    "find_api",
+]
 
 PRODUCE = 0
 FETCH = 1
+SASL_HANDSHAKE = 17
 API_VERSIONS = 18
+SASL_AUTHENTICATE = 36
+LOGIN = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +68,7 @@ APIS: Mapping[int, Api] = {
         Api(14, "sync_group", 0, 5, 4),
         Api(15, "describe_groups", 0, 5, 5),
         Api(16, "list_groups", 0, 4, 3),
+        Api(SASL_HANDSHAKE, "sasl_handshake", 0, 1, 2, served_from=1),
         Api(API_VERSIONS, "api_versions", 0, 3, 3),
         Api(19, "create_topics", 0, 7, 5),
         Api(20, "delete_topics", 0, 5, 4),
@@ -63,6 +78,7 @@ APIS: Mapping[int, Api] = {
         Api(32, "describe_configs", 0, 4, 4),
         Api(33, "alter_configs", 0, 2, 2),
         Api(35, "describe_log_dirs", 1, 4, 2),
+        Api(SASL_AUTHENTICATE, "sasl_authenticate", 0, 2, 2),
         Api(37, "create_partitions", 0, 3, 2),
         Api(42, "delete_groups", 0, 2, 2),
         Api(44, "incremental_alter_configs", 0, 1, 1),

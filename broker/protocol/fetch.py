@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from broker.log import Slice
-from broker.protocol.frame import MalformedError, skip_tags
+from broker.protocol.frame import MalformedError, check_count, skip_tags
 from broker.records.batch import Buffer
 from broker.records.varint import read_unsigned, write_unsigned
 
@@ -82,12 +82,15 @@ def _parse(buffer: Buffer, position: int, end: int, version: int) -> FetchReques
         position += 8
     wanted: list[Wanted] = []
     topics, position = _read_count(buffer, position, flexible)
+    check_count("topics", topics)
     for _ in range(topics):
         topic, position = _read_text(buffer, position, flexible)
         partitions, position = _read_count(buffer, position, flexible)
+        check_count("partitions", partitions)
         for _ in range(partitions):
             item, position = _read_wanted(buffer, position, version, topic)
             wanted.append(item)
+        check_count("partitions", len(wanted))
         if flexible:
             position = skip_tags(buffer, position)
     if position > end:

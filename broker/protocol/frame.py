@@ -5,7 +5,8 @@ id and client id; where the API's version is flexible, tagged fields follow, whi
 A reply opens with the correlation id, and an empty tag section where flexible; only ApiVersions
 replies never have one.
 
-Rule: nothing here trusts a length; whatever does not fit raises `MalformedError`.
+Rule: nothing here trusts a length; whatever does not fit raises `MalformedError`. So does a count
+that fits and is absurd: working through it would keep everybody else waiting.
 """
 
 from __future__ import annotations
@@ -18,7 +19,19 @@ from broker.records.batch import Buffer
 from broker.records.varint import read_unsigned
 from headworks.errors import CorruptError
 
-__all__ = ["Header", "MalformedError", "parse_header", "seal", "skip_tags"]
+__all__ = [
+    "MOST_ELEMENTS",
+    "Header",
+    "MalformedError",
+    "check_count",
+    "parse_header",
+    "read_tag_count",
+    "seal",
+    "skip_tags",
+]
+
+MOST_ELEMENTS = 20_000  # of an array in a request
+_MOST_TAGS = 1000
 
 _FIXED = struct.Struct(">hhih")
 _LENGTH = struct.Struct(">i")
@@ -65,7 +78,7 @@ def skip_tags(buffer: Buffer, position: int) -> int:
     """The position after a section of tagged fields."""
     if buffer[position] == 0:
         return position + 1
-    count, position = read_unsigned(buffer, position)
+    count, position = read_tag_count(buffer, position)
     for _ in range(count):
         _, position = read_unsigned(buffer, position)
         size, position = read_unsigned(buffer, position)
@@ -73,6 +86,20 @@ def skip_tags(buffer: Buffer, position: int) -> int:
         if position > len(buffer):
             raise MalformedError("tagged fields run over the request")
     return position
+
+
+def read_tag_count(buffer: Buffer, position: int) -> tuple[int, int]:
+    """How many tagged fields follow."""
+    count, position = read_unsigned(buffer, position)
+    if count > _MOST_TAGS:
+        raise MalformedError(f"{count} tagged fields are more than {_MOST_TAGS}")
+    return count, position
+
+
+def check_count(what: str, count: int) -> None:
+    """MalformedError for an array that nobody needs so large."""
+    if count > MOST_ELEMENTS:
+        raise MalformedError(f"{count} {what} are more than {MOST_ELEMENTS}")
 
 
 def seal(api: Api, version: int, correlation: int, body: bytes) -> bytes:

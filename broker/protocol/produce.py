@@ -4,6 +4,10 @@ Request body (v3-8; from v9 with compact lengths and tagged fields):
 `transactional id, acks, timeout, [topic, [partition, records]]`. Versions 0-2, without the first,
 are parsed only so that they can be refused in their own layout.
 
+A client's requests are alike but for correlation id and records: `Repeats` knows one like the
+last without parsing it again, and a reply that only tells an offset is put together from what is
+the same in all of them. At one message a request, that is a third of the broker's work.
+
 Rule: a parsed request only points into the receive buffer; it must be used before that moves.
 """
 
@@ -14,13 +18,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from broker.protocol.frame import MalformedError, skip_tags
+from broker.protocol.frame import Header, MalformedError, check_count, skip_tags
 from broker.records.batch import Buffer
 from broker.records.varint import read_unsigned, write_unsigned
 
-__all__ = ["Part", "ProduceRequest", "Result", "encode_reply", "parse_request"]
+__all__ = ["Part", "ProduceRequest", "Repeats", "Result", "encode_reply", "parse_request"]
 
 _FLEXIBLE = 9
+_ALIKE = 5  # from here on a result has the same fields in front
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 _ACKS_TIMEOUT = struct.Struct(">hi")
@@ -28,6 +33,10 @@ _PART = struct.Struct(">ii")
 _REPLY = struct.Struct(">ii")
 _RESULT = struct.Struct(">ihq")
 _LONG = struct.Struct(">q")
+_DONE = struct.Struct(">ihqqq")
+_CORRELATION = struct.Struct(">i")
+_KIND_SIZE, _PREAMBLE = 4, 8  # key and version; with the correlation id
+_NO_TAGS = b"\0\0\0"  # of the partition, the topic and the request
 
 
 class Part(NamedTuple):
@@ -57,6 +66,7 @@ class Result(NamedTuple):
     append_time: int = -1
     log_start: int = -1
     message: str | None = None
+    records: tuple[tuple[int, str], ...] = ()  # number in the batch, and what is wrong with it
 
 
 def parse_request(buffer: Buffer, position: int, end: int, version: int) -> ProduceRequest:
@@ -73,6 +83,75 @@ def parse_request(buffer: Buffer, position: int, end: int, version: int) -> Prod
     return request
 
 
+class Repeats:
+    """The last request of a connection, if it had one part, to know the next one by.
+
+    Correlation id, partition and records may differ.
+    """
+
+    __slots__ = (
+        "_acks",
+        "_client",
+        "_flexible",
+        "_key",
+        "_kind",
+        "_same",
+        "_topic",
+        "_version",
+    )
+
+    def __init__(self) -> None:
+        self._kind, self._same = b"never", b""
+
+    def learn(
+        self, buffer: bytearray, position: int, header: Header, request: ProduceRequest
+    ) -> None:
+        """Remember a request that was parsed: all between correlation id and partition."""
+        part = request.parts[0] if len(request.parts) == 1 else None
+        if part is None or part.stop <= part.start or request.transactional_id is not None:
+            self._kind = b"never"
+            return
+        self._flexible = header.version >= _FLEXIBLE
+        size = part.stop - part.start
+        length = write_unsigned(size + 1) if self._flexible else _INT.pack(size)
+        self._kind = bytes(buffer[position : position + _KIND_SIZE])
+        self._same = bytes(buffer[position + _PREAMBLE : part.start - len(length) - _INT.size])
+        self._key, self._version, self._client = header.key, header.version, header.client_id
+        self._acks, self._topic = request.acks, part.topic
+
+    def find(
+        self, buffer: bytearray, position: int, end: int
+    ) -> tuple[Header, ProduceRequest] | None:
+        """The request at `position`..`end` if it repeats the last one; None: parse it."""
+        same = self._same
+        at = position + _PREAMBLE + len(same)
+        if (
+            at + _PART.size > end
+            or not buffer.startswith(self._kind, position)
+            or not buffer.startswith(same, position + _PREAMBLE)
+        ):
+            return None
+        stop = end
+        if self._flexible:
+            (index,) = _INT.unpack_from(buffer, at)
+            try:
+                size, start = read_unsigned(buffer, at + _INT.size)
+            except (IndexError, ValueError):  # parsing will say what is wrong
+                return None
+            size, stop = size - 1, end - len(_NO_TAGS)
+            if buffer[stop:end] != _NO_TAGS:
+                return None
+        else:
+            index, size = _PART.unpack_from(buffer, at)
+            start = at + _PART.size
+        if size <= 0 or start + size != stop:
+            return None
+        (correlation,) = _CORRELATION.unpack_from(buffer, position + _KIND_SIZE)
+        header = Header(self._key, self._version, correlation, self._client, position)
+        part = Part(self._topic, index, start, stop)
+        return header, ProduceRequest(None, self._acks, [part])
+
+
 def _parse_plain(
     buffer: Buffer, position: int, end: int, version: int
 ) -> tuple[ProduceRequest, int]:
@@ -85,8 +164,9 @@ def _parse_plain(
             position += size
     acks, _ = _ACKS_TIMEOUT.unpack_from(buffer, position)
     (topics,) = _INT.unpack_from(buffer, position + 6)
+    check_count("topics", topics)
     position += 10
-    parts = []
+    parts: list[Part] = []
     for _ in range(topics):
         (size,) = _SHORT.unpack_from(buffer, position)
         position += 2
@@ -95,6 +175,7 @@ def _parse_plain(
         topic = str(buffer[position : position + size], "utf-8")
         position += size
         (partitions,) = _INT.unpack_from(buffer, position)
+        check_count("partitions", len(parts) + partitions)
         position += 4
         for _ in range(partitions):
             partition, size = _PART.unpack_from(buffer, position)
@@ -117,7 +198,8 @@ def _parse_flexible(buffer: Buffer, position: int, end: int) -> tuple[ProduceReq
         position += size - 1
     acks, _ = _ACKS_TIMEOUT.unpack_from(buffer, position)
     topics, position = read_unsigned(buffer, position + 6)
-    parts = []
+    check_count("topics", topics - 1)
+    parts: list[Part] = []
     for _ in range(topics - 1):
         size, position = read_unsigned(buffer, position)
         if not size:
@@ -125,6 +207,7 @@ def _parse_flexible(buffer: Buffer, position: int, end: int) -> tuple[ProduceReq
         topic = str(buffer[position : position + size - 1], "utf-8")
         position += size - 1
         partitions, position = read_unsigned(buffer, position)
+        check_count("partitions", len(parts) + partitions - 1)
         for _ in range(partitions - 1):
             (partition,) = _INT.unpack_from(buffer, position)
             size, position = read_unsigned(buffer, position + 4)
@@ -142,6 +225,12 @@ def _parse_flexible(buffer: Buffer, position: int, end: int) -> tuple[ProduceReq
 
 def encode_reply(correlation: int, version: int, results: Sequence[Result]) -> bytes:
     """The reply frame."""
+    if len(results) == 1 and version >= _ALIKE:
+        topic, index, error, base, append_time, log_start, message, records = results[0]
+        if not error and message is None and not records:
+            size, before, after = _around(topic, version)
+            done = _DONE.pack(index, 0, base, append_time, log_start)
+            return _REPLY.pack(size, correlation) + before + done + after
     flexible = version >= _FLEXIBLE
     topics = _by_topic(results)
     out = [b"\0", _count(len(topics), flexible)] if flexible else [_count(len(topics), flexible)]
@@ -154,7 +243,9 @@ def encode_reply(correlation: int, version: int, results: Sequence[Result]) -> b
             if version >= 5:
                 out.append(_LONG.pack(result.log_start))
             if version >= 8:
-                out += (_count(0, flexible), _text(result.message, flexible))
+                out.append(_count(len(result.records), flexible))
+                out += [_record_error(*record, flexible) for record in result.records]
+                out.append(_text(result.message, flexible))
             if flexible:
                 out.append(b"\0")
         if flexible:
@@ -165,6 +256,17 @@ def encode_reply(correlation: int, version: int, results: Sequence[Result]) -> b
     return _REPLY.pack(4 + len(body), correlation) + body
 
 
+@lru_cache(4096)
+def _around(topic: str, version: int) -> tuple[int, bytes, bytes]:
+    """The length of a reply that tells one offset, and what comes before and after that."""
+    flexible = version >= _FLEXIBLE
+    one, tags = _count(1, flexible), b"\0" if flexible else b""
+    before = tags + one + _text(topic, flexible) + one
+    nothing = _count(0, flexible) + _text(None, flexible) if version >= 8 else b""
+    after = nothing + 2 * tags + b"\0\0\0\0" + tags
+    return 4 + len(before) + _DONE.size + len(after), before, after
+
+
 def _by_topic(results: Sequence[Result]) -> dict[str, Sequence[Result]]:
     if len(results) == 1:
         return {results[0].topic: results}
@@ -172,6 +274,10 @@ def _by_topic(results: Sequence[Result]) -> dict[str, Sequence[Result]]:
     for result in results:
         topics.setdefault(result.topic, []).append(result)
     return dict(topics)
+
+
+def _record_error(number: int, message: str, flexible: bool) -> bytes:
+    return _INT.pack(number) + _text(message, flexible) + (b"\0" if flexible else b"")
 
 
 @lru_cache(1024)

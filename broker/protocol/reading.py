@@ -6,7 +6,7 @@ promises much ends the whole process. Here nothing is allocated before it is kno
 Rules:
 
 - Every length is checked against the bytes that are left; a count of elements cannot exceed them,
-  as each element takes at least one byte.
+  as each element takes at least one byte, nor what any client needs.
 - The result is an instance of kio's dataclass of that version. Unknown tagged fields are skipped.
 - Whatever does not fit raises `MalformedError`.
 """
@@ -22,7 +22,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from broker.protocol.frame import MalformedError
+from broker.protocol.frame import MalformedError, check_count, read_tag_count
 from broker.records.varint import read_unsigned
 
 __all__ = ["Shape", "message_reader", "shape_of"]
@@ -107,7 +107,7 @@ def message_reader(message: Any) -> _Read:
 def _read_tags(
     buffer: bytes, position: int, known: dict[int, tuple[str, _Read]], values: dict[str, Any]
 ) -> int:
-    count, position = read_unsigned(buffer, position)
+    count, position = read_tag_count(buffer, position)
     for _ in range(count):
         tag, position = read_unsigned(buffer, position)
         size, position = read_unsigned(buffer, position)
@@ -173,6 +173,7 @@ def _array(one: _Read, shape: Shape, count_reader: _Read) -> _Read:
             return None, position
         if not 0 <= count <= len(buffer) - position:
             raise MalformedError(f"{shape.name} cannot have {count} elements")
+        check_count(shape.name, count)
         items = []
         for _ in range(count):
             item, position = one(buffer, position)

@@ -5,13 +5,12 @@ Rule: what is built here reads back equal through `check_batch` and `iter_record
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Sequence
 
 from crc32c import crc32c
 
 from broker.records.batch import HEADER, HEADER_SIZE, LENGTH_PREFIX
-from broker.records.compression import Codec
+from broker.records.compression import Codec, compress
 from broker.records.record import Record
 from broker.records.varint import write_varint
 
@@ -41,13 +40,9 @@ def encode_batch(
     producer: tuple[int, int, int] = (-1, -1, -1),
     attributes: int = 0,
 ) -> bytes:
-    """One batch of `records`; `producer` is (id, epoch, base sequence). Codecs: none and gzip."""
+    """One batch of `records`; `producer` is (id, epoch, base sequence)."""
     base_timestamp = records[0].timestamp
-    body = encode_records(records, base_timestamp)
-    if codec == Codec.GZIP:
-        body = gzip.compress(body, mtime=0)
-    elif codec != Codec.NONE:
-        raise ValueError(f"batches are built plain or with gzip, not with {codec.name}")
+    body = compress(codec, encode_records(records, base_timestamp))
     fields = (
         attributes | codec,
         len(records) - 1,

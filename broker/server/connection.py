@@ -5,7 +5,10 @@ Rules:
 - A read pass takes what the socket has, handles every whole request in it, and writes the
   produced batches of the pass together. They lie in the receive buffer until then, so the buffer
   moves only between passes.
-- Nothing blocks. A client that does not read its replies is not read from either.
+- Nothing blocks. A client that does not read its replies is not read from either, and one that
+  leaves a request or its replies unfinished for too long is dropped.
+- Where there are users, nothing but ApiVersions and SASL is answered before the login, one request
+  at a time.
 - MalformedError bytes close this connection with a log line; they never touch another one.
 - When the connection goes, everything that waits for it is called off.
 """
@@ -14,27 +17,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
-from broker.handlers import HANDLERS, Node, Request
+from broker.handlers import HANDLERS, Client, Request
 from broker.handlers.api_versions import api_versions
 from broker.handlers.fetch import Fetch
+from broker.handlers.inspection import UNTOUCHED, inspect
+from broker.handlers.permissions import RULES
 from broker.handlers.produce import Production, commit
 from broker.protocol import APIS, Header, MalformedError, decode, encode, parse_header, seal
 from broker.protocol import fetch as fetch_messages
 from broker.protocol import produce as produce_messages
-from broker.protocol.apis import API_VERSIONS, FETCH, PRODUCE
+from broker.protocol.apis import API_VERSIONS, FETCH, LOGIN, PRODUCE, SASL_HANDSHAKE
 from broker.protocol.fetch import Piece
-from broker.server.counters import Counters
-from broker.server.limits import Limits, Memory
+from broker.protocol.messages import Fields
+from broker.protocol.produce import ProduceRequest
+from broker.server.house import House
+from broker.server.inbox import Inbox
+from broker.server.limits import Account
+from broker.server.login import Login, not_now
 from broker.server.outbox import Outbox, Slot
+from broker.server.pace import Pace
+from broker.server.transport import Transport
+from broker.topics.schema_ids import Wanted
 
 __all__ = ["Connection"]
 
 _log = logging.getLogger(__name__)
-_SMALL_BUFFER = 16 << 10
-_LARGE_BUFFER = 1 << 20
 _FULL_PAUSE = 0.05
 
 
@@ -43,230 +52,357 @@ class Connection:
 
     def __init__(
         self,
-        node: Node,
-        sock: socket.socket,
+        house: House,
+        transport: Transport,
         peer: str,
-        limits: Limits,
-        memory: Memory,
-        counters: Counters,
         closed: Callable[[Connection], None],
     ) -> None:
         self.peer = peer
-        self._node = node
-        self._sock = sock
-        self._limits = limits
-        self._memory = memory
-        self._counters = counters
+        self._node, self._limits, self._memory = house.node, house.limits, house.memory
+        self._counters = house.node.counters
+        self._produce_time = self._counters.seconds[PRODUCE]
+        self.client = Client(peer, self._counters, house.authority)
+        self._transport = transport
+        self._sock = transport.sock
         self._closed = closed
         self._loop = asyncio.get_running_loop()
-        self._outbox = Outbox(sock)
-        self._buffer = bytearray(_SMALL_BUFFER)
-        self._start = self._end = 0  # the unread bytes in the buffer
+        self.last_active = self._loop.time()
+        self._outbox = Outbox(transport)
+        self._inbox = Inbox(house.memory, self.last_active)
+        self._repeats = produce_messages.Repeats()
         self._productions: list[Production] = []
+        self._answered = 0  # of the productions that are being committed
         self._fetches: set[Fetch] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._in_pass = self._reading = self._writing = self._paused = False
-        self._stopping = self._full = False
-        self._taken = 0  # of the shared memory
-        self.last_active = self._loop.time()
+        self._working = 0  # requests whose answer takes its time
+        self._in_pass = self._committing = False
+        self._reading = self._writing = self._paused = self._stopping = self._full = False
+        self._held = self._looked_up = False  # the next request waits for the registry; has waited
+        self._pace = Pace(self._limits)
         self.open = True
+        self._account = Account(house.memory)
+        self._has_users = house.desk is not None
+        self._login: Login | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._in_flight, self._largest = self._limits.in_flight, self._limits.request_bytes
+        if house.desk is not None:
+            self._login = Login(house.desk, peer)
+            self._in_flight, self._largest = 1, self._limits.login_bytes
+            self._deadline = self._loop.call_later(self._limits.setup_seconds, self._no_login)
         self._resume_reading()
 
     # -- reading -----------------------------------------------------------------------------
 
     def _readable(self) -> None:
         try:
-            with memoryview(self._buffer) as view, view[self._end :] as free:
-                count = self._sock.recv_into(free)
+            count = self._inbox.receive(self._transport.receive)
         except BlockingIOError:
             return
         except OSError as error:
-            self.close(f"receive failed: {error}")
+            self.close(f"receive failed: {error}", "network")
             return
         if not count:
             self.close()
             return
-        self._end += count
         self._counters.received_bytes += count
         self.last_active = self._loop.time()
+        if count == self._inbox.unread:
+            self._inbox.since = self.last_active
         self._pass()
+        if self._reading and self._transport.pending():
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if self._reading:
+            self._readable()
 
     def _pass(self) -> None:
         """Handle every whole request in the buffer, then write and send together."""
-        failure = ""
+        failure, kind = "", "malformed"
         self._in_pass = True
         try:
             self._requests()
         except MalformedError as error:
             failure = f"malformed request: {error}"
         except Exception:
-            _log.exception("%s: request failed", self.peer)
-            failure = "internal error"
-        self._commit()  # what came before the failure in this pass is taken and answered
+            _log.exception("%s: request failed", self.peer, extra=self._about())
+            failure, kind = "internal error", "internal"
+        try:
+            self._commit()  # what came before the failure in this pass is taken and answered
+        except Exception:
+            _log.exception("%s: writing failed", self.peer, extra=self._about())
+            failure, kind = "internal error", "internal"
         self._in_pass = False
         if self.open:
-            self._make_room()
+            if not failure:  # after one, what is first in the buffer may promise any size
+                self._make_room()
             self._send()
         if failure:
-            self.close(failure)
+            self.close(failure, kind)
 
     def _requests(self) -> None:
-        buffer, waiting, in_flight = self._buffer, self._outbox.slots, self._limits.in_flight
-        while self.open and self._end - self._start >= 4:
-            if len(waiting) >= in_flight:
+        if self._held:
+            return
+        inbox, waiting, in_flight = self._inbox, self._outbox.slots, self._in_flight
+        outbox, limits = self._outbox, self._limits
+        buffer = inbox.buffer
+        while self.open and inbox.end - inbox.start >= 4:
+            if (
+                len(waiting) >= in_flight
+                or self._working >= limits.working
+                or outbox.held > limits.reply_bytes
+            ):
                 self._paused = True
                 return
-            size = int.from_bytes(buffer[self._start : self._start + 4], "big", signed=True)
-            if not 8 <= size <= self._limits.request_bytes:
-                raise MalformedError(
-                    f"a request of {size} bytes is not within 8..{self._limits.request_bytes}"
-                )
-            stop = self._start + 4 + size
-            if stop > self._end:
+            start = inbox.start + 4
+            size = int.from_bytes(buffer[inbox.start : start], "big", signed=True)
+            if not 8 <= size <= self._largest:
+                raise MalformedError(inbox.wrong_size(size, self._largest))
+            stop = start + size
+            if stop > inbox.end:
                 return
-            self._request(self._start + 4, stop)
-            self._start = stop
+            self._request(start, stop)
+            if self._held:
+                return
+            inbox.start = stop
 
     def _make_room(self) -> None:
-        """Between passes: move what is unread to the front, and fit the buffer to what comes."""
-        unread = self._end - self._start
-        wanted = _SMALL_BUFFER
-        if unread >= 4 and not self._paused:
-            head = self._buffer[self._start : self._start + 4]
-            wanted = max(wanted, 4 + int.from_bytes(head, "big", signed=True))
-        full = self._end == len(self._buffer)
-        if self._start:
-            self._buffer[:unread] = self._buffer[self._start : self._end]
-            self._start, self._end = 0, unread
-        size = len(self._buffer)
-        if wanted > size:
-            self._full = not self._grow(wanted - size)
-        elif full and size < _LARGE_BUFFER:
-            self._grow(size)  # busy: read more at a time
-        elif size > 2 * _LARGE_BUFFER and not unread:
-            self._memory.give(self._taken)
-            self._buffer, self._taken = bytearray(_SMALL_BUFFER), 0
+        self._full = not self._inbox.make_room(self.last_active, whole=self._paused)
         if self._full:  # others hold all the memory for requests: come back when some is free
             self._suspend_reading()
             self._loop.call_later(_FULL_PAUSE, self._try_room)
 
-    def _grow(self, size: int) -> bool:
-        if not self._memory.take(size):
-            return False
-        self._taken += size
-        self._buffer.extend(bytes(size))
-        return True
-
     def _try_room(self) -> None:
         if self.open:
-            self._full = False
             self._make_room()
             if not self._full and not self._paused:
+                self._inbox.since = self._loop.time()  # it was we who made it wait
                 self._resume_reading()
 
     # -- requests ----------------------------------------------------------------------------
 
     def _request(self, position: int, stop: int) -> None:
-        header = parse_header(self._buffer, position, stop)
-        if header.key in APIS:
-            self._counters.requests[header.key] += 1
-        if header.key == PRODUCE:
-            self._produce(header, stop)
+        repeated = self._repeats.find(self._inbox.buffer, position, stop)
+        if repeated is not None:
+            self._counters.requests[PRODUCE] += 1
+            self._take(*repeated)
+            return
+        header = parse_header(self._inbox.buffer, position, stop)
+        key = header.key
+        api = APIS.get(key)
+        if api is None:
+            raise MalformedError(f"API {key} is not served")
+        self._counters.requests[key] += 1
+        if self._login is not None and not RULES[key].before_login:
+            raise MalformedError(f"API {api.name} before login")
+        if key == PRODUCE:
+            self._produce(header, position, stop)
             return
         self._commit()
-        if header.key == API_VERSIONS:
-            body = api_versions(header.version)
-            frame = seal(APIS[API_VERSIONS], header.version, header.correlation, body)
-            self._outbox.reserve().pieces = (frame,)
+        if key == API_VERSIONS:
+            body = api_versions(header.version, login=self._has_users)
+            frame = seal(api, header.version, header.correlation, body)
+            self._outbox.fill_one(self._outbox.reserve(self.last_active), frame)
             return
-        api = APIS.get(header.key)
-        if api is None or not api.serves(header.version):
-            name = header.key if api is None else api.name
-            raise MalformedError(f"API {name} version {header.version} is not served")
-        if header.key == FETCH:
-            self._fetch(header, stop)
+        if not api.serves(header.version) and (key, header.version) != (SASL_HANDSHAKE, 0):
+            raise MalformedError(f"API {api.name} version {header.version} is not served")
+        charge = self._charge(stop - position, api.name)
+        if charge is None:
             return
-        message = decode(api, header.version, bytes(self._buffer[header.body : stop]))
-        request = Request(header, message, self.peer)
-        task = self._loop.create_task(self._answer(request, self._outbox.reserve()))
+        if key == FETCH:
+            self._fetch(header, stop, charge)
+            return
+        message = decode(api, header.version, bytes(self._inbox.buffer[header.body : stop]))
+        slot = self._outbox.reserve(self.last_active)
+        request = Request(header, message, self.client)
+        task = self._loop.create_task(self._answer(request, slot, charge))
+        self._working += 1
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _produce(self, header: Header, stop: int) -> None:
+    def _charge(self, size: int, name: str) -> int | None:
+        """Account for a request that will be objects; None if there is no memory for it."""
+        if size > self._limits.other_request_bytes:
+            raise MalformedError(
+                f"{name} of {size} bytes: at most {self._limits.other_request_bytes} are taken"
+            )
+        charge = self._account.charge(size)
+        if charge is None:
+            self.close(f"no memory for a request of {size} bytes ({name})", "memory")
+        return charge
+
+    def _produce(self, header: Header, position: int, stop: int) -> None:
         if header.version > APIS[PRODUCE].maximum or header.version < 0:
             raise MalformedError(f"API produce version {header.version} is not served")
-        request = produce_messages.parse_request(self._buffer, header.body, stop, header.version)
-        slot = self._outbox.reserve() if request.acks else None
+        buffer = self._inbox.buffer
+        request = produce_messages.parse_request(buffer, header.body, stop, header.version)
+        self._repeats.learn(buffer, position, header, request)
+        self._take(header, request)
+
+    def _take(self, header: Header, request: ProduceRequest) -> None:
+        """Stage a produce request; `_commit` writes it."""
+        buffer = self._inbox.buffer
+        inspection = UNTOUCHED
+        if self._node.catalogue.inspecting:
+            inspection = inspect(self._node, self.client, request, buffer)
+            if inspection.missing and not self._looked_up:
+                self._hold(inspection.missing)
+                return
+            self._looked_up = False
+        slot = self._outbox.reserve(self.last_active) if request.acks else None
         production = Production(header, request.acks, self, slot)
         self._productions.append(production)
-        production.stage(self._node, request, self._buffer)
+        production.stage(self._node, request, buffer, inspection)
+
+    def _hold(self, missing: Collection[Wanted]) -> None:
+        """Leave the request where it is until the registry has said what it knows."""
+        self._counters.requests[PRODUCE] -= 1  # it comes again
+        self._held = True
+        self._suspend_reading()
+        task = self._loop.create_task(self._look_up(missing))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _look_up(self, missing: Collection[Wanted]) -> None:
+        ids = self._node.catalogue.schema_ids
+        if ids is not None:
+            await ids.look_up(missing)
+        self._held, self._looked_up = False, True
+        self._inbox.since = self._loop.time()  # it was we who made it wait
+        if not self._paused and not self._full:
+            self._resume_reading()
+        self._continue()
 
     def produced(self, place: Slot, frame: bytes) -> None:
         """The answer to a produce request; its place in the order was kept."""
-        self._fill(place, (frame,))
+        if self._committing:
+            self._answered += 1
+        else:
+            self._produce_time.observe(self._loop.time() - place.since)
+        self._outbox.fill_one(place, frame)
+        if not self._in_pass:
+            self._send()
 
     def _commit(self) -> None:
-        if self._productions:
-            productions, self._productions = self._productions, []
+        if not self._productions:
+            return
+        productions, self._productions = self._productions, []
+        self._committing, self._answered = True, 0
+        try:
             commit(productions)
+        finally:
+            self._committing = False
+        if self._answered:  # they came together: one look at the clock for all
+            self._produce_time.observe(self._loop.time() - self.last_active, self._answered)
 
-    def _fetch(self, header: Header, stop: int) -> None:
-        request = fetch_messages.parse_request(self._buffer, header.body, stop, header.version)
-        slot = self._outbox.reserve()
+    def _fetch(self, header: Header, stop: int, charge: int) -> None:
+        buffer = self._inbox.buffer
+        request = fetch_messages.parse_request(buffer, header.body, stop, header.version)
+        slot = self._outbox.reserve(self.last_active)
 
         def reply(pieces: list[Piece]) -> None:
             self._fetches.discard(fetch)
-            self._fill(slot, pieces)
+            self._finish(slot, FETCH, charge, pieces)
 
-        fetch = Fetch(self._node, header, request, reply)
+        fetch = Fetch(self._node, self.client, header, request, reply)
+        self._working += 1
         self._fetches.add(fetch)
         fetch.start()
 
-    async def _answer(self, request: Request, slot: Slot) -> None:
+    async def _answer(self, request: Request, slot: Slot, charge: int) -> None:
         header = request.header
         api = APIS[header.key]
         try:
-            answer = await HANDLERS[header.key](self._node, request)
-            body = answer if isinstance(answer, bytes) else encode(api, header.version, answer)
+            if header.key in LOGIN:
+                login = self._login
+                answer: Fields | bytes
+                answer = not_now() if login is None else await login.answer(request)
+            else:
+                answer = await HANDLERS[header.key](self._node, request)
+            if isinstance(answer, bytes):
+                body = answer
+            else:
+                self._counters.count_errors(header.key, answer)
+                body = encode(api, header.version, answer)
         except asyncio.CancelledError:
             raise
         except Exception:
-            _log.exception("%s: %s v%d failed", self.peer, api.name, header.version)
-            self.close("internal error")
+            _log.exception("%s: %s failed", self.peer, api.name, extra=self._about())
+            self.close("internal error", "internal")
             return
-        self._fill(slot, (seal(api, header.version, header.correlation, body),))
+        frame = seal(api, header.version, header.correlation, body)
+        self._finish(slot, header.key, charge, [frame])
+        if self._login is not None:
+            self._see_who_it_is(self._login)
+
+    def _see_who_it_is(self, login: Login) -> None:
+        """After a step of the login: open the door, or close it."""
+        if login.failed:
+            self._counters.logins[login.mechanism, "failed"] += 1
+            self.close(login.failed, "login")
+        elif login.principal is not None and self.open:
+            self._counters.logins[login.mechanism, "succeeded"] += 1
+            self.client.log_in(login.principal)
+            self._login = None
+            self._in_flight, self._largest = self._limits.in_flight, self._limits.request_bytes
+            if self._deadline is not None:
+                self._deadline.cancel()
+            about = self._about() | {"mechanism": login.mechanism}
+            _log.info("%s is %s", self.peer, login.principal.name, extra=about)
+
+    def _no_login(self) -> None:
+        self.close(f"no login within {self._limits.setup_seconds:g} s", "login")
 
     # -- writing -----------------------------------------------------------------------------
 
-    def _fill(self, slot: Slot, pieces: tuple[bytes, ...] | list[Piece]) -> None:
-        slot.pieces = pieces
+    def _finish(self, slot: Slot, key: int, charge: int, pieces: list[Piece]) -> None:
+        """The answer to a request that was worked on."""
+        if not self.open:
+            return
+        self._working -= 1
+        self._account.give(charge)
+        self._counters.seconds[key].observe(self._loop.time() - slot.since)
+        self._outbox.fill(slot, pieces)
         if not self._in_pass:
             self._send()
 
     def _send(self) -> None:
         if not self.open:
             return
+        outbox, before = self._outbox, self._outbox.sent
         try:
-            done = self._outbox.send()
-            self.last_active = self._loop.time()
+            done = outbox.send()
         except OSError as error:
-            self.close(f"send failed: {error}")
+            self.close(f"send failed: {error}", "network")
             return
+        if outbox.sent != before:
+            self._counters.sent_bytes += outbox.sent - before
+            self.last_active = self._loop.time()
         if done and self._writing:
             self._loop.remove_writer(self._sock)
             self._writing = False
         elif not done and not self._writing:
             self._loop.add_writer(self._sock, self._send)
             self._writing = True
+            self._pace.blocked(self._loop.time(), outbox.sent)
         if not done:
             self._paused = True
         if self._paused:
             self._suspend_reading()
-            if done and len(self._outbox.slots) <= self._limits.in_flight // 2:
+            if done and self._has_room():
                 self._paused = False
                 if not self._full:
                     self._resume_reading()
                 self._loop.call_soon(self._continue)
+
+    def _has_room(self) -> bool:
+        """Whether more requests may be taken after a pause."""
+        limits = self._limits
+        return (
+            len(self._outbox.slots) <= self._in_flight // 2
+            and self._working <= limits.working // 2
+            and self._outbox.held <= limits.reply_bytes
+        )
 
     def _continue(self) -> None:
         """Handle requests that were received before reading was suspended."""
@@ -274,24 +410,31 @@ class Connection:
             self._pass()
 
     def _resume_reading(self) -> None:
-        if not self._reading and not self._stopping:
+        if not (self._reading or self._stopping or self._held):
             self._loop.add_reader(self._sock, self._readable)
             self._reading = True
+            if self._transport.pending():
+                self._loop.call_soon(self._read_on)
 
     def _suspend_reading(self) -> None:
         if self._reading:
             self._loop.remove_reader(self._sock)
             self._reading = False
 
-    def close(self, reason: str = "") -> None:
-        """Close at once and call off everything that waits; a reason is logged."""
+    # -- the end -----------------------------------------------------------------------------
+
+    def close(self, reason: str = "", kind: str = "refused") -> None:
+        """Close at once and call off everything that waits; a reason is logged and counted."""
         if not self.open:
             return
         self.open = False
         if reason:
-            self._counters.failed += 1
-            _log.warning("closing %s: %s", self.peer, reason)
-        self._memory.give(self._taken)
+            self._counters.failed[kind] += 1
+            _log.warning("closing %s: %s", self.peer, reason, extra=self._about() | {"kind": kind})
+        self._inbox.release()
+        self._account.close()
+        if self._deadline is not None:
+            self._deadline.cancel()
         self._suspend_reading()
         if self._writing:
             self._loop.remove_writer(self._sock)
@@ -299,14 +442,28 @@ class Connection:
             fetch.cancel()
         for task in tuple(self._tasks):
             task.cancel()
-        self._sock.close()
+        self._transport.close()
         self._closed(self)
 
-    def close_if_idle(self, since: float) -> None:
-        """Close if no byte has moved since then, unless it waits for us."""
+    def close_if_slow(self, now: float) -> None:
+        """Close if it is silent without waiting for us, or if it has not finished for too long."""
+        inbox, slow = self._inbox, ""
+        if self._writing:
+            slow = self._pace.unread(now, self._outbox.sent)
+        elif inbox.unread and not (self._paused or self._full or self._stopping):
+            took, short = now - inbox.since, self._memory.short
+            slow = self._pace.unfinished(took, inbox.unread, short=short)
+        if slow:
+            self.close(slow, "stalled")
+            return
         waits_for_us = bool(self._outbox.slots) and not self._writing
-        if self.last_active < since and not waits_for_us:
-            self.close("idle")
+        if self.last_active < now - self._limits.idle_seconds and not waits_for_us:
+            self.close("idle", "idle")
+
+    @property
+    def held(self) -> int:
+        """Bytes in memory that wait to be sent."""
+        return self._outbox.held
 
     def stop_reading(self) -> None:
         """Take no more requests; those that were taken are still answered."""
@@ -317,3 +474,10 @@ class Connection:
         """Wait until what is ready has been sent (for a graceful stop)."""
         while self.open and self._writing:
             await asyncio.sleep(0.005)
+
+    def _about(self) -> dict[str, str]:
+        """What a log record says of it."""
+        login = self._login
+        if login is None:
+            return {"peer": self.peer, "principal": self.client.principal.name}
+        return {"peer": self.peer, "principal": login.name, "mechanism": login.mechanism}

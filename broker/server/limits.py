@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Limits", "Memory"]
+__all__ = ["Account", "Limits", "Memory"]
+
+_FREE = 16 << 10  # bytes of a request that are worked on without being accounted for
+_OBJECTS = 16  # bytes that a byte of a request takes when it is objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,25 +15,64 @@ class Limits:
     """What clients may use: bytes, counts, seconds."""
 
     request_bytes: int = 32 << 20
+    other_request_bytes: int = 8 << 20  # of a request that is not Produce
+    login_bytes: int = 64 << 10  # of a request before login
     connections: int = 2000
     in_flight: int = 1000  # requests of one connection without a reply
+    working: int = 64  # of those, requests that are being worked on or wait, and are not Produce
+    reply_bytes: int = 1 << 20  # held for a client that does not read: no more requests then
     buffer_bytes: int = 512 << 20  # of all connections' requests together
     idle_seconds: float = 600.0  # without a byte in or out
+    stall_seconds: float = 60.0  # with an unfinished request, or replies that are not read
+    short_seconds: float = 5.0  # the same for requests, while there is no memory for others
+    slowest: int = 4 << 10  # bytes a second that are enough not to be stalled
+    setup_seconds: float = 15.0  # for the TLS handshake, and again for the login
+    refusal_seconds: float = 1.0  # before a failed login is answered
 
 
 class Memory:
     """A number of bytes that is shared: what is taken must be given back."""
 
     def __init__(self, size: int) -> None:
-        self._left = size
+        self.size = self.left = size
+        self.short = False  # whether somebody did not get what they asked for, lately
 
     def take(self, size: int) -> bool:
         """Take `size` bytes, or nothing if there are not so many left."""
-        if size > self._left:
+        if size > self.left:
+            self.short = True
             return False
-        self._left -= size
+        self.left -= size
         return True
 
     def give(self, size: int) -> None:
         """Give back what was taken."""
-        self._left += size
+        self.left += size
+
+
+class Account:
+    """What one client's requests, while they are worked on, have of the memory."""
+
+    __slots__ = ("_memory", "_taken")
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._taken = 0
+
+    def charge(self, size: int) -> int | None:
+        """Account for a request of so many bytes: what to give back, or None: no memory is left."""
+        if size <= _FREE:
+            return 0
+        if not self._memory.take(size * _OBJECTS):
+            return None
+        self._taken += size * _OBJECTS
+        return size * _OBJECTS
+
+    def give(self, charge: int) -> None:
+        """A request is done with."""
+        self._taken -= charge
+        self._memory.give(charge)
+
+    def close(self) -> None:
+        """Give back what is left."""
+        self.give(self._taken)

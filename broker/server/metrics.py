@@ -1,82 +1,166 @@
-"""Prometheus metrics over HTTP, for who asks for them with `--metrics HOST:PORT`.
+"""Prometheus metrics, for who asks for them with `--metrics HOST:PORT`.
 
-Rules: nothing is measured for this that the server does not count anyway; a scrape reads those
-numbers from its own thread and touches nothing else. prometheus-client is imported only here.
+Rules: nothing is measured for this that costs more than adding numbers; a scrape reads those
+numbers from its own thread and touches nothing else, but for the groups' positions, which the loop
+reads for it. Labels are bounded: so many topics, groups and principals, and the rest as one.
+prometheus-client is imported only here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from threading import Thread
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 
-from broker.protocol import APIS
-from headworks.errors import UsageError
+from broker.handlers.counters import BOUNDS, Histogram
+from broker.protocol import APIS, ErrorCode
+from broker.server.metrics_http import Door, MetricsPage
+from broker.topics import ServedTopic
 
 if TYPE_CHECKING:
     from broker.server.server import BrokerServer
 
 __all__ = ["MetricsServer"]
 
-_PARTITION = ["topic", "partition"]
+_TOPIC, _PARTITION = ["topic"], ["topic", "partition"]
+_MOST_TOPICS = 1000
+_MOST_GROUPS = 200
+_MOST_PRINCIPALS = 100
+_OTHERS = "(others)"
+_LAG_SECONDS = 5.0
 
 
-class MetricsServer:
-    """Serves `/metrics` until `stop`."""
+class MetricsServer(MetricsPage):
+    """Serves `/metrics` until `stop`, guarded as the broker is."""
 
-    def __init__(self, server: BrokerServer, host: str, port: int) -> None:
+    def __init__(
+        self, server: BrokerServer, host: str, port: int, loop: asyncio.AbstractEventLoop
+    ) -> None:
         registry = CollectorRegistry()
-        registry.register(_Collector(server))
-        try:
-            found: Any = start_http_server(port, host, registry)
-        except OSError as error:
-            raise UsageError(
-                f"cannot serve metrics on {host}:{port}: {error.strerror or error}",
-                fix="give another --metrics HOST:PORT",
-            ) from None
-        self._http, self._thread = found[0], found[1]
-        assert isinstance(self._thread, Thread)
-
-    @property
-    def port(self) -> int:
-        """The port that it serves on."""
-        return int(self._http.server_port)
-
-    def stop(self) -> None:
-        """End the thread and close the port."""
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
+        registry.register(_Collector(server, loop))
+        ProcessCollector(registry=registry)
+        config = server.config
+        door = Door(config.users, config.access)
+        super().__init__(host, port, lambda: generate_latest(registry), door, config.tls)
 
 
 class _Collector:
-    def __init__(self, server: BrokerServer) -> None:
+    def __init__(self, server: BrokerServer, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
+        self._loop = loop
+
+    def describe(self) -> list[Metric]:
+        """Nothing: registering must not collect."""
+        return []
 
     def collect(self) -> Iterator[Metric]:
-        counters = self._server.counters
+        yield from self._requests()
+        yield from self._connections()
+        yield from self._memory()
+        yield from self._topics()
+        yield from self._partitions()
+        yield from self._groups()
+
+    def _requests(self) -> Iterator[Metric]:
+        counters = self._server.node.counters
         requests = CounterMetricFamily("broker_requests", "Requests by API.", labels=["api"])
         for key, count in tuple(counters.requests.items()):
             requests.add_metric([APIS[key].name], count)
         yield requests
+        seconds = HistogramMetricFamily(
+            "broker_request_seconds",
+            "From request to answer, time to wait for data or members included.",
+            labels=["api"],
+        )
+        for key, histogram in tuple(counters.seconds.items()):
+            _add(seconds, [APIS[key].name], histogram)
+        yield seconds
+        errors = CounterMetricFamily("broker_errors", "Errors answered.", labels=["api", "error"])
+        for (key, code), count in tuple(counters.errors.items()):
+            name = ErrorCode(code).name if code in set(ErrorCode) else str(code)
+            errors.add_metric([APIS[key].name, name.lower()], count)
+        yield errors
+        denied = CounterMetricFamily("broker_denied", "Refused by the grants.", labels=["api"])
+        for key, count in tuple(counters.denied.items()):
+            denied.add_metric([APIS[key].name], count)
+        yield denied
+
+    def _connections(self) -> Iterator[Metric]:
+        counters = self._server.node.counters
         for name, value, text in (
             ("broker_received_bytes", counters.received_bytes, "Bytes received from clients."),
+            ("broker_sent_bytes", counters.sent_bytes, "Bytes sent to clients."),
             ("broker_connections_accepted", counters.accepted, "Connections accepted."),
             ("broker_connections_refused", counters.refused, "Connections over the limit."),
-            ("broker_connections_failed", counters.failed, "Connections closed for a reason."),
-            ("broker_recovery_cut_bytes", self._server.node.catalogue.cut_bytes, "Bytes cut."),
         ):
             yield CounterMetricFamily(name, text, value=value)
-        yield GaugeMetricFamily(
-            "broker_connections", "Open connections.", value=self._server.connections
+        failed = CounterMetricFamily(
+            "broker_connections_failed", "Connections closed for a reason.", labels=["reason"]
         )
-        yield GaugeMetricFamily(
-            "broker_groups", "Groups with members.", value=len(self._server.node.groups.groups)
+        for kind, count in tuple(counters.failed.items()):
+            failed.add_metric([kind], count)
+        yield failed
+        logins = CounterMetricFamily("broker_logins", "Logins.", labels=["mechanism", "outcome"])
+        for labels, count in tuple(counters.logins.items()):
+            logins.add_metric(labels, count)
+        yield logins
+        principals = Counter(c.client.principal.name for c in self._server.connections)
+        found = GaugeMetricFamily("broker_connections", "Open connections.", labels=["principal"])
+        for name, count in _bounded(principals, _MOST_PRINCIPALS).items():
+            found.add_metric([name], count)
+        yield found
+
+    def _memory(self) -> Iterator[Metric]:
+        memory = self._server.memory
+        held = sum(connection.held for connection in self._server.connections)
+        for name, value, text in (
+            ("broker_request_memory_bytes", memory.size - memory.left, "Taken by requests."),
+            ("broker_request_memory_limit_bytes", memory.size, "What requests may take."),
+            ("broker_held_reply_bytes", held, "Replies that clients have not read."),
+        ):
+            yield GaugeMetricFamily(name, text, value=value)
+        flushes = HistogramMetricFamily("broker_flush_seconds", "Putting a partition on disk.")
+        _add(flushes, [], self._server.node.counters.flushes)
+        yield flushes
+        cut = self._server.node.catalogue.cut_bytes
+        yield CounterMetricFamily("broker_recovery_cut_bytes", "Bytes cut at start.", value=cut)
+        compaction = self._server.node.catalogue.compactor.counters
+        for name, amount, text in (
+            ("broker_compactions", compaction.runs, "Compactions of a partition."),
+            ("broker_compactions_failed", compaction.failures, "Compactions that failed."),
+            ("broker_compaction_seconds", compaction.seconds, "Time spent compacting."),
+            ("broker_compaction_read_bytes", compaction.read_bytes, "Bytes of what was compacted."),
+            ("broker_compaction_freed_bytes", compaction.freed_bytes, "Bytes that it removed."),
+        ):
+            yield CounterMetricFamily(name, text, value=amount)
+
+    def _topics(self) -> Iterator[Metric]:
+        counters = self._server.node.counters
+        taken = CounterMetricFamily("broker_topic_received_bytes", "Produced.", labels=_TOPIC)
+        given = CounterMetricFamily("broker_topic_sent_bytes", "Fetched.", labels=_TOPIC)
+        messages = CounterMetricFamily(
+            "broker_topic_messages", "Messages ever written.", labels=_TOPIC
         )
-        yield from self._partitions()
+        segments = GaugeMetricFamily("broker_topic_segments", "Segment files.", labels=_TOPIC)
+        for topic in self._served():
+            logs = [partition.log for partition in tuple(topic.partitions.values())]
+            taken.add_metric([topic.name], counters.produced[topic.name])
+            given.add_metric([topic.name], counters.fetched[topic.name])
+            messages.add_metric([topic.name], sum(log.end for log in logs))
+            segments.add_metric([topic.name], sum(len(log.segments) for log in logs))
+        yield from (taken, given, messages, segments)
+        topics = len(self._server.node.catalogue.topics)
+        yield GaugeMetricFamily("broker_topics", "Topics.", value=topics)
 
     def _partitions(self) -> Iterator[Metric]:
         end = GaugeMetricFamily("broker_log_end", "Next offset to write.", labels=_PARTITION)
@@ -84,7 +168,7 @@ class _Collector:
         start = GaugeMetricFamily("broker_log_start", "First offset kept.", labels=_PARTITION)
         size = GaugeMetricFamily("broker_log_bytes", "Bytes on disk.", labels=_PARTITION)
         served = GaugeMetricFamily("broker_log_writable", "1 if it is.", labels=_PARTITION)
-        for topic in tuple(self._server.node.catalogue.topics.values()):
+        for topic in self._served():
             for partition in tuple(topic.partitions.values()):
                 labels, log = [topic.name, str(partition.index)], partition.log
                 end.add_metric(labels, log.end)
@@ -95,3 +179,48 @@ class _Collector:
             for index in tuple(topic.refused):
                 served.add_metric([topic.name, str(index)], 0)
         yield from (end, seen, start, size, served)
+
+    def _groups(self) -> Iterator[Metric]:
+        groups = tuple(self._server.node.groups.groups.values())
+        members = sum(len(group.members) for group in groups)
+        yield GaugeMetricFamily("broker_groups", "Groups with members.", value=len(groups))
+        yield GaugeMetricFamily("broker_group_members", "Members of groups.", value=members)
+        lag = GaugeMetricFamily(
+            "broker_group_lag", "Messages not yet committed by a group.", labels=["group", "topic"]
+        )
+        asked = asyncio.run_coroutine_threadsafe(self._lags(), self._loop)
+        try:
+            for labels, value in asked.result(_LAG_SECONDS).items():
+                lag.add_metric(labels, value)
+        except TimeoutError:
+            asked.cancel()
+        yield lag
+
+    async def _lags(self) -> Mapping[tuple[str, str], int]:
+        node = self._server.node
+        lags: Counter[tuple[str, str]] = Counter()
+        for group in sorted(await node.coordination.groups())[:_MOST_GROUPS]:
+            for (topic, index), at in (await node.coordination.offsets(group)).items():
+                partition = node.catalogue.partition(topic, index)
+                if partition is not None and at.offset >= 0:
+                    lags[group, topic] += max(0, partition.log.visible - at.offset)
+        return lags
+
+    def _served(self) -> Iterator[ServedTopic]:
+        topics: Any = tuple(self._server.node.catalogue.topics.values())
+        return islice(sorted(topics, key=lambda topic: topic.name), _MOST_TOPICS)
+
+
+def _add(family: HistogramMetricFamily, labels: list[str], histogram: Histogram) -> None:
+    total, buckets = 0, []
+    for bound, count in zip((*map(str, BOUNDS), "+Inf"), tuple(histogram.counts), strict=True):
+        total += count
+        buckets.append((bound, total))
+    family.add_metric(labels, buckets, histogram.total)
+
+
+def _bounded(counts: Counter[str], most: int) -> dict[str, int]:
+    """The largest, and the sum of the others under one name."""
+    kept = dict(counts.most_common(most))
+    rest = counts.total() - sum(kept.values())
+    return kept | ({_OTHERS: rest} if rest else {})

@@ -1,7 +1,9 @@
-"""What a connection has to send, in order: bytes, and pieces of files by sendfile.
+"""What a connection has to send, in order: bytes, and pieces of files.
 
 Rules: replies leave in the order in which their requests came, so a reply that is ready waits for
-those before it. Nothing blocks: what the socket does not take stays, and `send` says so.
+those before it. Nothing blocks: what the socket does not take stays, and `send` says so. Files go
+by sendfile where the transport can, and otherwise pass through memory a bounded piece at a time.
+However fast a client reads, others get their turn after a few megabytes.
 """
 
 from __future__ import annotations
@@ -12,43 +14,65 @@ from collections import deque
 from collections.abc import Sequence
 
 from broker.log import Slice
+from broker.server.transport import Transport
 
 __all__ = ["Outbox", "Slot"]
 
-_MAX_JOIN = 1 << 18  # bytes of small pieces joined for one send
+_MAX_JOIN = 1 << 18  # bytes of small pieces joined for one send, or read from a file
+_MOST_AT_ONCE = 8 << 20
 
 
 class Slot:
     """The place of one reply; `pieces` is None until the reply is there."""
 
-    __slots__ = ("pieces",)
+    __slots__ = ("pieces", "since")
 
-    def __init__(self) -> None:
+    def __init__(self, since: float) -> None:
         self.pieces: Sequence[bytes | Slice] | None = None
+        self.since = since  # when the request came
 
 
 class Outbox:
     """The replies of one connection."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
+    def __init__(self, transport: Transport) -> None:
+        self._send = transport.send
+        self._fd = transport.sock.fileno()
+        self._send_slice = self._send_file if transport.sends_files else self._load_file
+        self.held = 0  # bytes in memory that wait to be sent
+        self.sent = 0
         self.slots: deque[Slot] = deque()  # replies that are not there yet, or not sent
         self._pieces: deque[bytes | memoryview | Slice] = deque()
 
-    def reserve(self) -> Slot:
-        """The place of the next reply."""
-        slot = Slot()
+    def reserve(self, since: float) -> Slot:
+        """The place of the reply to a request that came then."""
+        slot = Slot(since)
         self.slots.append(slot)
         return slot
 
+    def fill_one(self, slot: Slot, frame: bytes) -> None:
+        """A reply in one piece for a place."""
+        slot.pieces = (frame,)
+        self.held += len(frame)
+
+    def fill(self, slot: Slot, pieces: Sequence[bytes | Slice]) -> None:
+        """The reply for a place."""
+        slot.pieces = pieces
+        for piece in pieces:
+            if not isinstance(piece, Slice):
+                self.held += len(piece)
+
     def send(self) -> bool:
-        """Send what can be sent; True when nothing that is ready is left. Raises OSError."""
+        """Send what can be sent now; True when nothing ready is left. Raises OSError."""
         slots, pieces = self.slots, self._pieces
         while slots and (ready := slots[0].pieces) is not None:
             pieces.extend(ready)
             slots.popleft()
+        enough = self.sent + _MOST_AT_ONCE
         try:
             while pieces:
+                if self.sent >= enough:
+                    return False
                 if isinstance(pieces[0], Slice):
                     self._send_slice(pieces[0])
                 else:
@@ -71,16 +95,30 @@ class Outbox:
         assert not isinstance(chunk, Slice)
         sent = 0
         try:
-            sent = self._sock.send(chunk, more)
+            sent = self._send(chunk, more)
+            self.held -= sent
+            self.sent += sent
         finally:
             if sent < len(chunk):
                 pieces.appendleft(memoryview(chunk)[sent:])
 
-    def _send_slice(self, piece: Slice) -> None:
-        sent = os.sendfile(self._sock.fileno(), piece.descriptor.fd, piece.position, piece.size)
-        if not sent:
+    def _send_file(self, piece: Slice) -> None:
+        size = min(piece.size, _MOST_AT_ONCE)
+        sent = os.sendfile(self._fd, piece.descriptor.fd, piece.position, size)
+        self.sent += sent
+        self._pass_over(piece, sent)
+
+    def _load_file(self, piece: Slice) -> None:
+        data = os.pread(piece.descriptor.fd, min(piece.size, _MAX_JOIN), piece.position)
+        self._pass_over(piece, len(data))
+        self.held += len(data)
+        self._pieces.appendleft(data)
+
+    def _pass_over(self, piece: Slice, size: int) -> None:
+        """So much of the piece at the head is on its way."""
+        if not size:
             raise OSError("a segment ended before the length that was promised")
-        if sent < piece.size:
-            self._pieces[0] = Slice(piece.descriptor, piece.position + sent, piece.size - sent)
+        if size < piece.size:
+            self._pieces[0] = Slice(piece.descriptor, piece.position + size, piece.size - size)
         else:
             self._pieces.popleft()

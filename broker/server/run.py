@@ -6,18 +6,21 @@ import asyncio
 import gc
 import ipaddress
 import json
-import logging
 import signal
-import sys
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.server.limits import Limits
 from broker.server.server import BrokerServer, ServerConfig
+from broker.topics import MAX_PARTITIONS
 from headworks.errors import UsageError
+from headworks.logs import configure
+from headworks.security import Access, Users, parse_listen, refuse_exposure, server_tls
+from headworks.security.exposure import is_loopback
 
-__all__ = ["StartOptions", "parse_listen", "run"]
+__all__ = ["StartOptions", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,36 +31,61 @@ class StartOptions:
     folder: Path
     default_partitions: int = 4
     auto_create_topics: bool = True
+    max_partitions: int = MAX_PARTITIONS
     show_unflushed: bool = False
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     max_connections: int = 2000
     idle_seconds: float = 600.0
+    stall_seconds: float = 60.0
     metrics: str | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    users: Path | None = None
+    access: Path | None = None
+    log_format: str = "text"
+    log_level: str = "info"
     insecure: bool = False
+    registry: str | None = None
+    retention_check_seconds: float = 300.0
+    compaction_seconds: float = 15.0
     json: bool = False
 
 
 def run(options: StartOptions) -> None:
-    """Serve until SIGTERM or SIGINT."""
-    host, port = parse_listen(options.listen, insecure=options.insecure)
+    """Serve until SIGTERM or SIGINT. UsageError for what cannot be, or must not be exposed."""
+    configure(options.log_format, options.log_level)
+    host, port = parse_listen(options.listen)
+    if ipaddress.ip_address(host).is_unspecified:
+        raise UsageError(
+            f"--listen {options.listen!r}: clients are told this address, and cannot connect to it",
+            fix="give the address of one interface of this machine",
+        )
+    _refuse_exposure(host, "broker", options)
     metrics = None
     if options.metrics is not None:
-        metrics = parse_listen(options.metrics, insecure=options.insecure, option="--metrics")
-    logging.basicConfig(
-        level=logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
+        metrics = parse_listen(options.metrics, "--metrics")
+        _refuse_exposure(metrics[0], "page of metrics", options)
     config = ServerConfig(
         folder=options.folder,
         host=host,
         port=port,
         default_partitions=options.default_partitions,
         auto_create_topics=options.auto_create_topics,
+        max_partitions=options.max_partitions,
         show_unflushed=options.show_unflushed,
         topic_defaults=options.topic_defaults,
-        limits=Limits(connections=options.max_connections, idle_seconds=options.idle_seconds),
+        limits=Limits(
+            connections=options.max_connections,
+            idle_seconds=options.idle_seconds,
+            stall_seconds=options.stall_seconds,
+        ),
         metrics=metrics,
+        tls=_tls(options),
+        users=None if options.users is None else Users(options.users),
+        access=None if options.access is None else Access.load(options.access),
+        registry=options.registry,
+        retention_check_seconds=options.retention_check_seconds,
+        compaction_seconds=options.compaction_seconds,
     )
     # Requests make many small objects and no cycles: looking for those less often is 10 % of speed
     gc.freeze()
@@ -65,31 +93,24 @@ def run(options: StartOptions) -> None:
     asyncio.run(_serve(config, as_json=options.json))
 
 
-def parse_listen(listen: str, *, insecure: bool, option: str = "--listen") -> tuple[str, int]:
-    """Host and port of HOST:PORT or [HOST]:PORT; UsageError beyond loopback unless `insecure`."""
-    host, separator, port = listen.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not separator or not host or not port.isdigit() or int(port) > 65535:
-        raise UsageError(f"{option} {listen!r} is not HOST:PORT", fix="for example 127.0.0.1:9092")
-    try:
-        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
-    except ValueError:
+def _refuse_exposure(host: str, what: str, options: StartOptions) -> None:
+    """Beyond loopback there must be users, and TLS, or passwords would cross the network."""
+    has_users = options.users is not None
+    refuse_exposure(host, what=what, guarded=has_users, insecure=options.insecure)
+    if not (is_loopback(host) or options.tls_cert is not None or options.insecure):
         raise UsageError(
-            f"{option} {listen!r}: the host must be an address of this machine",
-            fix="for example 127.0.0.1:9092, or 0.0.0.0:9092 is not possible: see --help",
-        ) from None
-    if address.is_unspecified:
-        raise UsageError(
-            f"{option} {listen!r}: clients are told this address, and cannot connect to it",
-            fix="give the address of one interface of this machine",
+            f"{host} is reachable from other machines, and without TLS the {what} would let"
+            f" whoever is on the way read passwords and messages",
+            fix="give --tls-cert FILE and --tls-key FILE, or --insecure if the network is trusted",
         )
-    if not address.is_loopback and not insecure:
-        raise UsageError(
-            f"{option} {listen!r} is reachable from other machines, and the broker asks nobody who"
-            f" they are: whoever reaches it may read, write and delete everything",
-            fix="listen on 127.0.0.1, or give --insecure if the network is trusted",
-        )
-    return str(address), int(port)
+
+
+def _tls(options: StartOptions) -> ssl.SSLContext | None:
+    if options.tls_cert is None and options.tls_key is None:
+        return None
+    if options.tls_cert is None or options.tls_key is None:
+        raise UsageError("TLS needs two files", fix="give both --tls-cert and --tls-key")
+    return server_tls(options.tls_cert, options.tls_key)
 
 
 async def _serve(config: ServerConfig, *, as_json: bool) -> None:

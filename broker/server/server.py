@@ -1,4 +1,4 @@
-"""The server: listen, accept, keep time for retention, stop without losing anything.
+"""The server: listen, keep time for retention and grants, stop without losing anything.
 
 Rules: start opens every log before the first client is accepted. Stop takes no more requests,
 flushes every log, lets the replies that were waiting for that leave, and closes.
@@ -11,6 +11,7 @@ import contextlib
 import logging
 import resource
 import socket
+import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,26 +20,29 @@ from typing import Any
 
 from broker.coordination import LocalCoordination
 from broker.groups import GroupCoordinator, GroupSettings
-from broker.handlers import Node
+from broker.handlers import Authority, Node
+from broker.handlers.counters import Counters
+from broker.server.acceptor import Acceptor
 from broker.server.connection import Connection
-from broker.server.counters import Counters
+from broker.server.house import House
 from broker.server.limits import Limits, Memory
 from broker.server.lock import FolderLock
-from broker.topics import Catalogue, Flusher, InvalidConfigError
+from broker.server.login import LoginDesk
+from broker.topics import MAX_PARTITIONS, Catalogue, Flusher, InvalidConfigError
 from headworks.errors import UsageError
+from headworks.security import Access, Users
 
 __all__ = ["BrokerServer", "ServerConfig"]
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 512
-_ACCEPTS = 64  # connections taken per turn of the loop
 _STOP_SECONDS = 5.0
-_ACCEPT_PAUSE = 0.5
+_GRANTS_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """What a broker is started with."""
+    """What a broker is started with; without users and access whoever reaches it may do all."""
 
     folder: Path
     host: str = "127.0.0.1"
@@ -46,12 +50,18 @@ class ServerConfig:
     node_id: int = 1
     default_partitions: int = 4
     auto_create_topics: bool = True
+    max_partitions: int = MAX_PARTITIONS
     show_unflushed: bool = False
     retention_check_seconds: float = 300.0
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     groups: GroupSettings = field(default_factory=GroupSettings)
     metrics: tuple[str, int] | None = None
+    tls: ssl.SSLContext | None = None
+    users: Users | None = None
+    access: Access | None = None
+    registry: str | None = None
+    compaction_seconds: float = 15.0
 
 
 class BrokerServer:
@@ -59,11 +69,10 @@ class BrokerServer:
 
     def __init__(self, config: ServerConfig) -> None:
         self.config = config
-        self._connections: set[Connection] = set()
-        self._memory = Memory(config.limits.buffer_bytes)
         self._tasks: list[asyncio.Task[None]] = []
         self._metrics: Any = None
-        self.counters = Counters()
+        self._authority = Authority(config.access)
+        self.memory = Memory(config.limits.buffer_bytes)
 
     @property
     def address(self) -> str:
@@ -72,9 +81,9 @@ class BrokerServer:
         return f"{host}:{self._port}"
 
     @property
-    def connections(self) -> int:
-        """How many are open."""
-        return len(self._connections)
+    def connections(self) -> tuple[Connection, ...]:
+        """Those that are open."""
+        return tuple(self._acceptor.connections)
 
     @property
     def node(self) -> Node:
@@ -84,6 +93,7 @@ class BrokerServer:
     async def start(self) -> None:
         """Open the logs and listen. UsageError if the folder or the address is taken."""
         config = self.config
+        loop = asyncio.get_running_loop()
         _raise_file_limit()
         self._lock = FolderLock(config.folder)
         try:
@@ -92,28 +102,26 @@ class BrokerServer:
             if config.metrics is not None:
                 from broker.server.metrics import MetricsServer
 
-                self._metrics = MetricsServer(self, *config.metrics)
-                _log.info("metrics on http://%s:%d/metrics", config.metrics[0], self._metrics.port)
+                self._metrics = MetricsServer(self, *config.metrics, loop)
+                _log.info("metrics on %s", self._metrics.url, extra={"url": self._metrics.url})
         except BaseException:
             self._lock.release()
             raise
-        loop = asyncio.get_running_loop()
-        loop.add_reader(self._listener, self._accept)
+        self._acceptor.start()
         self._tasks = [
             loop.create_task(self._keep_retention()),
-            loop.create_task(self._drop_idle()),
+            loop.create_task(self._acceptor.drop_slow()),
+            loop.create_task(self._watch_grants()),
         ]
 
     async def stop(self) -> None:
         """Flush everything, answer who waits for it, close."""
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._listener)
-        self._listener.close()
+        self._acceptor.stop()
         for task in self._tasks:
             task.cancel()
         if self._metrics is not None:
             await asyncio.to_thread(self._metrics.stop)
-        for connection in self._connections:
+        for connection in self.connections:
             connection.stop_reading()
         for partition in self._catalogue.partitions():
             partition.flush()
@@ -121,10 +129,13 @@ class BrokerServer:
         await asyncio.sleep(0)  # the flusher's last results
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STOP_SECONDS):
-                for connection in tuple(self._connections):
+                for connection in self.connections:
                     await connection.drain()
-        for connection in tuple(self._connections):
+        for connection in self.connections:
             connection.close()
+        await self._catalogue.settle()
+        if self._desk is not None:
+            self._desk.close()
         self._groups.close()
         self._catalogue.close()
         await self._coordination.close()
@@ -152,7 +163,8 @@ class BrokerServer:
         config = self.config
         loop = asyncio.get_running_loop()
         self._coordination = LocalCoordination(config.folder / "coordination.sqlite")
-        self._flusher = Flusher(loop)
+        counters = Counters()
+        self._flusher = Flusher(loop, counters.flushes.observe)
         self._groups = GroupCoordinator(loop.time, loop.call_at, config.groups)
         self._catalogue = Catalogue(
             config.folder / "logs",
@@ -160,6 +172,9 @@ class BrokerServer:
             self._flusher,
             config.topic_defaults,
             show_unflushed=config.show_unflushed,
+            max_partitions=config.max_partitions,
+            registry=config.registry,
+            compaction_seconds=config.compaction_seconds,
         )
         try:
             self._catalogue.config({})
@@ -176,57 +191,25 @@ class BrokerServer:
             self._coordination,
             self._groups,
             time.time,
+            counters=counters,
         )
+        limits = config.limits
+        self._desk = None
+        if config.users is not None:
+            self._desk = LoginDesk(config.users, limits.refusal_seconds)
+        house = House(self._node, limits, self.memory, self._authority, self._desk)
+        self._acceptor = Acceptor(self._listener, house, config.tls)
 
-    def _accept(self) -> None:
-        for _ in range(_ACCEPTS):
-            try:
-                sock, address = self._listener.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:  # out of files: the others must close some first
-                _log.error("accept failed, again in %s s: %s", _ACCEPT_PAUSE, error)
-                loop = asyncio.get_running_loop()
-                loop.remove_reader(self._listener)
-                loop.call_later(_ACCEPT_PAUSE, self._accept_again)
-                return
-            peer = f"{address[0]}:{address[1]}"
-            if len(self._connections) >= self.config.limits.connections:
-                self.counters.refused += 1
-                _log.warning("refusing %s: %d connections are open", peer, len(self._connections))
-                sock.close()
-                continue
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.counters.accepted += 1
-            self._connections.add(
-                Connection(
-                    self._node,
-                    sock,
-                    peer,
-                    self.config.limits,
-                    self._memory,
-                    self.counters,
-                    self._connections.discard,
-                )
-            )
-
-    def _accept_again(self) -> None:
-        if self._listener.fileno() >= 0:
-            asyncio.get_running_loop().add_reader(self._listener, self._accept)
-
-    async def _drop_idle(self) -> None:
-        idle = self.config.limits.idle_seconds
+    async def _watch_grants(self) -> None:
         while True:
-            await asyncio.sleep(idle / 10)
-            since = asyncio.get_running_loop().time() - idle
-            for connection in tuple(self._connections):
-                connection.close_if_idle(since)
+            await asyncio.sleep(_GRANTS_SECONDS)
+            self._authority.refresh()
 
     async def _keep_retention(self) -> None:
         while True:
             await asyncio.sleep(self.config.retention_check_seconds)
             self._catalogue.expire(int(self._node.clock() * 1000))
+            self._node.counters.forget_topics(self._catalogue.topics)
 
 
 def _raise_file_limit() -> None:

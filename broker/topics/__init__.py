@@ -1,12 +1,19 @@
 """The topics that this broker serves: configs, partitions, flushing, and the catalogue of all."""
 
-from broker.topics.catalogue import Catalogue, InvalidTopicError, ServedTopic
+from broker.topics.catalogue import (
+    MAX_PARTITIONS,
+    Catalogue,
+    InvalidTopicError,
+    ServedTopic,
+    TooManyPartitionsError,
+)
 from broker.topics.config import CONFIGS, InvalidConfigError, TopicConfig, resolve_config
 from broker.topics.flusher import Flusher
 from broker.topics.partition import Partition, StorageFailureError
 
 __all__ = [
     "CONFIGS",
+    "MAX_PARTITIONS",
     "Catalogue",
     "Flusher",
     "InvalidConfigError",
@@ -14,6 +21,7 @@ __all__ = [
     "Partition",
     "ServedTopic",
     "StorageFailureError",
+    "TooManyPartitionsError",
     "TopicConfig",
     "resolve_config",
 ]

@@ -5,6 +5,9 @@ Rules:
 - The coordination store decides which topics exist; the folder of a partition is made after the
   topic is stored and removed before the topic is forgotten.
 - A partition whose log must not be served is `refused`, with the reason; the others are served.
+- A change that has begun is finished, even if whoever asked for it goes away meanwhile; it never
+  makes others wait for the disk, and is seen when it is whole.
+- The number of partitions is bounded: each holds files open, and anybody's typing error makes one.
 - `version` grows with every change, so that replies may be cached.
 """
 
@@ -14,25 +17,42 @@ import asyncio
 import logging
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from broker.coordination import Coordination, Topic, TopicExistsError
-from broker.log import FlushFailedError, open_log
-from broker.topics.config import InvalidConfigError, TopicConfig, resolve_config
+from broker.log import FlushFailedError, LogConfig, PartitionLog, open_log
+from broker.log.segment import sync_folder
+from broker.topics.compactor import Compactor
+from broker.topics.config import VALIDATION, InvalidConfigError, TopicConfig, resolve_config
 from broker.topics.flusher import Flusher
 from broker.topics.partition import Partition
+from broker.topics.schema_ids import SchemaIds
 from headworks.errors import CorruptError, UsageError
 
-__all__ = ["Catalogue", "InvalidTopicError", "ServedTopic"]
+__all__ = [
+    "MAX_PARTITIONS",
+    "Catalogue",
+    "InvalidTopicError",
+    "ServedTopic",
+    "TooManyPartitionsError",
+]
+
+MAX_PARTITIONS = 10_000
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_T = TypeVar("_T")
 
 
 class InvalidTopicError(UsageError):
     """A name that a topic cannot have."""
+
+
+class TooManyPartitionsError(UsageError):
+    """There would be more partitions than this broker serves."""
 
 
 @dataclass(slots=True)
@@ -61,6 +81,9 @@ class Catalogue:
         defaults: Mapping[str, str],
         *,
         show_unflushed: bool = False,
+        max_partitions: int = MAX_PARTITIONS,
+        registry: str | None = None,
+        compaction_seconds: float = 15.0,
     ) -> None:
         self.topics: dict[str, ServedTopic] = {}
         self.defaults = defaults
@@ -70,7 +93,13 @@ class Catalogue:
         self._coordination = coordination
         self._flusher = flusher
         self._show_unflushed = show_unflushed
+        self._max_partitions = max_partitions
+        self._count = 0  # of partitions, served or not
         self._changing = asyncio.Lock()
+        self._changes: set[asyncio.Task[object]] = set()
+        self.compactor = Compactor(self.partitions, interval=compaction_seconds)
+        self.inspecting = False  # whether any topic wants its batches looked into
+        self.schema_ids = None if registry is None else SchemaIds(registry)
 
     @property
     def folder(self) -> Path:
@@ -86,11 +115,14 @@ class Catalogue:
                 self._remove_folders(topic.name, range(topic.partitions))
                 await self._coordination.finish_delete(topic.name)
                 continue
-            self._serve(topic, range(topic.partitions))
+            await self._serve(topic, range(topic.partitions))
             known |= {f"{topic.name}-{index}" for index in range(topic.partitions)}
         for path in self._folder.iterdir():
             if path.name not in known:
-                _log.warning("%s belongs to no topic; it is left alone", path)
+                _log.warning(
+                    "%s belongs to no topic; it is left alone", path, extra={"path": str(path)}
+                )
+        self.compactor.start()
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """The partition, or None if it is not served."""
@@ -104,10 +136,19 @@ class Catalogue:
 
     def config(self, configs: Mapping[str, str]) -> TopicConfig:
         """A topic's configs over this broker's defaults; InvalidConfigError if they are wrong."""
-        return resolve_config(configs, self.defaults, show_unflushed=self._show_unflushed)
+        resolved = self._resolve(configs)
+        if resolved.schema_validation and self.schema_ids is None:
+            raise InvalidConfigError(
+                f"config {VALIDATION}=true needs a registry to ask, and this broker has none",
+                fix="start the broker with --registry URL",
+            )
+        return resolved
 
-    def check_new(self, name: str, configs: Mapping[str, str]) -> None:
-        """InvalidTopicError, TopicExistsError or InvalidConfigError if it cannot be created."""
+    def check_new(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """Whether it can be created.
+
+        InvalidTopicError, TopicExistsError, InvalidConfigError or TooManyPartitionsError if not.
+        """
         if not _NAME.fullmatch(name) or name in (".", ".."):
             raise InvalidTopicError(
                 f"topic name {name[:300]!r} is not 1 to 249 of letters, digits, '.', '_', '-'"
@@ -115,11 +156,40 @@ class Catalogue:
         if name in self.topics:
             raise TopicExistsError(name)
         self.config(configs)
+        self._check_room(partitions)
 
     async def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> ServedTopic:
         """Create a topic. Raises what `check_new` raises."""
+        self.check_new(name, partitions, configs)
+        return await self._whole(self._create(name, partitions, configs))
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic; when this returns it is gone, whoever deleted it."""
+        await self._whole(self._delete(name))
+
+    async def add_partitions(self, name: str, count: int) -> None:
+        """Give a served topic more partitions, up to `count`. TooManyPartitionsError."""
+        await self._whole(self._add_partitions(name, count))
+
+    async def configure(self, name: str, configs: Mapping[str, str]) -> None:
+        """Replace the configs of a served topic. InvalidConfigError if they are wrong."""
+        await self._whole(self._configure(name, configs))
+
+    async def settle(self) -> None:
+        """Wait for the changes that have begun."""
+        while self._changes:
+            await asyncio.wait(self._changes)
+
+    async def _whole(self, change: Coroutine[object, object, _T]) -> _T:
+        task = asyncio.ensure_future(change)
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(task)
+
+    async def _create(self, name: str, partitions: int, configs: Mapping[str, str]) -> ServedTopic:
         async with self._changing:
-            self.check_new(name, configs)
+            self.check_new(name, partitions, configs)
             for index in range(partitions):
                 if self._path(name, index).exists():
                     raise InvalidTopicError(
@@ -127,35 +197,42 @@ class Catalogue:
                     )
             topic = Topic(name, partitions, dict(configs))
             await self._coordination.create_topic(topic)
-            return self._serve(topic, range(partitions))
+            return await self._serve(topic, range(partitions))
 
-    async def delete(self, name: str) -> None:
-        """Delete a topic that is served; when this returns it is gone."""
+    async def _delete(self, name: str) -> None:
         async with self._changing:
-            topic = self.topics.pop(name)
+            topic = self.topics.pop(name, None)
+            if topic is None:  # somebody else was faster
+                return
+            self._count -= topic.count
             self.version += 1
             await self._coordination.begin_delete(name)
             for partition in topic.partitions.values():
-                partition.end("the topic was deleted")  # its files close with the last reader
+                partition.end("the topic was deleted")
+                partition.log.doom()  # its files close with the last reader
+                await self.compactor.release(partition)
+            self._see_who_inspects()
             await asyncio.to_thread(self._remove_folders, name, range(topic.count))
             await self._coordination.finish_delete(name)
 
-    async def add_partitions(self, name: str, count: int) -> None:
-        """Give a served topic more partitions, up to `count`."""
+    async def _add_partitions(self, name: str, count: int) -> None:
         async with self._changing:
-            topic = self.topics[name]
+            topic = self._known(name)
+            if count <= topic.count:  # somebody else was faster
+                return
+            self._check_room(count - topic.count)
             await self._coordination.set_partitions(name, count)
-            self._serve(Topic(name, count, topic.configs), range(topic.count, count))
+            await self._serve(Topic(name, count, topic.configs), range(topic.count, count))
 
-    async def configure(self, name: str, configs: Mapping[str, str]) -> None:
-        """Replace the configs of a served topic. InvalidConfigError if they are wrong."""
+    async def _configure(self, name: str, configs: Mapping[str, str]) -> None:
         async with self._changing:
+            topic = self._known(name)
             resolved = self.config(configs)
             await self._coordination.set_configs(name, configs)
-            topic = self.topics[name]
             topic.configs = dict(configs)
             for partition in topic.partitions.values():
                 partition.configure(resolved)
+            self._see_who_inspects()
             self.version += 1
 
     def expire(self, now_ms: int) -> None:
@@ -163,13 +240,18 @@ class Catalogue:
         for partition in self.partitions():
             try:
                 for segment in partition.log.expire(now_ms):
-                    _log.info("%s: removed segment %s", partition, segment.path.name)
+                    name = segment.path.name
+                    about = partition.about | {"segment": name}
+                    _log.info("%s: removed segment %s", partition, name, extra=about)
                     segment.remove_files()
             except (OSError, FlushFailedError) as error:
-                _log.error("%s: retention failed: %s", partition, error)
+                _log.error("%s: retention failed: %s", partition, error, extra=partition.about)
 
     def close(self) -> None:
         """Flush and close every log; the flusher has stopped."""
+        self.compactor.stop()
+        if self.schema_ids is not None:
+            self.schema_ids.close()
         for partition in self.partitions():
             failed = partition.failure is not None
             partition.end("the broker is stopping")
@@ -179,36 +261,89 @@ class Catalogue:
             try:
                 partition.log.close()
             except (OSError, FlushFailedError) as error:
-                _log.error("%s: last flush failed: %s", partition, error)
+                _log.error("%s: last flush failed: %s", partition, error, extra=partition.about)
         self.topics.clear()
 
-    def _serve(self, topic: Topic, indexes: range) -> ServedTopic:
+    def _known(self, name: str) -> ServedTopic:
+        """The topic; it may have been deleted while the change waited for its turn."""
+        topic = self.topics.get(name)
+        if topic is None:
+            raise InvalidTopicError(f"topic {name} was deleted meanwhile")
+        return topic
+
+    def _check_room(self, partitions: int) -> None:
+        if self._count + partitions > self._max_partitions:
+            raise TooManyPartitionsError(
+                f"{partitions} partitions more than the {self._count} there are would exceed this"
+                f" broker's limit of {self._max_partitions}",
+                fix="delete topics that nobody uses, or start the broker with a larger"
+                " --max-partitions",
+            )
+
+    async def _serve(self, topic: Topic, indexes: range) -> ServedTopic:
         try:
-            config = self.config(topic.configs)
+            config = self._resolve(topic.configs)
         except InvalidConfigError as error:
-            _log.error("topic %s: %s; its configs are not applied", topic.name, error)
-            config = self.config({})
+            _log.error(
+                "topic %s: %s; its configs are not applied",
+                topic.name,
+                error,
+                extra={"topic": topic.name},
+            )
+            config = self._resolve({})
+        logs, refused = await asyncio.to_thread(self._open_logs, topic.name, indexes, config.log)
         served = self.topics.setdefault(topic.name, ServedTopic(topic.name, dict(topic.configs)))
+        for index, log in logs.items():
+            served.partitions[index] = Partition(topic.name, index, log, config, self._flusher)
+        served.refused |= refused
+        self._count += len(indexes)
+        self._see_who_inspects()
+        self.version += 1
+        return served
+
+    def _resolve(self, configs: Mapping[str, str]) -> TopicConfig:
+        return resolve_config(configs, self.defaults, show_unflushed=self._show_unflushed)
+
+    def _see_who_inspects(self) -> None:
+        self.inspecting = any(partition.config.inspected for partition in self.partitions())
+
+    def _open_logs(
+        self, topic: str, indexes: range, config: LogConfig
+    ) -> tuple[dict[int, PartitionLog], dict[int, str]]:
+        """The logs of partitions, and why others are refused. Runs in a thread."""
+        logs: dict[int, PartitionLog] = {}
+        refused: dict[int, str] = {}
         for index in indexes:
             try:
-                log, recovery = open_log(self._path(topic.name, index), config.log)
-            except (CorruptError, OSError) as error:
-                _log.error("partition %s-%d is not served: %s", topic.name, index, error)
-                served.refused[index] = str(error)
+                log, recovery = open_log(self._path(topic, index), config)
+            except (CorruptError, FlushFailedError, OSError) as error:
+                _log.error(
+                    "partition %s-%d is not served: %s",
+                    topic,
+                    index,
+                    error,
+                    extra={"topic": topic, "partition": index},
+                )
+                refused[index] = str(error)
                 continue
+            logs[index] = log
             if recovery.cut_bytes:
                 self.cut_bytes += recovery.cut_bytes
                 _log.warning(
                     "partition %s-%d: cut %d bytes after offset %d: %s",
-                    topic.name,
+                    topic,
                     index,
                     recovery.cut_bytes,
                     log.end,
                     recovery.reason,
+                    extra={
+                        "topic": topic,
+                        "partition": index,
+                        "offset": log.end,
+                        "bytes": recovery.cut_bytes,
+                    },
                 )
-            served.partitions[index] = Partition(topic.name, index, log, config, self._flusher)
-        self.version += 1
-        return served
+        return logs, refused
 
     def _path(self, topic: str, index: int) -> Path:
         return self._folder / f"{topic}-{index}"
@@ -216,3 +351,4 @@ class Catalogue:
     def _remove_folders(self, topic: str, indexes: range) -> None:
         for index in indexes:
             shutil.rmtree(self._path(topic, index), ignore_errors=True)
+        sync_folder(self._folder)  # before the topic is forgotten: its name may be taken again

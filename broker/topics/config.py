@@ -10,13 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from broker.log import LogConfig
+from broker.log import CompactionConfig, LogConfig
 from headworks.errors import UsageError
 
-__all__ = ["CONFIGS", "ConfigKey", "InvalidConfigError", "TopicConfig", "resolve_config"]
+__all__ = [
+    "CONFIGS",
+    "VALIDATION",
+    "ConfigKey",
+    "InvalidConfigError",
+    "TopicConfig",
+    "resolve_config",
+]
 
-_INT, _STRING, _LONG = 3, 2, 5  # the protocol's numbers of config types
-_LIST = 7
+# the protocol's numbers of config types
+_BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST = 1, 2, 3, 5, 6, 7
+VALIDATION = "headworks.schema.validation"
+_FOREVER = (1 << 63) - 1
+_POLICIES = ("delete", "compact", "compact,delete", "delete,compact")
 
 
 class InvalidConfigError(UsageError):
@@ -43,6 +53,13 @@ class TopicConfig:
     flush_ms: int
     max_message_bytes: int
     append_time: bool
+    compacted: bool
+    schema_validation: bool
+
+    @property
+    def inspected(self) -> bool:
+        """Whether batches are looked into before they are taken."""
+        return self.compacted or self.schema_validation
 
 
 def _integer(low: int, high: int = (1 << 63) - 1) -> Callable[[str], bool]:
@@ -55,6 +72,13 @@ def _integer(low: int, high: int = (1 << 63) - 1) -> Callable[[str], bool]:
     return check
 
 
+def _fraction(value: str) -> bool:
+    try:
+        return 0.0 <= float(value) <= 1.0
+    except ValueError:
+        return False
+
+
 def _one_of(*allowed: str) -> Callable[[str], bool]:
     return lambda value: value in allowed
 
@@ -63,7 +87,11 @@ CONFIGS: Mapping[str, ConfigKey] = {
     key.name: key
     for key in (
         ConfigKey(
-            "cleanup.policy", _LIST, "delete", "how old records go: by segment", _one_of("delete")
+            "cleanup.policy",
+            _LIST,
+            "delete",
+            "how old records go: delete (by segment), compact (a key's last stays), or both",
+            _one_of(*_POLICIES),
         ),
         ConfigKey(
             "compression.type",
@@ -71,6 +99,13 @@ CONFIGS: Mapping[str, ConfigKey] = {
             "producer",
             "batches keep the codec the producer chose",
             _one_of("producer"),
+        ),
+        ConfigKey(
+            "delete.retention.ms",
+            _LONG,
+            "86400000",
+            "keep tombstones for so long after what they delete is gone from a compacted topic",
+            _integer(0),
         ),
         ConfigKey(
             "flush.messages",
@@ -81,6 +116,20 @@ CONFIGS: Mapping[str, ConfigKey] = {
         ),
         ConfigKey(
             "flush.ms", _LONG, "200", "put a partition on disk after so many ms", _integer(0)
+        ),
+        ConfigKey(
+            VALIDATION,
+            _BOOLEAN,
+            "false",
+            "refuse messages whose schema id is not registered under TOPIC-value: true or false",
+            _one_of("true", "false"),
+        ),
+        ConfigKey(
+            "max.compaction.lag.ms",
+            _LONG,
+            str(_FOREVER),
+            "compact a record at the latest so long after it was written",
+            _integer(1),
         ),
         ConfigKey(
             "max.message.bytes",
@@ -95,6 +144,20 @@ CONFIGS: Mapping[str, ConfigKey] = {
             "CreateTime",
             "whose clock stamps the records",
             _one_of("CreateTime", "LogAppendTime"),
+        ),
+        ConfigKey(
+            "min.cleanable.dirty.ratio",
+            _DOUBLE,
+            "0.5",
+            "compact when this part of the sealed bytes, 0 to 1, was not compacted yet",
+            _fraction,
+        ),
+        ConfigKey(
+            "min.compaction.lag.ms",
+            _LONG,
+            "0",
+            "leave a record uncompacted for at least so long after it was written",
+            _integer(0),
         ),
         ConfigKey(
             "retention.bytes",
@@ -117,6 +180,13 @@ CONFIGS: Mapping[str, ConfigKey] = {
             "start a new segment file at this size",
             _integer(1024, (1 << 31) - 1),
         ),
+        ConfigKey(
+            "segment.ms",
+            _LONG,
+            "604800000",
+            "start a new segment file so long after the last one was begun",
+            _integer(1),
+        ),
     )
 }
 
@@ -135,15 +205,32 @@ def resolve_config(
             if not key.check(value):
                 raise InvalidConfigError(f"config {name} cannot be {value!r}: it is {key.meaning}")
     merged = {name: key.default for name, key in CONFIGS.items()} | {**defaults} | {**configs}
+    policies = merged["cleanup.policy"].split(",")
+    deletes = "delete" in policies
+    compaction = _compaction(merged) if "compact" in policies else None
     return TopicConfig(
         LogConfig(
             segment_bytes=int(merged["segment.bytes"]),
-            retention_ms=int(merged["retention.ms"]),
-            retention_bytes=int(merged["retention.bytes"]),
+            segment_ms=int(merged["segment.ms"]),
+            retention_ms=int(merged["retention.ms"]) if deletes else -1,
+            retention_bytes=int(merged["retention.bytes"]) if deletes else -1,
             show_unflushed=show_unflushed,
+            compaction=compaction,
         ),
         flush_messages=int(merged["flush.messages"]),
         flush_ms=int(merged["flush.ms"]),
         max_message_bytes=int(merged["max.message.bytes"]),
         append_time=merged["message.timestamp.type"] == "LogAppendTime",
+        compacted=compaction is not None,
+        schema_validation=merged[VALIDATION] == "true",
+    )
+
+
+def _compaction(merged: Mapping[str, str]) -> CompactionConfig:
+    lag = int(merged["max.compaction.lag.ms"])
+    return CompactionConfig(
+        min_dirty_ratio=float(merged["min.cleanable.dirty.ratio"]),
+        min_lag_ms=int(merged["min.compaction.lag.ms"]),
+        max_lag_ms=-1 if lag == _FOREVER else lag,
+        delete_retention_ms=int(merged["delete.retention.ms"]),
     )

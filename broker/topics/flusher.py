@@ -1,13 +1,15 @@
 """The one thread that puts logs on disk, so that the event loop never waits for a disk.
 
 Rules: a log is asked for by the loop and flushed once, however often it was asked for meanwhile
-(group commit); results return to the loop in order. The thread touches nothing but `log.sync`.
+(group commit); results return to the loop in order. The thread touches nothing but `log.sync`, and
+tells `took` how many seconds each took.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -29,8 +31,13 @@ _Done = Callable[[Any, FlushFailedError | None], None]
 class Flusher:
     """Starts its thread when made; `stop` ends it after what was asked for is done."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        took: Callable[[float], None] = lambda _seconds: None,
+    ) -> None:
         self._loop = loop
+        self._took = took
         self._wanted: dict[Flushable, _Done] = {}
         self._condition = threading.Condition()
         self._stopping = False
@@ -60,8 +67,10 @@ class Flusher:
                 round_, self._wanted = self._wanted, {}
             for log, done in round_.items():
                 result, error = None, None
+                began = time.perf_counter()
                 try:
                     result = log.sync()
                 except FlushFailedError as failure:
                     error = failure
+                self._took(time.perf_counter() - began)
                 self._loop.call_soon_threadsafe(done, result, error)

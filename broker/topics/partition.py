@@ -55,6 +55,11 @@ class Partition:
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"
 
+    @property
+    def about(self) -> dict[str, object]:
+        """What a log record says of it."""
+        return {"topic": self.topic, "partition": self.index, "offset": self.log.end}
+
     def configure(self, config: TopicConfig) -> None:
         """Take over changed configs."""
         self.config = config
@@ -106,6 +111,21 @@ class Partition:
         if self.log.end > self._requested:
             self._requested = self.log.end
             self._flusher.request(self.log, self._flushed)
+
+    def roll_when_due(self, now_ms: int) -> None:
+        """Seal the active segment if it is old enough, once it is on disk."""
+        if self.failure is None and self.log.roll_due(now_ms):
+            self.flush()
+            self.when_flushed(self.log.end, lambda error: None if error else self._roll(now_ms))
+
+    def _roll(self, now_ms: int) -> None:
+        try:
+            if self.log.roll_due(now_ms):
+                self.log.roll()
+        except FlushFailedError as error:
+            self._flush_failed(error)
+        except OSError as error:
+            _log.error("%s: a new segment could not be begun: %s", self, error, extra=self.about)
 
     def when_flushed(self, offset: int, callback: Callable[[str | None], None]) -> None:
         """Call back with None once everything before `offset` is on disk, or with an error."""
@@ -159,7 +179,7 @@ class Partition:
             self._wake_readers()
 
     def _flush_failed(self, error: FlushFailedError) -> None:
-        _log.error("%s: no longer writable: %s", self, error)
+        _log.error("%s: no longer writable: %s", self, error, extra=self.about)
         self.end(str(error))
 
     def _wake_readers(self) -> None:
@@ -167,5 +187,5 @@ class Partition:
             callback()
 
     def _refuse(self, error: OSError) -> StorageFailureError:
-        _log.error("%s: append failed: %s", self, error)
+        _log.error("%s: append failed: %s", self, error, extra=self.about)
         return StorageFailureError(f"append failed: {error}")

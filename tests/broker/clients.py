@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from shutil import which
 from typing import Any
 
-__all__ = ["CONSUMERS", "KCAT", "PRODUCERS", "Message"]
+__all__ = ["CONSUMERS", "KCAT", "PRODUCERS", "Message", "eventually"]
 
 KCAT = which("kcat")
 DEADLINE = 20.0
@@ -25,6 +25,14 @@ class Message:
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...] = ()
     timestamp: int = 1_600_000_000_000
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Wait until something holds: a cluster tells its nodes of a change after it answers."""
+    end = time.monotonic() + DEADLINE
+    while not holds():
+        assert time.monotonic() < end, "it never came to hold"
+        time.sleep(0.05)
 
 
 def _confluent_send(address: str, topic: str, messages: Sequence[Message], codec: str) -> None:

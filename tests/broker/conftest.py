@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from headworks import service
+from tests.interop.in_place import start_in_place
 
 _numbers = itertools.count()
 
@@ -21,11 +22,16 @@ def start_broker(folder: Path, *options: str) -> service.Service:
 
 
 @pytest.fixture(scope="package")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where `running` keeps its data."""
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="package")
+def running(data_dir: Path) -> Iterator[service.Service]:
     """A broker that all tests here share."""
-    with start_broker(
-        tmp_path_factory.mktemp("data"), "--default-partitions", "1", "--segment-bytes", "100000"
-    ) as process:
+    options = ("--default-partitions", "1", "--segment-bytes", "100000")
+    with start_in_place(data_dir, *options) as process:
         yield process
 
 

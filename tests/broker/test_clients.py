@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from broker.log import LogConfig, open_log
 from broker.records import Codec, iter_batches, iter_records
-from headworks import service
 from tests.broker.clients import CONSUMERS, KCAT, PRODUCERS, Message
+from tests.interop.in_place import log_folder
 
 # kafka-python reads its schemas in a way that Python deprecates
 pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
@@ -59,35 +60,27 @@ def test_libraries_read_what_kcat_wrote(address: str, topic: str) -> None:
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("producer", ["confluent-kafka", pytest.param("kcat", marks=needs_kcat)])
 def test_batches_keep_the_codec_they_came_with(
-    running: service.Service, topic: str, tmp_path: Path, codec: str, producer: str
+    address: str, topic: str, data_dir: Path, codec: str, producer: str
 ) -> None:
     value = b"the same again and again " * 200
     messages = [Message(b"k", value)]
-    PRODUCERS[producer](running.address, topic, messages, codec)
-    found = CONSUMERS["confluent-kafka"](running.address, topic, 1)
+    PRODUCERS[producer](address, topic, messages, codec)
+    found = CONSUMERS["confluent-kafka"](address, topic, 1)
     assert [(m.key, m.value) for m in found] == [(b"k", value)]
-    folder = data_folder(running) / f"{topic}-0"
-    data = b"".join(path.read_bytes() for path in folder.glob("*.log"))
+    data = b"".join(path.read_bytes() for path in log_folder(data_dir, topic).glob("*.log"))
     [batch] = iter_batches(data)
     assert Codec(batch.codec).name.lower() == codec
     assert [r.value for r in iter_records(data, batch)] == [value]
     assert len(data) < len(value)
 
 
-def data_folder(running: service.Service) -> Path:
-    import psutil
-
-    arguments = psutil.Process(running.process.pid).cmdline()
-    return Path(arguments[arguments.index("--data-dir") + 1]) / "broker" / "logs"
-
-
 def test_the_log_on_disk_reads_with_our_own_reader(
-    running: service.Service, topic: str, tmp_path: Path
+    address: str, topic: str, data_dir: Path, tmp_path: Path
 ) -> None:
-    PRODUCERS["aiokafka"](running.address, topic, FULL, "gzip")
-    import shutil
-
-    shutil.copytree(data_folder(running) / f"{topic}-0", tmp_path / "copy")
+    PRODUCERS["aiokafka"](address, topic, FULL, "gzip")
+    (tmp_path / "copy").mkdir()
+    for path in log_folder(data_dir, topic).glob("*.log"):
+        shutil.copy(path, tmp_path / "copy")
     log, recovery = open_log(tmp_path / "copy", LogConfig())
     assert (log.end, recovery.cut_bytes) == (len(FULL), 0)
     data = log.segments[0].path.read_bytes()

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from headworks import service
 from headworks.errors import UsageError
 from tests.broker.build import batch
-from tests.broker.clients import CONSUMERS, PRODUCERS, Message
+from tests.broker.clients import CONSUMERS, PRODUCERS, Message, eventually
 from tests.broker.conftest import start_broker
 from tests.broker.wire import Wire, fetch, fetched, produce, produced
 
@@ -136,18 +141,136 @@ def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(tmp_path: Path) 
     assert set(acknowledged) <= set(values), "nothing that was acknowledged is lost"
 
 
-def test_a_torn_tail_is_cut_and_said(tmp_path: Path) -> None:
+def test_a_torn_tail_is_cut_and_said_and_counted(tmp_path: Path) -> None:
     with start_broker(tmp_path) as process:
         create(process.address, "torn")
         PRODUCERS["confluent-kafka"](process.address, "torn", messages(10), "none")
     [path] = (tmp_path / "broker/logs/torn-0").glob("*.log")
     whole = path.read_bytes()
     path.write_bytes(whole + bytes(batch(2, at=10))[:-3])
-    with start_broker(tmp_path) as process:
+    with start_broker(tmp_path, "--metrics", "127.0.0.1:0") as process:
         assert len(CONSUMERS["confluent-kafka"](process.address, "torn", 10)) == 10
         process.log.seek(0)
-        assert "torn-0: cut" in process.log.read()
+        log = process.log.read()
+        assert "torn-0: cut" in log
+        page = re.search(r"http://127.0.0.1:\d+/metrics", log)
+        assert page is not None
+        text = urllib3.request("GET", page.group(0)).data.decode()
+        assert f"broker_recovery_cut_bytes_total {float(len(batch(2)) - 3)}" in text
     assert path.read_bytes() == whole
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Callable[[int], None]]:
+    """A file system of 1 MiB at `folder`, and what makes it another size; for root alone."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a file system cannot be mounted here")
+
+    def resize(mebibytes: int) -> None:
+        size = f"remount,size={mebibytes}m"
+        subprocess.run(["mount", "-o", size, str(folder)], check=True)
+
+    try:
+        yield resize
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(address: str, topic: str, acks: int = -1) -> list[int]:
+    """Produce until there is no room; the offsets that were acknowledged."""
+    offsets: list[int] = []
+    with Wire(address) as wire:
+        for _ in range(2000):
+            wire.send(0, 7, produce(topic, 0, bytes(batch(3, size=3000)), acks=acks))
+            error, offset = produced(wire.receive()[1], topic)
+            if error:
+                assert error == 56
+                return offsets
+            offsets.append(offset)
+    raise AssertionError("the disk never filled")
+
+
+def check_nothing_is_torn(folder: Path, address: str, topic: str, acknowledged: list[int]) -> None:
+    assert acknowledged == list(range(0, 3 * len(acknowledged), 3)), "without a gap"
+    done = headworks("log", "dump", str(folder / f"broker/logs/{topic}-0"))
+    assert done.returncode == 0, done.stderr
+    assert len(CONSUMERS["confluent-kafka"](address, topic, 3 * len(acknowledged))) == 3 * len(
+        acknowledged
+    )
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_full_disk_refuses_and_goes_on_when_there_is_room(tmp_path: Path, acks: int) -> None:
+    with small_disk(tmp_path) as resize, start_broker(tmp_path) as process:
+        create(process.address, "full")
+        offsets = fill(process.address, "full", acks)
+        assert len(offsets) > 10
+        for _ in range(3):
+            assert len(fill(process.address, "full", acks)) <= 1, "it stays full"
+        check_offsets = 3 * len(offsets)
+        resize(3)
+        with Wire(process.address) as wire:
+            wire.send(0, 7, produce("full", 0, bytes(batch(3)), acks=-1))
+            error, offset = produced(wire.receive()[1], "full")
+        assert error == 0
+        assert offset >= check_offsets
+        found = CONSUMERS["confluent-kafka"](process.address, "full", offset + 3)
+        assert len(found) == offset + 3
+        done = headworks("log", "dump", str(tmp_path / "broker/logs/full-0"))
+        assert done.returncode == 0, done.stderr
+        assert process.stop() == 0
+
+
+def test_files_that_may_not_grow_are_a_full_disk_too(tmp_path: Path) -> None:
+    """The kernel ends writes at a limit in the middle of a batch: what was written of it goes."""
+    with start_broker(tmp_path) as process:
+        create(process.address, "limited")
+        pid = process.process.pid
+        before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (200_001, before[1]))
+        offsets = fill(process.address, "limited")
+        assert fill(process.address, "limited") == []
+        check_nothing_is_torn(tmp_path, process.address, "limited", offsets)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+        with Wire(process.address) as wire:
+            wire.send(0, 7, produce("limited", 0, bytes(batch(3)), acks=-1))
+            assert produced(wire.receive()[1], "limited") == (0, 3 * len(offsets))
+        offsets.append(3 * len(offsets))
+        check_nothing_is_torn(tmp_path, process.address, "limited", offsets)
+        process.kill()
+    with start_broker(tmp_path) as process:
+        check_nothing_is_torn(tmp_path, process.address, "limited", offsets)
+
+
+def test_retention_goes_on_under_readers_and_tells_who_comes_too_late(tmp_path: Path) -> None:
+    options = ("--segment-bytes", "20000", "--retention-bytes", "40000")
+    with start_broker(tmp_path, *options, "--retention-check-seconds", "0.2") as process:
+        create(process.address, "aging")
+        with Wire(process.address) as wire:
+            for _ in range(100):
+                wire.send(0, 7, produce("aging", 0, bytes(batch(1, size=3000)), acks=-1))
+                wire.receive()
+            deadline = time.monotonic() + 10
+            while True:
+                wire.send(1, 11, fetch("aging", 0, 0))
+                error, _, records = fetched(wire.receive()[1])
+                if error:
+                    break
+                assert records, "what is there is served"
+                assert time.monotonic() < deadline
+        assert error == 1
+        consumer = Consumer({"bootstrap.servers": process.address, "group.id": "late"})
+
+        def reads_from_the_start() -> bool:
+            start, end = consumer.get_watermark_offsets(TopicPartition("aging", 0), timeout=10)
+            assert 0 < start < end == 100
+            with Wire(process.address) as again:
+                again.send(1, 11, fetch("aging", 0, start))
+                return fetched(again.receive()[1])[0] == 0
+
+        eventually(reads_from_the_start)
+        consumer.close()
 
 
 def test_a_damaged_partition_is_refused_and_the_others_are_served(tmp_path: Path) -> None:
@@ -348,10 +471,6 @@ def test_silent_clients_are_dropped_and_waiting_ones_are_not(tmp_path: Path) -> 
 
 
 def test_metrics(tmp_path: Path) -> None:
-    import re
-
-    import urllib3
-
     with start_broker(tmp_path, "--metrics", "127.0.0.1:0") as process:
         create(process.address, "counted")
         PRODUCERS["confluent-kafka"](process.address, "counted", messages(7), "none")

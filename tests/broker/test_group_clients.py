@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -80,9 +82,6 @@ def test_two_consumers_share_and_one_takes_over(
 def test_a_member_that_dies_is_replaced_after_its_session(
     address: str, shared: str, new_name: Callable[[], str]
 ) -> None:
-    import subprocess
-    import sys
-
     group = new_name()
     code = (
         "import sys; from confluent_kafka import Consumer\n"
@@ -93,15 +92,16 @@ def test_a_member_that_dies_is_replaced_after_its_session(
         "    c.poll(0.1)\n"
         "    print(len(c.assignment()), flush=True)\n"
     )
-    child = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", code, address, group, shared], stdout=subprocess.PIPE, text=True
-    )
-    assert child.stdout is not None
-    while child.stdout.readline().strip() != "4":
-        pass
-    child.kill()
-    child.wait()
-    child.stdout.close()
+    ) as child:
+        assert child.stdout is not None
+        end = time.monotonic() + DEADLINE
+        try:
+            while child.stdout.readline().strip() != "4":
+                assert time.monotonic() < end, "the child got no partitions"
+        finally:
+            child.kill()
     heir = consumer_of(address, group, **{"session.timeout.ms": 1500})
     heir.subscribe([shared])
     read([heir], lambda: owned([heir]) == [4], [])

@@ -77,6 +77,33 @@ def test_a_segment_of_noise_recovers_to_nothing(noise: bytes) -> None:
         log.close()
 
 
+@pytest.mark.parametrize("damage", ["overwritten", "cut"])
+def test_damage_in_what_was_closed_refuses_the_log_and_cuts_nothing(
+    tmp_path: Path, damage: str
+) -> None:
+    log, _ = open_log(tmp_path, CONFIG)
+    for _ in range(100):
+        data = batch(3, size=100)
+        log.stage(data, check_batch(data))
+        log.commit()
+    path = log.segments[0].path
+    log.close()
+    whole = path.read_bytes()
+    middle = len(whole) // 2 + 7
+    after = b"?" + whole[middle + 1 :] if damage == "overwritten" else b""
+    path.write_bytes(whole[:middle] + after)
+    for _ in range(2):
+        with pytest.raises(CorruptError, match="no torn end") as caught:
+            open_log(tmp_path, CONFIG)
+        assert path.read_bytes() == whole[:middle] + after
+    assert ".index" in str(caught.value)
+    path.with_suffix(".index").unlink()
+    again, recovery = open_log(tmp_path, CONFIG)
+    assert recovery.cut_bytes > 0
+    assert again.end % 3 == 0
+    again.close()
+
+
 def two_segments(folder: Path) -> tuple[Path, Path]:
     log, _ = open_log(folder, LogConfig(segment_bytes=1024))
     for _ in range(12):

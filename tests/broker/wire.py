@@ -48,7 +48,7 @@ class Wire:
         frame = self._exactly(size)
         return struct.unpack_from(">i", frame)[0], frame[4:]
 
-    def ask(self, key: int, version: int, **fields: Any) -> Any:
+    def ask(self, key: int, version: int, /, **fields: Any) -> Any:
         """Send a request and read its reply as kio's message."""
         correlation = self.send(key, version, request(key, version, **fields))
         got, body = self.receive()
@@ -92,7 +92,7 @@ def kind(key: int, version: int, side: str, name: str | None = None) -> Any:
     return getattr(module, name or f"{camel}{side.capitalize()}")
 
 
-def request(key: int, version: int, **fields: Any) -> bytes:
+def request(key: int, version: int, /, **fields: Any) -> bytes:
     """A request's body."""
     message = kind(key, version, "request")(**fields)
     with io.BytesIO() as out:

@@ -1,0 +1,142 @@
+"""Look inside the batches of topics that ask for it: keys where the log is compacted, schema ids
+where `headworks.schema.validation` is set.
+
+Rules:
+
+- Topics that ask for nothing cost nothing here: their batches are not opened.
+- A batch is taken whole or refused whole; the refusal names the records that are at fault, what was
+  found there, and what to do.
+- What a batch may become when it is decompressed is bounded.
+- An id of which nothing is known is looked up before the request is handled; `missing` says which.
+  Whatever the reason why it cannot be: never taken for known. While the registry does not answer,
+  batches are refused with NOT_ENOUGH_REPLICAS: the code for "not written, try again" that every
+  client tries again, without asking for metadata in between.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.handlers.client import Client
+from broker.handlers.node import Node
+from broker.protocol.apis import PRODUCE
+from broker.protocol.errors import ErrorCode
+from broker.protocol.produce import ProduceRequest
+from broker.records import Batch, InvalidBatchError, Record, check_batch, iter_records
+from broker.records.batch import Buffer
+from broker.topics import Partition, TopicConfig
+from broker.topics.schema_ids import SchemaIds, Verdict, Wanted
+from headworks import wire
+from headworks.errors import RefusedError
+
+__all__ = ["UNTOUCHED", "BadBatchError", "Inspection", "inspect"]
+
+_MOST_NAMED = 100  # records of one refusal
+_MOST_MISSING = 64  # ids looked up for one request; with more it has to be sent again
+_EXPANSION = 32  # times max.message.bytes
+_LEAST_LIMIT = 32 << 20
+
+
+class BadBatchError(RefusedError):
+    """Why a batch is refused; `records`: number in the batch and what is wrong, of each."""
+
+    def __init__(
+        self, code: ErrorCode, message: str, records: tuple[tuple[int, str], ...] = ()
+    ) -> None:
+        super().__init__(message, code=code)
+        self.records = records
+
+
+class Inspection(NamedTuple):
+    """What looking found: refusals by the number of the part, and ids to be looked up first."""
+
+    refusals: dict[int, BadBatchError]
+    missing: set[Wanted]
+
+
+UNTOUCHED = Inspection({}, set())  # nothing was looked at
+
+
+def inspect(node: Node, client: Client, request: ProduceRequest, buffer: Buffer) -> Inspection:
+    """Look at the parts of a request whose topics ask for it; other mistakes are not judged."""
+    found = Inspection({}, set())
+    for number, part in enumerate(request.parts):
+        partition = node.catalogue.partition(part.topic, part.partition)
+        if partition is None or not client.sees_topic(PRODUCE, part.topic):
+            continue
+        config = partition.config
+        if not config.inspected or not 0 < part.stop - part.start <= config.max_message_bytes:
+            continue
+        try:
+            batch = check_batch(buffer, part.start, part.stop)
+        except InvalidBatchError:
+            continue
+        refusal = _judge(partition, buffer, batch, node.catalogue.schema_ids, found.missing)
+        if refusal is not None:
+            found.refusals[number] = refusal
+    return found
+
+
+def _judge(
+    partition: Partition, buffer: Buffer, batch: Batch, ids: SchemaIds | None, missing: set[Wanted]
+) -> BadBatchError | None:
+    config = partition.config
+    if config.schema_validation and ids is None:
+        return _later(f"{partition} checks schema ids, and this broker has no --registry to ask")
+    limit = max(_LEAST_LIMIT, _EXPANSION * config.max_message_bytes)
+    bad: list[tuple[int, str]] = []
+    asked: dict[int, Verdict] = {}
+    try:
+        for number, record in enumerate(iter_records(buffer, batch, limit=limit)):
+            wrong = _wrong(partition.topic, config, ids, batch, number, record, asked)
+            if wrong is not None:
+                bad.append((number, wrong))
+    except InvalidBatchError as error:
+        return BadBatchError(ErrorCode.INVALID_RECORD, f"{partition}: {error}")
+    wanted = [(partition.topic, one) for one, seen in asked.items() if seen is Verdict.ASK]
+    missing.update(wanted[: max(0, _MOST_MISSING - len(missing))])
+    if bad:
+        number, wrong = bad[0]
+        more = f" ({len(bad)} of the batch's records are refused)" if len(bad) > 1 else ""
+        message = f"{partition}: record {number} of the batch: {wrong}{more}"
+        return BadBatchError(ErrorCode.INVALID_RECORD, message, tuple(bad[:_MOST_NAMED]))
+    unsure = [schema_id for schema_id, verdict in asked.items() if verdict is not Verdict.KNOWN]
+    if not unsure:
+        return None
+    assert ids is not None
+    return _later(f"{partition}: the registry at {ids.url} does not say whether it has {unsure[0]}")
+
+
+def _wrong(
+    topic: str,
+    config: TopicConfig,
+    ids: SchemaIds | None,
+    batch: Batch,
+    number: int,
+    record: Record,
+    asked: dict[int, Verdict],
+) -> str | None:
+    """What is wrong with a record, if anything; ids that are not sure are noted in `asked`."""
+    if record.offset - batch.base_offset != number:
+        return f"it says that it is number {record.offset - batch.base_offset}"
+    if config.compacted and record.key is None:
+        return "it has no key, and the topic is compacted by key: give every message a key"
+    if not config.schema_validation or ids is None or record.value is None:
+        return None
+    try:
+        schema_id, _ = wire.unframe(record.value)
+    except wire.FramingError as error:
+        return f"{error.message}; {error.fix}"
+    verdict = asked.get(schema_id)
+    if verdict is None:
+        verdict = asked[schema_id] = ids.verdict(topic, schema_id)
+    if verdict is Verdict.UNKNOWN:
+        return (
+            f"schema id {schema_id} is not registered in subject {topic}-value at {ids.url};"
+            f" register the schema there (`headworks schema register`), then produce"
+        )
+    return None
+
+
+def _later(message: str) -> BadBatchError:
+    return BadBatchError(ErrorCode.NOT_ENOUGH_REPLICAS, message)

@@ -1,0 +1,290 @@
+"""Log compaction: of every key the last record stays, what came before it goes.
+
+`plan` looks at a log and says what is to be done; `compact` does it, segment group by segment
+group, and yields each `Swap` that it has made on disk, for `PartitionLog.swap`.
+
+Rules:
+
+- Only sealed segments are touched; offsets never change; a batch that loses nothing stays as it is.
+- A record goes if a later one of its key is known, and a tombstone once it has stood for
+  `delete_retention_ms` after what came before it was gone. Records without a key stay.
+- The last batch of each idempotent producer, and the last one of what is compacted, stay, empty if
+  need be: who repeats a batch is still told, and whoever reads to the end arrives there.
+- Every batch's CRC is verified before it is judged: damage is never sealed with a new CRC.
+- Runs beside the log's writer: it reads only the sealed segments that the plan names, and the
+  writer keeps those (`PartitionLog.held`) until the end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from broker.log.cleaned import (
+    Cleaned,
+    CleanSegment,
+    UnfinishedSwapError,
+    save,
+    staged_path,
+    swap,
+)
+from broker.log.config import CompactionConfig
+from broker.log.index import GrowingIndex, MappedIndex
+from broker.log.keymap import KeyMap
+from broker.log.partition import MAX_RELATIVE, PartitionLog
+from broker.log.segment import NO_TIMESTAMP, Segment, segment_path
+from broker.records.batch import Batch, check_batch
+from broker.records.rewrite import Entry, delete_horizon, emptied, iter_entries, rewritten
+
+__all__ = ["DEFAULT_MEMORY", "Plan", "Swap", "compact", "plan"]
+
+DEFAULT_MEMORY = 64 << 20
+_BREATH = 50  # records between two calls of `pace`
+_DECOMPRESSED = 256 << 20  # of one batch
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be compacted: these segments, and how dirty they are (0 to 1)."""
+
+    folder: Path
+    segments: tuple[Segment, ...]
+    cleaned: Cleaned
+    kept: frozenset[int]  # base offsets of the producers' last batches
+    config: CompactionConfig
+    segment_bytes: int
+    ratio: float
+
+    @property
+    def end(self) -> int:
+        """The offset up to which keys are compared."""
+        return self.segments[-1].next_offset
+
+
+class Swap(NamedTuple):
+    """A change that is on disk: `new` stands where `old` were (None: only `cleaned` changed)."""
+
+    old: tuple[Segment, ...]
+    new: Segment | None
+    cleaned: Cleaned
+
+
+class _Rules(NamedTuple):
+    newest: KeyMap
+    end: int  # the map knows of every key below this offset
+    last: int  # where the plan ends
+    kept: frozenset[int]
+    now_ms: int
+    delete_retention_ms: int
+
+
+class _Written(NamedTuple):
+    size: int
+    max_timestamp: int
+    sparse: GrowingIndex
+    changed: bool
+
+
+def plan(log: PartitionLog, now_ms: int) -> Plan | None:
+    """What is due, or None: too little is dirty, or nothing is old enough."""
+    config = log.config.compaction
+    if config is None:
+        return None
+    segments: list[Segment] = []
+    for segment in log.segments[:-1]:
+        if config.min_lag_ms and now_ms - segment.last_write_ms() < config.min_lag_ms:
+            break
+        segments.append(segment)
+    dirty = [segment for segment in segments if segment.next_offset > log.cleaned.dirty]
+    if not dirty:
+        return None
+    ratio = sum(s.size for s in dirty) / max(1, sum(s.size for s in segments))
+    overdue = 0 <= config.max_lag_ms < now_ms - dirty[0].begun_ms()
+    if ratio < config.min_dirty_ratio and not overdue:
+        return None
+    return Plan(
+        log.folder,
+        tuple(segments),
+        log.cleaned,
+        log.producers.last_batches(),
+        config,
+        log.config.segment_bytes,
+        ratio,
+    )
+
+
+def compact(
+    plan: Plan, *, now_ms: int, pace: Callable[[], None], memory: int = DEFAULT_MEMORY
+) -> Iterator[Swap]:
+    """Carry out a plan, in as many passes as the memory for keys makes necessary.
+
+    `pace` is called every few records; it may wait, or raise to stop. Raises InvalidBatchError for
+    a damaged batch, OSError when there is no room (nothing has changed then), UnfinishedSwapError.
+    """
+    segments, cleaned = list(plan.segments), plan.cleaned
+    while cleaned.dirty < plan.end:
+        newest = KeyMap(memory, plan.end - cleaned.dirty)
+        end = _note_keys(newest, segments, cleaned.dirty, plan.end, pace)
+        retention = plan.config.delete_retention_ms
+        rules = _Rules(newest, end, plan.end, plan.kept, now_ms, retention)
+        done: list[Segment] = []
+        for group in _groups(segments, end, plan.segment_bytes):
+            change = _compact_group(plan, group, cleaned, rules, pace)
+            if change is None:
+                done += group
+                continue
+            assert change.new is not None
+            done.append(change.new)
+            cleaned = change.cleaned
+            yield change
+        segments = done + [segment for segment in segments if segment.base_offset >= end]
+        cleaned = replace(cleaned, dirty=end)
+        save(plan.folder, cleaned)
+        yield Swap((), None, cleaned)
+
+
+def _note_keys(
+    newest: KeyMap, segments: Sequence[Segment], dirty: int, end: int, pace: Callable[[], None]
+) -> int:
+    """Note every key from offset `dirty` on; returns the offset up to which that was done."""
+    for segment in segments:
+        if segment.next_offset <= dirty:
+            continue
+        first = segment.locate(dirty)
+        for batch in segment.headers(first.position if first is not None else segment.size):
+            data, own = _read(segment, batch)
+            for entry in _entries(data, own, pace):
+                if entry.offset < dirty or entry.key is None:
+                    continue
+                if not newest.put(entry.key, entry.offset):
+                    return entry.offset
+    return end
+
+
+def _groups(segments: Sequence[Segment], end: int, most: int) -> Iterator[tuple[Segment, ...]]:
+    """Neighbours below `end` that fit into one segment together."""
+    group: list[Segment] = []
+    size = 0
+    for segment in segments:
+        if segment.base_offset >= end:
+            break
+        wide = group and segment.next_offset - group[0].base_offset > MAX_RELATIVE
+        if group and (size + segment.size > most or wide):
+            yield tuple(group)
+            group, size = [], 0
+        group.append(segment)
+        size += segment.size
+    if group:
+        yield tuple(group)
+
+
+def _compact_group(
+    plan: Plan,
+    group: tuple[Segment, ...],
+    cleaned: Cleaned,
+    rules: _Rules,
+    pace: Callable[[], None],
+) -> Swap | None:
+    """Write what stays of a group as one segment and let it take its place; None: all stays."""
+    folder, oldest = plan.folder, plan.segments[0].base_offset
+    base, end = group[0].base_offset, group[-1].next_offset
+    staged = staged_path(folder, base, cleaned.generation + 1)
+    try:
+        with staged.open("wb") as file:
+            written = _write(file, group, rules, pace)
+            file.flush()
+            os.fsync(file.fileno())
+        unchanged = len(group) == 1 and not written.changed
+        if unchanged:
+            staged.unlink()
+            return None
+        latest = max(os.fstat(segment.descriptor.fd).st_mtime_ns for segment in group)
+        os.utime(staged, ns=(latest, latest))  # retention goes by the last write
+        bases = [segment.base_offset for segment in group]
+        after = cleaned.with_group(bases, CleanSegment(base, end, written.size), oldest)
+        swap(folder, after)
+    except UnfinishedSwapError:
+        raise
+    except Exception:
+        staged.unlink(missing_ok=True)
+        raise
+    return Swap(group, _opened(segment_path(folder, base), end, written), after)
+
+
+def _write(
+    file: BinaryIO, group: tuple[Segment, ...], rules: _Rules, pace: Callable[[], None]
+) -> _Written:
+    base, size, max_timestamp = group[0].base_offset, 0, NO_TIMESTAMP
+    index, changed = GrowingIndex(), False
+    for segment in group:
+        for batch in segment.headers():
+            data, own = _read(segment, batch)
+            kept = _what_stays(own, data, list(_entries(data, own, pace)), rules)
+            changed = changed or kept is not data
+            if kept is None:
+                continue
+            file.write(kept)
+            index.note(batch.base_offset - base, size, max_timestamp)
+            max_timestamp = max(max_timestamp, check_batch(kept).max_timestamp)
+            size += len(kept)
+    return _Written(size, max_timestamp, index, changed)
+
+
+def _entries(data: bytes, batch: Batch, pace: Callable[[], None]) -> Iterator[Entry]:
+    """The records of a batch, with time for others between them."""
+    pace()
+    for number, entry in enumerate(iter_entries(data, batch, limit=_DECOMPRESSED), 1):
+        yield entry
+        if not number % _BREATH:
+            pace()
+
+
+def _what_stays(batch: Batch, data: bytes, entries: list[Entry], rules: _Rules) -> bytes | None:
+    """The batch as it is to be from now on; the very same `data` if nothing changes."""
+    horizon = delete_horizon(batch)
+    kept = [entry for entry in entries if _stays(entry, horizon, rules)]
+    if not kept:
+        last = batch.last_offset + 1 >= rules.last
+        if not last and batch.base_offset not in rules.kept:
+            return None
+        return emptied(batch) if entries else data
+    whole = batch.last_offset < rules.end
+    if horizon is None and whole and any(e.tombstone and e.key is not None for e in kept):
+        return rewritten(batch, kept, rules.now_ms + rules.delete_retention_ms)
+    return data if len(kept) == len(entries) else rewritten(batch, kept, None)
+
+
+def _stays(entry: Entry, horizon: int | None, rules: _Rules) -> bool:
+    if entry.key is None:
+        return True
+    newest = rules.newest.newest(entry.key)
+    if newest is not None and newest > entry.offset:
+        return False
+    expired = horizon is not None and rules.now_ms >= horizon
+    return not (entry.tombstone and expired)
+
+
+def _read(segment: Segment, batch: Batch) -> tuple[bytes, Batch]:
+    data = segment.read(batch)
+    return data, check_batch(data)
+
+
+def _opened(path: Path, end: int, written: _Written) -> Segment:
+    """The segment that has taken its place, with its index."""
+    segment = Segment(
+        path,
+        size=written.size,
+        next_offset=end,
+        max_timestamp=written.max_timestamp,
+        index=written.sparse,
+    )
+    with suppress(OSError):  # without room it stays in memory, and the next start makes the file
+        segment.save_index()
+        if written.size:
+            segment.index = MappedIndex(segment.index_path)
+    segment.listed = True
+    return segment

@@ -1,0 +1,123 @@
+"""Who comes in: accepts connections, does the TLS handshake, and drops those that are too slow.
+
+Rules: a connection counts from the moment it is accepted, so that handshakes are limited too. What
+goes wrong with one is logged, counted, and ends that one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+
+from broker.server.connection import Connection
+from broker.server.handshake import Handshake
+from broker.server.house import House
+from broker.server.transport import PlainTransport, TlsTransport
+
+__all__ = ["Acceptor"]
+
+_log = logging.getLogger(__name__)
+_ACCEPTS = 64  # connections taken per turn of the loop
+_PAUSE = 0.5
+
+
+class Acceptor:
+    """Accepts on a listening socket from `start` to `stop`; `tls` None means plaintext."""
+
+    def __init__(
+        self, listener: socket.socket, house: House, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self.connections: set[Connection] = set()
+        self._handshakes: dict[ssl.SSLSocket, Handshake] = {}
+        self._listener = listener
+        self._house = house
+        self._tls = tls
+        self._counters = house.node.counters
+        self._loop = asyncio.get_running_loop()
+
+    def start(self) -> None:
+        """Let clients in."""
+        self._loop.add_reader(self._listener, self._accept)
+
+    def stop(self) -> None:
+        """Let nobody in any more; connections go on."""
+        self._loop.remove_reader(self._listener)
+        self._listener.close()
+        for sock, handshake in self._handshakes.items():
+            handshake.cancel()
+            sock.close()
+        self._handshakes.clear()
+
+    async def drop_slow(self) -> None:
+        """Look after silent and stalled connections, until cancelled."""
+        limits, memory = self._house.limits, self._house.memory
+        pause = min(limits.idle_seconds / 10, limits.stall_seconds / 10, 1.0)
+        while True:
+            await asyncio.sleep(pause)
+            now = self._loop.time()
+            for connection in tuple(self.connections):
+                connection.close_if_slow(now)
+            memory.short = False
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTS):
+            try:
+                sock, address = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:  # out of files: the others must close some first
+                about = {"error": str(error), "connections": len(self.connections)}
+                _log.error("accept failed, again in %s s: %s", _PAUSE, error, extra=about)
+                self._loop.remove_reader(self._listener)
+                self._loop.call_later(_PAUSE, self._accept_again)
+                return
+            peer = f"{address[0]}:{address[1]}"
+            if len(self.connections) + len(self._handshakes) >= self._house.limits.connections:
+                self._counters.refused += 1
+                _log.warning(
+                    "refusing %s: %d connections are open",
+                    peer,
+                    len(self.connections),
+                    extra={"peer": peer, "connections": len(self.connections)},
+                )
+                sock.close()
+                continue
+            self._counters.accepted += 1
+            try:
+                sock.setblocking(False)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if self._tls is None:
+                    self._welcome(sock, peer)
+                else:
+                    self._greet(self._tls, sock, peer)
+            except OSError as error:  # gone already
+                self._fail(sock, peer, str(error), "network")
+
+    def _accept_again(self) -> None:
+        if self._listener.fileno() >= 0:
+            self.start()
+
+    def _greet(self, tls: ssl.SSLContext, sock: socket.socket, peer: str) -> None:
+        wrapped = tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+
+        def done(failure: str) -> None:
+            del self._handshakes[wrapped]
+            if failure:
+                self._fail(wrapped, peer, failure, "tls")
+            else:
+                self._welcome(wrapped, peer)
+
+        seconds = self._house.limits.setup_seconds
+        self._handshakes[wrapped] = Handshake(wrapped, seconds, done)
+
+    def _welcome(self, sock: socket.socket, peer: str) -> None:
+        transport = TlsTransport(sock) if isinstance(sock, ssl.SSLSocket) else PlainTransport(sock)
+        connection = Connection(self._house, transport, peer, self.connections.discard)
+        self.connections.add(connection)
+
+    def _fail(self, sock: socket.socket, peer: str, reason: str, kind: str) -> None:
+        self._counters.failed[kind] += 1
+        _log.warning("closing %s: %s", peer, reason, extra={"peer": peer, "kind": kind})
+        sock.close()

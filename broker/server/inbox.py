@@ -1,0 +1,87 @@
+"""What a connection has received: one buffer, in which whole requests are handled where they lie.
+
+Rules: the buffer moves only in `make_room`, between passes, because produced batches lie in it
+until they are written. What it grows beyond its smallest size is taken from the memory that all
+connections share; what is not there is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.server.limits import Memory
+
+__all__ = ["Inbox"]
+
+_SMALL = 16 << 10
+_LARGE = 1 << 20
+_TLS_HELLO = b"\x16\x03"
+
+
+class Inbox:
+    """`buffer[start:end]` is what has not been handled yet."""
+
+    __slots__ = ("_memory", "_taken", "buffer", "end", "since", "start")
+
+    def __init__(self, memory: Memory, now: float) -> None:
+        self.buffer = bytearray(_SMALL)
+        self.start = self.end = 0
+        self.since = now  # when what is first in the buffer began to come
+        self._memory = memory
+        self._taken = 0
+
+    @property
+    def unread(self) -> int:
+        """How many bytes wait for the rest of their request."""
+        return self.end - self.start
+
+    def receive(self, receive: Callable[[memoryview], int]) -> int:
+        """Receive once; what `receive` raises is raised."""
+        with memoryview(self.buffer) as view, view[self.end :] as free:
+            count = receive(free)
+        self.end += count
+        return count
+
+    def make_room(self, now: float, *, whole: bool) -> bool:
+        """Move what is unread to the front and fit the buffer to what comes.
+
+        False when there is no memory for the request that has begun. `whole` says that what is
+        unread are requests that wait to be handled, not one that is still coming.
+        """
+        unread = self.end - self.start
+        wanted = _SMALL
+        if unread >= 4 and not whole:
+            head = self.buffer[self.start : self.start + 4]
+            wanted = max(wanted, 4 + int.from_bytes(head, "big", signed=True))
+        full = self.end == len(self.buffer)
+        if self.start or not unread:
+            self.since = now
+            self.buffer[:unread] = self.buffer[self.start : self.end]
+            self.start, self.end = 0, unread
+        size = len(self.buffer)
+        if wanted > size:
+            return self._grow(wanted - size)
+        if full and size < _LARGE:
+            self._grow(size)  # busy: read more at a time
+        elif size > 2 * _LARGE and not unread:
+            self.release()
+            self.buffer = bytearray(_SMALL)
+        return True
+
+    def wrong_size(self, size: int, largest: int) -> str:
+        """What to say of a length that no request can have."""
+        tls = self.buffer[self.start : self.start + 2] == _TLS_HELLO
+        hint = "; a TLS client, and this is not TLS?" if tls else ""
+        return f"a request of {size} bytes is not within 8..{largest}{hint}"
+
+    def release(self) -> None:
+        """Give back what was taken of the shared memory."""
+        self._memory.give(self._taken)
+        self._taken = 0
+
+    def _grow(self, size: int) -> bool:
+        if not self._memory.take(size):
+            return False
+        self._taken += size
+        self.buffer.extend(bytes(size))
+        return True

@@ -1,0 +1,43 @@
+"""When a client is too slow: what it has begun must move on, by a few bytes a second at least.
+
+Rules: time and bytes are passed in; an answer is a sentence for the log, or "" as long as all is
+well. Whoever waits for the broker, or is held back by it, is never judged.
+"""
+
+from __future__ import annotations
+
+from broker.server.limits import Limits
+
+__all__ = ["Pace"]
+
+
+class Pace:
+    """How one client gets on."""
+
+    __slots__ = ("_limits", "_mark")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._mark = (0.0, 0)  # from when on replies wait to be read, and bytes sent until then
+
+    def blocked(self, now: float, sent: int) -> None:
+        """From now on replies wait for the client to read."""
+        self._mark = now, sent
+
+    def unread(self, now: float, sent: int) -> str:
+        """Replies still wait; `sent` is how many bytes it has taken in all."""
+        since, before = self._mark
+        took, moved = now - since, sent - before
+        if took < self._limits.stall_seconds:
+            return ""
+        if moved < self._limits.slowest * took:
+            return f"read {moved} bytes of its replies in {took:.0f} s"
+        self._mark = now, sent
+        return ""
+
+    def unfinished(self, took: float, moved: int, *, short: bool) -> str:
+        """A request has come in part; `short` says that others wait for the memory it holds."""
+        patience = self._limits.short_seconds if short else self._limits.stall_seconds
+        if took >= patience and moved < self._limits.slowest * took:
+            return f"sent {moved} bytes of a request in {took:.0f} s"
+        return ""

@@ -1,0 +1,127 @@
+"""Which schema ids the messages of a topic may carry, as a registry says.
+
+An id is known for a topic if the registry has it under the topic's subject, `TOPIC-value`.
+
+Rules:
+
+- The event loop asks only what is remembered (`verdict`); what is not is looked up in threads, and
+  everybody who asks for the same id meanwhile waits for the same answer.
+- A known id is remembered for ever, as it never changes; an unknown one, and that no registry
+  answered, only for a moment. What is remembered of those is bounded.
+- No answer is never taken for a yes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+from functools import partial
+
+from headworks.errors import HeadworksError
+
+__all__ = ["SchemaIds", "Verdict", "Wanted"]
+
+_log = logging.getLogger(__name__)
+_THREADS = 4
+_TIMEOUT = 2.0
+_UNKNOWN_SECONDS = 2.0
+_UNREACHABLE_SECONDS = 1.0
+_REMEMBERED = 10_000
+
+Wanted = tuple[str, int]  # a topic, and a schema id
+
+
+class Verdict(Enum):
+    """What is known of an id for a topic; ASK: nothing, or nothing any more."""
+
+    KNOWN = "known"
+    UNKNOWN = "unknown"
+    UNREACHABLE = "unreachable"
+    ASK = "ask"
+
+
+class SchemaIds:
+    """What the registry at `url` has, remembered."""
+
+    def __init__(self, url: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        from headworks.registry_client import (
+            RegistryClient,
+        )  # only who has topics that ask needs it
+
+        self._client = RegistryClient(url, timeout=_TIMEOUT)
+        self._clock = clock
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="schema-ids")
+        self._known: set[Wanted] = set()  # bounded by what the registry has
+        self._other: OrderedDict[Wanted, tuple[Verdict, float]] = OrderedDict()
+        self._asked: dict[Wanted, asyncio.Future[None]] = {}
+
+    @property
+    def url(self) -> str:
+        """The registry's address."""
+        return self._client.url
+
+    def verdict(self, topic: str, schema_id: int) -> Verdict:
+        """What is remembered."""
+        wanted = topic, schema_id
+        if wanted in self._known:
+            return Verdict.KNOWN
+        verdict, until = self._other.get(wanted, (Verdict.ASK, 0.0))
+        return verdict if until > self._clock() else Verdict.ASK
+
+    async def look_up(self, wanted: Iterable[Wanted]) -> None:
+        """Ask the registry, and remember what it says. Never fails."""
+        loop = asyncio.get_running_loop()
+        waiting = []
+        for one in wanted:
+            asked = self._asked.get(one)
+            if asked is None:
+                asked = self._asked[one] = loop.create_future()
+                answer = loop.run_in_executor(self._threads, self._ask, one)
+                answer.add_done_callback(partial(self._remember, one))
+            waiting.append(asked)
+        for asked in waiting:
+            await asyncio.shield(asked)
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self, wanted: Wanted) -> Verdict:
+        """In a thread."""
+        topic, schema_id = wanted
+        try:
+            version = self._client.version_of(schema_id, f"{topic}-value")
+        except HeadworksError as error:
+            about = {"topic": topic, "schema_id": schema_id}
+            _log.error("schema id %d of topic %s: %s", schema_id, topic, error, extra=about)
+            return Verdict.UNREACHABLE
+        return Verdict.UNKNOWN if version is None else Verdict.KNOWN
+
+    def _remember(self, wanted: Wanted, answer: asyncio.Future[Verdict]) -> None:
+        asked = self._asked.pop(wanted)
+        if not asked.done():
+            asked.set_result(None)
+        if answer.cancelled():
+            return
+        if answer.exception() is not None:
+            _log.error(
+                "schema id %d of topic %s",
+                wanted[1],
+                wanted[0],
+                exc_info=answer.exception(),
+                extra={"topic": wanted[0], "schema_id": wanted[1]},
+            )
+        verdict = Verdict.UNREACHABLE if answer.exception() is not None else answer.result()
+        if verdict is Verdict.KNOWN:
+            self._known.add(wanted)
+            return
+        seconds = _UNKNOWN_SECONDS if verdict is Verdict.UNKNOWN else _UNREACHABLE_SECONDS
+        self._other[wanted] = verdict, self._clock() + seconds
+        self._other.move_to_end(wanted)
+        if len(self._other) > _REMEMBERED:
+            self._other.popitem(last=False)

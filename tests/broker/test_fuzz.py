@@ -1,0 +1,34 @@
+"""The short forms of `python -m tests.soak parser`, `fuzz` and `login`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.soak.fuzz import fuzz_parser, fuzz_wire
+from tests.soak.fuzz_login import fuzz_login
+
+SECONDS = float(os.environ.get("HEADWORKS_TEST_FUZZ_SECONDS", "8"))
+
+
+def test_the_parsers_refuse_nonsense_soon_and_keep_nothing() -> None:
+    report = fuzz_parser(SECONDS / 2, seed=5)
+    assert not report.wrong, str(report)
+    assert report.counts["malformed"] > 10
+    assert report.counts["parsed"] > 10
+
+
+def test_a_broker_under_attack_serves_the_others(tmp_path: Path) -> None:
+    report = fuzz_wire(tmp_path, SECONDS, seed=5)
+    assert not report.wrong, str(report)
+    assert report.counts["attacks"] > 5
+    assert report.counts["valid requests answered"] > 5
+    assert report.counts["songs of the canary"] > 5
+
+
+def test_nobody_comes_in_without_a_login_and_nobody_is_kept_from_work(tmp_path: Path) -> None:
+    report = fuzz_login(tmp_path, SECONDS, seed=5)
+    assert not report.wrong, str(report)
+    assert report.counts["spoiled handshakes"] > 5
+    assert report.counts["spoiled logins"] > 2
+    assert report.counts["songs of the canary"] > 5

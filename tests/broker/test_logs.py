@@ -1,0 +1,181 @@
+"""Logs and metrics: what an operator sees of a broker."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+
+from headworks import service
+from tests.broker.build import batch
+from tests.broker.conftest import start_broker
+from tests.broker.secure import PASSWORDS, Files
+from tests.broker.wire import Wire, fetch, fetched, produce, produced
+
+ROOT = Path(__file__).parent.parent.parent
+LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
+
+
+def records(process: service.Service) -> list[dict[str, Any]]:
+    process.log.seek(0)
+    return [json.loads(line) for line in process.log]
+
+
+def test_every_log_record_says_what_it_is_about() -> None:
+    bare = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted((ROOT / "broker").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "_log"
+        and node.func.attr in LEVELS
+        and "extra" not in {keyword.arg for keyword in node.keywords}
+    ]
+    assert not bare
+
+
+def test_json_logs_are_one_object_a_line_with_what_they_are_about(tmp_path: Path) -> None:
+    files = Files.make(tmp_path / "files")
+    options = ["--log-format", "json", *files.user_options]
+    with start_broker(tmp_path / "data", *options) as process:
+        with Wire(process.address) as wire:
+            wire.ask(17, 1, mechanism="PLAIN")
+            wire.ask(36, 1, auth_bytes=b"\0alice\0" + PASSWORDS["alice"].encode())
+            wire.socket.sendall(b"\0\0\0\x01")
+            assert wire.closed()
+        with Wire(process.address) as wire:
+            wire.ask(17, 1, mechanism="PLAIN")
+            wire.ask(36, 1, auth_bytes=b"\0bob\0wrong")
+        found = records(process)
+    came, malformed, failed = found
+    assert came["principal"] == "alice"
+    assert came["mechanism"] == "PLAIN"
+    assert came["level"] == "INFO"
+    assert came["logger"] == "broker.server.connection"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT.*", came["time"])
+    assert came["peer"] == malformed["peer"]
+    assert re.fullmatch(r"127\.0\.0\.1:\d+", came["peer"])
+    assert malformed["kind"] == "malformed"
+    assert malformed["principal"] == "alice"
+    assert "a request of 1 bytes" in malformed["message"]
+    assert (failed["kind"], failed["principal"]) == ("login", "bob")
+
+
+def test_the_level_is_obeyed_and_a_wrong_one_refused(tmp_path: Path) -> None:
+    with start_broker(tmp_path, "--log-level", "error") as process:
+        with Wire(process.address) as wire:
+            wire.socket.sendall(b"\0\0\0\x01")
+            assert wire.closed()
+        process.log.seek(0)
+        assert process.log.read() == ""
+    with pytest.raises(Exception, match="log_level 'loud'"):
+        start_broker(tmp_path, "--log-level", "loud")
+
+
+# -- metrics -----------------------------------------------------------------------------------
+
+
+def page(process: service.Service, **more: Any) -> urllib3.BaseHTTPResponse:
+    process.log.seek(0)
+    found = re.search(r"metrics on (https?://\S+/metrics)", process.log.read())
+    assert found is not None
+    with urllib3.PoolManager(retries=False, **more.pop("pool", {})) as pool:
+        return pool.request("GET", found.group(1), **more)
+
+
+def sample(text: str, name: str, **labels: str) -> float:
+    """The value of one sample."""
+    for line in text.splitlines():
+        found = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
+        if found is None or found[1] != name:
+            continue
+        if dict(re.findall(r'(\w+)="([^"]*)"', found[2] or "")) == labels:
+            return float(found[3])
+    raise AssertionError(f"no {name}{labels}")
+
+
+def test_what_an_operator_counts(tmp_path: Path) -> None:
+    from tests.broker.test_security_access import ASKED
+
+    with start_broker(tmp_path, "--metrics", "127.0.0.1:0") as process:
+        data = bytes(batch(10, size=100))
+        with Wire(process.address) as wire:
+            wire.ask(19, 7, **ASKED[19]("counted", "g")[1])
+            for _ in range(5):
+                wire.send(0, 7, produce("counted", 0, data, acks=-1))
+                assert produced(wire.receive()[1], "counted")[0] == 0
+            wire.send(0, 7, produce("counted", 0, data[:-1] + b"!", acks=-1))
+            wire.receive()
+            wire.send(1, 11, fetch("counted", 0, 0, max_bytes=1 << 20))
+            assert fetched(wire.receive()[1])[1] == 50
+            wire.ask(8, 7, **ASKED[8]("counted", "readers")[1])
+            wire.ask(12, 2, **ASKED[12]("counted", "nobody")[1])
+            text = page(process).data.decode()
+    assert sample(text, "broker_topic_received_bytes_total", topic="counted") == 5 * len(data)
+    assert sample(text, "broker_topic_sent_bytes_total", topic="counted") == 5 * len(data)
+    assert sample(text, "broker_topic_messages_total", topic="counted") == 50
+    assert sample(text, "broker_topic_segments", topic="counted") == 1
+    assert sample(text, "broker_log_bytes", topic="counted", partition="0") == 5 * len(data)
+    assert sample(text, "broker_group_lag", group="readers", topic="counted") == 50
+    assert sample(text, "broker_requests_total", api="produce") == 6
+    assert sample(text, "broker_errors_total", api="produce", error="corrupt_message") == 1
+    assert sample(text, "broker_errors_total", api="heartbeat", error="unknown_member_id") == 1
+    assert sample(text, "broker_request_seconds_count", api="produce") == 6
+    assert sample(text, "broker_request_seconds_bucket", api="produce", le="+Inf") == 6
+    assert sample(text, "broker_request_seconds_count", api="fetch") == 1
+    assert sample(text, "broker_flush_seconds_count") >= 1
+    assert sample(text, "broker_sent_bytes_total") > 5 * len(data)
+    assert sample(text, "broker_received_bytes_total") > 6 * len(data)
+    assert sample(text, "broker_connections", principal="anonymous") == 1
+    assert sample(text, "broker_recovery_cut_bytes_total") == 0
+    assert sample(text, "broker_request_memory_limit_bytes") == 512 << 20
+    assert sample(text, "process_resident_memory_bytes") > 1 << 20
+    names = set(re.findall(r"^# TYPE (broker_\w+?)(?:_total)? ", text, re.MULTILINE))
+    documented = (ROOT / "docs" / "broker.md").read_text(encoding="utf-8")
+    assert {name for name in names if f"`{name}" not in documented} == set()
+
+
+def test_the_page_is_guarded_as_the_broker_is(tmp_path: Path) -> None:
+    files = Files.make(tmp_path / "files")
+    files.access.write_text('[[grants]]\nto = ["alice"]\nroles = ["reader"]\n')
+    options = [
+        *files.user_options,
+        *files.tls_options,
+        *("--access", str(files.access), "--metrics", "127.0.0.1:0"),
+    ]
+
+    def status(*pair: str) -> int:
+        token = base64.b64encode(":".join(pair).encode()).decode()
+        headers = {"Authorization": f"Basic {token}"} if pair else {}
+        pool = {"ca_certs": str(files.ca)}
+        return page(process, headers=headers, pool=pool).status
+
+    with start_broker(tmp_path / "data", *options) as process:
+        assert status() == 401
+        assert status("alice", "wrong") == 401
+        assert status("bob", PASSWORDS["bob"]) == 403
+        assert status("alice", PASSWORDS["alice"]) == 200
+
+
+def test_a_scrape_that_is_slow_holds_nobody_up(tmp_path: Path) -> None:
+    with start_broker(tmp_path, "--metrics", "127.0.0.1:0") as process:
+        process.log.seek(0)
+        found = re.search(r"http://(\S+)/metrics", process.log.read())
+        assert found is not None
+        slow = [Wire(found.group(1)) for _ in range(6)]
+        for wire in slow:
+            wire.socket.sendall(b"GET /metr")
+        began = time.monotonic()
+        assert page(process).status == 200
+        assert time.monotonic() - began < 3
+        for wire in slow:
+            wire.socket.close()

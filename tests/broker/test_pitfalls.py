@@ -1,0 +1,281 @@
+"""What clients need of a broker, and what other brokers stumbled over: each with its test.
+
+SERVED holds the versions of each API that clients of today ask for; PITFALLS names, for each
+mistake that others have made and their users have met, the tests here that would notice it.
+A test that is renamed or removed must be replaced in the list.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import struct
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.protocol import APIS, ErrorCode
+from broker.protocol.apis import LOGIN, PRODUCE
+from broker.protocol.reading import shape_of
+from broker.records import check_batch
+from tests.broker.build import batch
+from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced
+
+HERE = Path(__file__).parent
+
+# key: (lowest, highest) version that must be advertised
+SERVED = {
+    # produce, consume, groups, idempotence
+    18: (0, 3),
+    3: (0, 12),
+    0: (0, 9),
+    1: (4, 12),
+    2: (1, 7),
+    22: (0, 4),
+    10: (0, 4),
+    11: (0, 9),
+    14: (0, 5),
+    12: (0, 4),
+    13: (0, 5),
+    8: (2, 8),
+    9: (1, 8),
+    19: (0, 7),
+    20: (0, 5),
+    32: (0, 4),
+    15: (0, 5),
+    16: (0, 4),
+    # administration, better failure behaviour
+    37: (0, 3),
+    44: (0, 1),
+    33: (0, 2),
+    21: (0, 2),
+    42: (0, 2),
+    47: (0, 0),
+    23: (2, 4),
+    60: (0, 1),
+    35: (1, 4),
+}
+
+PITFALLS = {
+    "1 ApiVersions is answered in the oldest layout, with the list": (
+        "test_wire.py::test_versions_are_listed",
+        "test_wire.py::test_a_version_of_versions_that_is_too_high_is_answered_in_the_oldest_layout",
+    ),
+    "2 without Produce 0 older clients silently stop compressing": (
+        "test_wire.py::test_versions_are_listed",
+        "test_wire.py::test_old_produce_is_answered_in_its_own_layout",
+        "test_clients.py::test_batches_keep_the_codec_they_came_with",
+    ),
+    "3 only what works in every version is advertised, headers per key and version": (
+        "test_pitfalls.py::test_every_advertised_version_is_answered_in_its_own_layout",
+        "test_protocol.py::test_every_advertised_version_has_a_schema_of_the_same_shape",
+        "test_protocol.py::test_requests_read_as_kio_wrote_them",
+        "test_wire.py::test_the_oldest_versions_that_have_no_schema_any_more",
+    ),
+    "4 a fetch is parked: not answered empty at once, not for ever, not after its client": (
+        "test_wire.py::test_an_empty_fetch_is_not_answered_before_its_time",
+        "test_wire.py::test_a_parked_fetch_wakes_on_an_append",
+        "test_wire.py::test_a_fetch_waits_for_as_many_bytes_as_it_asks",
+        "test_wire.py::test_a_client_that_goes_while_parked_leaves_nothing_behind",
+        "test_wire.py::test_an_idle_broker_with_parked_consumers_uses_no_cpu",
+    ),
+    "5 replies keep the order of requests": (
+        "test_wire.py::test_many_requests_in_one_piece_are_answered_in_order",
+        "test_wire.py::test_a_parked_fetch_holds_back_what_was_asked_after_it",
+    ),
+    "6 the first batch comes however small the limit": (
+        "test_wire.py::test_the_first_batch_comes_whole_however_little_is_asked",
+        "test_log.py::test_the_first_batch_comes_whole_however_small_the_limit",
+    ),
+    "7 fetch sessions are declined completely": ("test_wire.py::test_fetch_sessions_are_declined",),
+    "8 placement lies outside the CRC, append time inside": (
+        "test_records.py::test_placement_lies_outside_the_crc",
+        "test_records.py::test_append_time_changes_what_readers_see_and_keeps_the_crc_true",
+        "test_wire.py::test_what_is_stored_is_what_came_but_for_its_place",
+        "test_admin_clients.py::test_a_topics_message_limit_and_append_time_are_obeyed",
+    ),
+    "9 offsets advance by the last delta, and batches may be empty": (
+        "test_log.py::test_offsets_follow_each_other_over_segments_and_reads_find_every_batch",
+        "test_compaction.py::test_who_reads_to_the_end_arrives_there_even_if_the_last_record_went",
+        "test_compaction.py::test_offsets_do_not_go_back_when_the_active_segment_is_lost",
+    ),
+    "10 one leader epoch everywhere": (
+        "test_pitfalls.py::test_the_leader_epoch_is_the_same_everywhere",
+        "test_wire.py::test_fetching_outside_the_log_says_so_with_its_ends",
+    ),
+    "11 idempotence: repeats, gaps, wrapping, restarts": (
+        "test_wire.py::test_idempotence_over_the_wire",
+        "test_producers.py::test_the_last_five_batches_are_known_again_and_no_others",
+        "test_log.py::test_idempotence_survives_a_restart_with_and_without_snapshots",
+        "test_log.py::test_sequences_wrap",
+        "test_durability.py::test_a_producer_goes_on_over_a_restart",
+    ),
+    "12 what cannot be kept is refused by name, never ignored": (
+        "test_wire.py::test_a_batch_that_is_wrong_is_refused_by_name",
+        "test_wire.py::test_acks_that_do_not_exist_and_transactions_are_refused",
+    ),
+    "13 groups: ids first, delays, time-outs, leavers, strangers' commits": (
+        "test_groups.py::test_a_new_member_comes_back_with_the_id_it_is_given",
+        "test_groups.py::test_the_first_rebalance_waits_for_others",
+        "test_groups.py::test_a_rebalance_tells_the_others_and_gathers_them",
+        "test_groups.py::test_who_does_not_come_in_time_is_dropped",
+        "test_groups.py::test_a_leader_that_never_brings_the_assignment_is_dropped",
+        "test_groups.py::test_commits_of_members_strangers_and_simple_consumers",
+        "test_pitfalls.py::test_the_oldest_join_rebalances_within_its_session",
+        "test_group_clients.py::test_a_member_that_dies_is_replaced_after_its_session",
+    ),
+    "14 clients are told an address that they reach": (
+        "test_pitfalls.py::test_clients_are_told_the_address_they_came_to",
+        "test_durability.py::test_addresses_that_it_does_not_listen_on",
+    ),
+    "15 an unknown topic is an error, and made only if that is asked for": (
+        "test_wire.py::test_metadata",
+        "test_clients.py::test_producers_create_topics_and_consumers_do_not",
+    ),
+    "16 the throttle time is there, and zero": (
+        "test_pitfalls.py::test_every_advertised_version_is_answered_in_its_own_layout",
+    ),
+    "17 a topic is gone from the metadata when its deletion is answered": (
+        "test_admin_clients.py::test_topics_come_and_go",
+        "test_admin_clients.py::test_kafka_python_administers",
+    ),
+    "18 offsets by place and by time": (
+        "test_wire.py::test_offsets_are_found_by_place_and_time",
+        "test_log.py::test_search_by_time_agrees_with_looking_at_every_record",
+    ),
+    "19 acks=0 is never answered, and an error closes the connection": (
+        "test_wire.py::test_acks_0_is_never_answered",
+        "test_wire.py::test_an_error_at_acks_0_closes_the_connection",
+    ),
+}
+
+
+@pytest.mark.parametrize("key", SERVED)
+def test_what_clients_ask_for_is_served(key: int) -> None:
+    assert (APIS[key].minimum, APIS[key].maximum) == SERVED[key]
+
+
+@pytest.mark.parametrize("pitfall", PITFALLS)
+def test_every_pitfall_has_its_tests(pitfall: str) -> None:
+    for place in PITFALLS[pitfall]:
+        file, _, name = place.partition("::")
+        tree = ast.parse((HERE / file).read_text(encoding="utf-8"))
+        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_no_pitfall_is_left_out() -> None:
+    assert [int(title.split()[0]) for title in PITFALLS] == list(range(1, 20))
+
+
+def smallest(message: Any) -> dict[str, Any]:
+    """The fields of a message that asks for nothing: no elements, zeros, empty names."""
+    nothing: dict[str, Any] = {
+        "string": "",
+        "bytes": b"",
+        "bool": False,
+        "timedelta_i32": timedelta(),
+        "timedelta_i64": timedelta(),
+        "uuid": None,
+    }
+    return {
+        shape.name: ()
+        if shape.array
+        else shape.nested(**smallest(shape.nested))
+        if shape.nested is not None
+        else nothing.get(shape.kind, 0)
+        for shape in shape_of(message)
+    }
+
+
+# kio has no classes of versions that Kafka 4 dropped; test_wire.py asks for those by hand
+ADVERTISED = [
+    (api.key, version)
+    for api in APIS.values()
+    for version in range(api.minimum, api.maximum + 1)
+    if api.key not in LOGIN
+    and api.serves(version)
+    and importlib.util.find_spec(f"kio.schema.{api.name}.v{version}")
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "version"), ADVERTISED, ids=[f"{APIS[k].name}-{v}" for k, v in ADVERTISED]
+)
+def test_every_advertised_version_is_answered_in_its_own_layout(
+    address: str, key: int, version: int
+) -> None:
+    fields = smallest(kind(key, version, "request"))
+    if key == PRODUCE:
+        fields["acks"] = 1  # or there is no answer
+    with Wire(address) as wire:
+        answer = wire.ask(key, version, **fields)
+        assert wire.ask(18, 0).error_code == 0, "the connection goes on"
+    assert getattr(answer, "throttle_time", timedelta()) == timedelta()
+
+
+def test_the_leader_epoch_is_the_same_everywhere(address: str, topic: str) -> None:
+    def one(key: int, version: int, part: str, **fields: Any) -> Any:
+        return kind(key, version, "request", part)(**fields)
+
+    with Wire(address) as wire:
+        wire.send(0, 7, produce(topic, 0, bytes(batch(2)), acks=-1))
+        assert produced(wire.receive()[1], topic)[0] == 0
+        wire.send(1, 11, fetch(topic, 0, 0))
+        found = {check_batch(fetched(wire.receive()[1])[2]).leader_epoch}
+        name = one(3, 9, "MetadataRequestTopic", name=topic)
+        told = wire.ask(
+            3, 9, topics=(name,), allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )  # fmt: skip
+        found.add(told.topics[0].partitions[0].leader_epoch)
+        part = one(
+            2, 4, "ListOffsetsPartition", partition_index=0, current_leader_epoch=0, timestamp=-1
+        )
+        asked = one(2, 4, "ListOffsetsTopic", name=topic, partitions=(part,))
+        told = wire.ask(2, 4, replica_id=-1, isolation_level=0, topics=(asked,))
+        found.add(told.topics[0].partitions[0].leader_epoch)
+        part = one(
+            23, 4, "OffsetForLeaderPartition", partition=0, current_leader_epoch=0, leader_epoch=0
+        )
+        asked = one(23, 4, "OffsetForLeaderTopic", topic=topic, partitions=(part,))
+        told = wire.ask(23, 4, replica_id=-1, topics=(asked,))
+        found.add(told.topics[0].partitions[0].leader_epoch)
+    assert found == {0}
+
+
+def test_the_oldest_join_rebalances_within_its_session(address: str, new_name: Any) -> None:
+    """JoinGroup 0 names no rebalance time-out: with one of zero the group would never settle."""
+    group = new_name().encode()
+
+    def text(value: bytes) -> bytes:
+        return struct.pack(">h", len(value)) + value
+
+    body = (
+        text(group)
+        + struct.pack(">i", 10_000)
+        + text(b"")
+        + text(b"consumer")
+        + struct.pack(">i", 1)
+        + text(b"range")
+        + struct.pack(">i", 0)
+    )
+    with Wire(address) as wire:
+        wire.send(11, 0, body)
+        error, generation = struct.unpack_from(">hi", wire.receive()[1])
+        assert (error, generation) == (ErrorCode.NONE, 1)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+def test_clients_are_told_the_address_they_came_to(tmp_path: Path, host: str) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    from headworks import service
+
+    options = ["--listen", f"{host}:0", "--data-dir", str(tmp_path)]
+    with service.start(["broker", "start", *options]) as running:
+        admin = AdminClient({"bootstrap.servers": running.address})
+        [told] = admin.list_topics(timeout=10).brokers.values()
+        assert f"{told.host}:{told.port}" == running.address.replace("[", "").replace("]", "")

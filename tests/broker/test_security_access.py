@@ -1,0 +1,513 @@
+"""Grants: every API asks for a role, refuses by its own error code, and lists only what is seen."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.handlers import HANDLERS
+from broker.handlers.permissions import RULES, Permissions
+from broker.protocol import APIS, ErrorCode
+from broker.protocol.apis import API_VERSIONS, FETCH, LOGIN, PRODUCE
+from headworks import service
+from headworks.security import Access, Principal
+from tests.broker.build import batch
+from tests.broker.conftest import start_broker
+from tests.broker.secure import CLIENTS, PASSWORDS, DeniedError, Files, Way
+from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced
+
+GRANTS = """
+[[grants]]
+to = ["alice"]
+roles = ["admin"]
+
+[[grants]]
+to = ["bob"]
+roles = ["reader", "writer"]
+prefix = "shop."
+"""
+TOPIC, GROUP = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED
+CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+SECOND = timedelta(seconds=1)
+
+
+def log_in(address: str, user: str) -> Wire:
+    wire = Wire(address)
+    assert wire.ask(17, 1, mechanism="PLAIN").error_code == 0
+    token = f"\0{user}\0{PASSWORDS[user]}".encode()
+    assert wire.ask(36, 2, auth_bytes=token).error_code == 0
+    return wire
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    made = Files.make(tmp_path_factory.mktemp("files"))
+    made.access.write_text(GRANTS)
+    return made
+
+
+@pytest.fixture(scope="module")
+def guarded(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+    options = [*files.user_options, "--access", str(files.access), "--default-partitions", "1"]
+    with start_broker(tmp_path_factory.mktemp("data"), *options) as process:
+        with log_in(process.address, "alice") as wire:
+            for topic in ("shop.sales", "bank.payments"):
+                created = wire.ask(19, 7, **ASKED[19](topic, "g")[1])
+                assert codes(created) == [0]
+        yield process
+
+
+# What each API is asked about one topic and one group: version, fields.
+def of(api: int, version: int, entity: str, /, **fields: Any) -> Any:
+    return kind(api, version, "request", entity)(**fields)
+
+
+ASKED: dict[int, Any] = {
+    2: lambda t, g: (
+        5,
+        {
+            "replica_id": -1,
+            "isolation_level": 0,
+            "topics": (
+                of(
+                    *(2, 5, "ListOffsetsTopic"),
+                    name=t,
+                    partitions=(
+                        of(
+                            *(2, 5, "ListOffsetsPartition"),
+                            partition_index=0,
+                            current_leader_epoch=-1,
+                            timestamp=-1,
+                        ),
+                    ),
+                ),
+            ),
+        },
+    ),
+    3: lambda t, g: (
+        5,
+        {
+            "topics": (of(3, 5, "MetadataRequestTopic", name=t),),
+            "allow_auto_topic_creation": False,
+        },
+    ),
+    8: lambda t, g: (
+        7,
+        {
+            "group_id": g,
+            "generation_id_or_member_epoch": -1,
+            "member_id": "",
+            "group_instance_id": None,
+            "topics": (
+                of(
+                    *(8, 7, "OffsetCommitRequestTopic"),
+                    name=t,
+                    partitions=(
+                        of(
+                            *(8, 7, "OffsetCommitRequestPartition"),
+                            partition_index=0,
+                            committed_offset=0,
+                            committed_leader_epoch=-1,
+                            committed_metadata="",
+                        ),
+                    ),
+                ),
+            ),
+        },
+    ),
+    9: lambda t, g: (
+        5,
+        {
+            "group_id": g,
+            "topics": (of(9, 5, "OffsetFetchRequestTopic", name=t, partition_indexes=(0,)),),
+        },
+    ),
+    10: lambda t, g: (2, {"key": g, "key_type": 0}),
+    11: lambda t, g: (
+        2,
+        {
+            "group_id": g,
+            "session_timeout": SECOND,
+            "rebalance_timeout": SECOND,
+            "member_id": "",
+            "protocol_type": "consumer",
+            "protocols": (of(11, 2, "JoinGroupRequestProtocol", name="x", metadata=b""),),
+        },
+    ),
+    12: lambda t, g: (2, {"group_id": g, "generation_id": 1, "member_id": "m"}),
+    13: lambda t, g: (2, {"group_id": g, "member_id": "m"}),
+    14: lambda t, g: (
+        2,
+        {"group_id": g, "generation_id": 1, "member_id": "m", "assignments": ()},
+    ),
+    15: lambda t, g: (0, {"groups": (g,)}),
+    19: lambda t, g: (
+        7,
+        {
+            "topics": (
+                of(
+                    *(19, 7, "CreatableTopic"),
+                    name=t,
+                    num_partitions=1,
+                    replication_factor=1,
+                    assignments=(),
+                    configs=(),
+                ),
+            ),
+            "timeout": SECOND,
+            "validate_only": False,
+        },
+    ),
+    20: lambda t, g: (5, {"topic_names": (t,), "timeout": SECOND}),
+    21: lambda t, g: (
+        0,
+        {
+            "topics": (
+                of(
+                    *(21, 0, "DeleteRecordsTopic"),
+                    name=t,
+                    partitions=(of(21, 0, "DeleteRecordsPartition", partition_index=0, offset=0),),
+                ),
+            ),
+            "timeout": SECOND,
+        },
+    ),
+    22: lambda t, g: (1, {"transactional_id": None, "transaction_timeout": SECOND}),
+    23: lambda t, g: (
+        2,
+        {
+            "topics": (
+                of(
+                    *(23, 2, "OffsetForLeaderTopic"),
+                    topic=t,
+                    partitions=(
+                        of(
+                            *(23, 2, "OffsetForLeaderPartition"),
+                            partition=0,
+                            current_leader_epoch=-1,
+                            leader_epoch=0,
+                        ),
+                    ),
+                ),
+            ),
+        },
+    ),
+    32: lambda t, g: (
+        1,
+        {
+            "resources": (
+                of(
+                    *(32, 1, "DescribeConfigsResource"),
+                    resource_type=2,
+                    resource_name=t,
+                    configuration_keys=None,
+                ),
+            ),
+            "include_synonyms": False,
+        },
+    ),
+    33: lambda t, g: (
+        0,
+        {
+            "resources": (
+                of(
+                    *(33, 0, "AlterConfigsResource"),
+                    resource_type=2,
+                    resource_name=t,
+                    configs=(),
+                ),
+            ),
+            "validate_only": False,
+        },
+    ),
+    35: lambda t, g: (4, {"topics": None}),
+    37: lambda t, g: (
+        0,
+        {
+            "topics": (of(37, 0, "CreatePartitionsTopic", name=t, count=2, assignments=None),),
+            "timeout": SECOND,
+            "validate_only": True,
+        },
+    ),
+    42: lambda t, g: (0, {"groups_names": (g,)}),
+    44: lambda t, g: (
+        0,
+        {
+            "resources": (
+                of(
+                    *(44, 0, "AlterConfigsResource"),
+                    resource_type=2,
+                    resource_name=t,
+                    configs=(),
+                ),
+            ),
+            "validate_only": False,
+        },
+    ),
+    47: lambda t, g: (
+        0,
+        {
+            "group_id": g,
+            "topics": (
+                of(
+                    *(47, 0, "OffsetDeleteRequestTopic"),
+                    name=t,
+                    partitions=(of(47, 0, "OffsetDeleteRequestPartition", partition_index=0),),
+                ),
+            ),
+        },
+    ),
+}
+# APIs that name neither topic nor group in a request, and are tested by themselves below
+LISTINGS = {16, 60}
+# API -> the code that somebody without any grant gets, for topic "bank.payments" and group "bank"
+REFUSALS = {
+    **dict.fromkeys((2, 3, 19, 20, 21, 23, 32, 33, 37, 44), TOPIC),
+    **dict.fromkeys((8, 9, 10, 11, 12, 13, 14, 15, 42, 47), GROUP),
+    **dict.fromkeys((22, 35), CLUSTER),
+}
+
+
+def codes(message: Any) -> list[int]:
+    """Every error code of a reply."""
+    found: list[int] = []
+    for field in dataclasses.fields(message):
+        value = getattr(message, field.name)
+        if field.name == "error_code":
+            found.append(int(value))
+        elif isinstance(value, tuple):
+            found += [
+                code for item in value if dataclasses.is_dataclass(item) for code in codes(item)
+            ]
+    return found
+
+
+def test_every_served_api_has_a_rule_and_a_test() -> None:
+    assert set(RULES) == set(APIS)
+    assert {key for key, rule in RULES.items() if rule.before_login} == LOGIN | {API_VERSIONS}
+    assert set(HANDLERS) == set(ASKED) | LISTINGS
+    assert set(HANDLERS) - set(REFUSALS) == LISTINGS
+    needs_nothing = {
+        key
+        for key, rule in RULES.items()
+        if not (rule.topic or rule.group or rule.all_topics or rule.any_topic)
+    }
+    assert needs_nothing == LOGIN | {API_VERSIONS, 60}
+
+
+@pytest.mark.parametrize("api", sorted(ASKED))
+def test_who_has_no_grant_is_refused(guarded: service.Service, api: int) -> None:
+    version, fields = ASKED[api]("bank.payments", "bank")
+    with log_in(guarded.address, "carol") as wire:
+        found = codes(wire.ask(api, version, **fields))
+    assert set(found) - {0} == {REFUSALS[api]}, found
+
+
+@pytest.mark.parametrize("api", sorted(set(ASKED) - {20}))
+def test_an_admin_is_not_refused(guarded: service.Service, api: int) -> None:
+    version, fields = ASKED[api]("bank.payments", "bank")
+    with log_in(guarded.address, "alice") as wire:
+        assert not {TOPIC, GROUP, CLUSTER} & set(codes(wire.ask(api, version, **fields)))
+
+
+MANAGING = {19, 20, 21, 33, 35, 37, 42, 44, 47}
+
+
+@pytest.mark.parametrize("api", sorted(ASKED))
+def test_readers_and_writers_do_not_manage(guarded: service.Service, api: int) -> None:
+    version, fields = ASKED[api]("shop.sales", "shop.group")
+    with log_in(guarded.address, "bob") as wire:
+        refused = {TOPIC, GROUP, CLUSTER} & set(codes(wire.ask(api, version, **fields)))
+    assert bool(refused) == (api in MANAGING)
+
+
+def test_produce_and_fetch(guarded: service.Service) -> None:
+    def tried(user: str, topic: str) -> tuple[int, int]:
+        with log_in(guarded.address, user) as wire:
+            wire.send(PRODUCE, 7, produce(topic, 0, bytes(batch()), acks=-1))
+            put = produced(wire.receive()[1], topic)[0]
+            wire.send(FETCH, 11, fetch(topic, 0, 0, wait_ms=5000))
+            return put, fetched(wire.receive()[1])[0]
+
+    assert tried("bob", "shop.sales") == (0, 0)
+    assert tried("bob", "bank.payments") == (TOPIC, TOPIC)
+    assert tried("carol", "no.such.topic") == (TOPIC, TOPIC), "nor is it told what exists"
+    assert tried("alice", "bank.payments") == (0, 0)
+
+
+def test_acks_0_without_the_right_closes(guarded: service.Service) -> None:
+    with log_in(guarded.address, "carol") as wire:
+        wire.send(PRODUCE, 7, produce("shop.sales", 0, bytes(batch()), acks=0))
+        assert wire.closed()
+
+
+def test_listings_leave_out_what_is_not_seen(guarded: service.Service) -> None:
+    def listed(user: str) -> tuple[set[str], set[str]]:
+        with log_in(guarded.address, user) as wire:
+            every = wire.ask(3, 5, topics=None, allow_auto_topic_creation=True).topics
+            groups = wire.ask(16, 2).groups
+        return {t.name for t in every}, {g.group_id for g in groups}
+
+    with log_in(guarded.address, "alice") as wire:
+        for topic, group in (("shop.sales", "shop.seen"), ("bank.payments", "bank.seen")):
+            assert codes(wire.ask(8, 7, **ASKED[8](topic, group)[1])) == [0]
+    topics, groups = listed("alice")
+    assert topics >= {"shop.sales", "bank.payments"}
+    assert groups >= {"shop.seen", "bank.seen"}
+    for _ in range(2):  # the second time from memory, and never what was kept for another
+        topics, groups = listed("bob")
+        assert "shop.sales" in topics
+        assert "shop.seen" in groups
+        assert all(name.startswith("shop.") for name in topics | groups)
+        assert listed("carol") == (set(), set())
+
+
+def test_positions_in_topics_that_are_not_seen_are_left_out(guarded: service.Service) -> None:
+    with log_in(guarded.address, "alice") as wire:
+        assert codes(wire.ask(8, 7, **ASKED[8]("bank.payments", "shop.mixed")[1])) == [0]
+        assert codes(wire.ask(8, 7, **ASKED[8]("shop.sales", "shop.mixed")[1])) == [0]
+    with log_in(guarded.address, "bob") as wire:
+        every = wire.ask(9, 5, group_id="shop.mixed", topics=None)
+        assert [topic.name for topic in every.topics] == ["shop.sales"]
+        assert set(codes(wire.ask(9, 5, **ASKED[9]("bank.payments", "shop.mixed")[1]))) == {
+            0,
+            TOPIC,
+        }
+        assert set(codes(wire.ask(8, 7, **ASKED[8]("bank.payments", "shop.mixed")[1]))) == {TOPIC}
+
+
+def test_who_may_write_may_create_by_writing_and_nobody_else(guarded: service.Service) -> None:
+    def asked(user: str, topic: str) -> int:
+        name = of(3, 5, "MetadataRequestTopic", name=topic)
+        with log_in(guarded.address, user) as wire:
+            reply = wire.ask(3, 5, topics=(name,), allow_auto_topic_creation=True)
+        return int(reply.topics[0].error_code)
+
+    assert asked("carol", "shop.new") == TOPIC
+    assert asked("bob", "bank.new") == TOPIC
+    assert asked("alice", "shop.new") == 0
+    assert asked("bob", "shop.newer") == 0
+
+
+def test_configs_of_the_broker_are_for_admins(guarded: service.Service) -> None:
+    name = of(
+        *(32, 1, "DescribeConfigsResource"),
+        resource_type=4,
+        resource_name="1",
+        configuration_keys=None,
+    )
+    for user, expected in (("alice", 0), ("bob", CLUSTER)):
+        with log_in(guarded.address, user) as wire:
+            reply = wire.ask(32, 1, resources=(name,), include_synonyms=False)
+            assert codes(reply) == [expected]
+
+
+def test_refusals_are_logged_once_and_counted(guarded: service.Service) -> None:
+    with log_in(guarded.address, "carol") as wire:
+        for _ in range(3):
+            assert codes(wire.ask(10, 2, key="only.here", key_type=0)) == [GROUP]
+    guarded.log.seek(0)
+    lines = [line for line in guarded.log if "only.here" in line]
+    assert len(lines) == 1
+    assert "carol from 127.0.0.1:" in lines[0]
+    assert "may not find_coordinator group 'only.here'" in lines[0]
+
+
+@pytest.mark.parametrize("client", ["confluent-kafka", "aiokafka"])
+def test_real_clients_are_let_in_and_kept_out(
+    guarded: service.Service, files: Files, client: str
+) -> None:
+    assert CLIENTS[client](guarded.address, "shop.sales", Way.of(files, "bob"), b"1") == b"1"
+    with pytest.raises(DeniedError):
+        CLIENTS[client](guarded.address, "bank.payments", Way.of(files, "bob"), b"2")
+
+
+def test_a_group_of_a_real_client(guarded: service.Service, files: Files) -> None:
+    from confluent_kafka import Consumer, KafkaError
+
+    def error_of(group: str) -> int | None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": guarded.address,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                **Way.of(files, "bob").librdkafka,
+            }
+        )
+        try:
+            consumer.subscribe(["shop.sales"])
+            message = consumer.poll(10)
+            assert message is not None
+            error = message.error()
+            return None if error is None else int(error.code())
+        finally:
+            consumer.close()
+
+    with log_in(guarded.address, "bob") as wire:
+        wire.send(PRODUCE, 7, produce("shop.sales", 0, bytes(batch()), acks=-1))
+        wire.receive()
+    assert error_of("shop.readers") is None
+    assert error_of("bank.readers") == KafkaError.GROUP_AUTHORIZATION_FAILED
+
+
+def test_changed_grants_count_within_two_seconds(tmp_path: Path) -> None:
+    files = Files.make(tmp_path / "files")
+    files.access.write_text(GRANTS)
+    options = [*files.user_options, "--access", str(files.access)]
+
+    def error(wire: Wire) -> int:
+        wire.send(PRODUCE, 7, produce("shop.sales", 0, bytes(batch())))
+        return produced(wire.receive()[1], "shop.sales")[0]
+
+    def settled(wire: Wire, expected: int) -> bool:
+        end = time.monotonic() + 10
+        while error(wire) != expected:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.1)
+        return True
+
+    with start_broker(tmp_path / "data", *options) as process:
+        with log_in(process.address, "alice") as alice, log_in(process.address, "bob") as bob:
+            alice.ask(19, 7, **ASKED[19]("shop.sales", "g")[1])
+            assert error(bob) == 0
+            files.access.write_text(GRANTS.replace("shop.", "mill."))
+            assert settled(bob, TOPIC)
+            assert error(alice) == 0
+            files.access.write_text("[[grants]]\nto = 7")
+            assert settled(alice, TOPIC), "what cannot be understood lets nobody in"
+            files.access.write_text(GRANTS)
+            assert settled(bob, 0)
+        process.log.seek(0)
+        log = process.log.read()
+    assert "the grants have changed" in log
+    assert "nobody may do anything until this is mended" in log
+
+
+def test_grants_without_users_are_about_anonymous(tmp_path: Path) -> None:
+    files = Files.make(tmp_path / "files")
+    files.access.write_text('[[grants]]\nto = ["anonymous"]\nroles = ["reader"]\n')
+    options = ["--access", str(files.access)]
+    with start_broker(tmp_path / "data", *options) as process, Wire(process.address) as wire:
+        assert codes(wire.ask(10, 2, key="g", key_type=0)) == [0]
+        assert codes(wire.ask(19, 7, **ASKED[19]("new", "g")[1])) == [TOPIC]
+
+
+def test_decisions_are_remembered_in_bounds_and_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "access.toml"
+    path.write_text(GRANTS)
+    permissions = Permissions(Access.load(path), Principal("bob"))
+    for number in range(25_000):
+        assert permissions.topic(FETCH, f"shop.{number}")
+        assert not permissions.topic(FETCH, f"x{number}")
+    [remembered] = {id(d): d for k, d in permissions._topics.items() if k == FETCH}.values()
+    assert len(remembered) <= 10_000
+    permissions.forget()
+    assert not remembered
+    assert permissions.version == 1

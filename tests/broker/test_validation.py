@@ -1,0 +1,379 @@
+"""`headworks.schema.validation`: what has no schema id of the topic's subject does not get in."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from broker.records import Codec, Record, encode_batch
+from broker.topics.schema_ids import SchemaIds, Verdict
+from headworks import service, wire
+from headworks.registry_client import RegistryClient
+from producer_sdk import Producer as TypedProducer
+from tests.broker.clients import CONSUMERS, KCAT, PRODUCERS, Message
+from tests.broker.conftest import start_broker
+from tests.broker.wire import Wire, produce, reply
+from tests.sdk.events import Site, new_site
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+CHECKED = {"headworks.schema.validation": "true"}
+SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
+OTHER = SCHEMA.replace('"R"', '"Other"')
+NOBODY = "http://127.0.0.1:1"
+INVALID_RECORD, NOT_ENOUGH_REPLICAS = 87, 19
+
+
+def start_registry(folder: Path, listen: str = "127.0.0.1:0") -> service.Service:
+    store = f"sqlite:///{folder / 'registry.db'}"
+    return service.start(["registry", "start", "--listen", listen, "--store", store])
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+    with start_registry(tmp_path_factory.mktemp("registry")) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def broker(
+    tmp_path_factory: pytest.TempPathFactory, registry: service.Service
+) -> Iterator[service.Service]:
+    folder = tmp_path_factory.mktemp("broker")
+    with start_broker(folder, "--registry", registry.url) as process:
+        yield process
+
+
+def create(address: str, topic: str, configs: dict[str, str] = CHECKED) -> None:
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic(topic, 1, 1, config=configs)])[topic].result(10)
+
+
+def framed(schema_id: int, body: bytes = b"\x02") -> bytes:
+    return wire.prefix(schema_id) + body
+
+
+def refusal(address: str, topic: str, values: list[bytes | None], codec: str) -> str:
+    """The error that confluent-kafka reports for one batch of `values`."""
+    errors: list[Any] = []
+
+    def note(error: object, _: object) -> None:
+        errors.append(error)
+
+    producer = Producer({"bootstrap.servers": address, "compression.type": codec, "linger.ms": 100})
+    for value in values:
+        producer.produce(topic, value, b"key", on_delivery=note)
+    assert producer.flush(10) == 0
+    [name] = {error and error.name() for error in errors}
+    return str(name)
+
+
+def ask(address: str, topic: str, *records: bytes | None, codec: Codec = Codec.NONE) -> Any:
+    """The reply for a partition, version 8, to one batch."""
+    batch = encode_batch([Record(0, 1, b"k", value, ()) for value in records], codec=codec)
+    with Wire(address) as to:
+        to.send(0, 8, produce(topic, 0, batch, acks=-1))
+        return reply(0, 8, to.receive()[1]).responses[0].partition_responses[0]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_good_batches_pass_and_bad_ones_do_not_in_every_codec(
+    broker: service.Service, registry: service.Service, codec: str
+) -> None:
+    topic = f"t-{codec}"
+    create(broker.address, topic)
+    known = RegistryClient(registry.url).register(f"{topic}-value", SCHEMA).id
+    padding = b"x" * 300
+    good = [framed(known, padding), None, framed(known, padding)]
+    assert refusal(broker.address, topic, good, codec) == "None"
+    for bad in (b"plain text" + padding, b"\0\0", b"", framed(known + 1000, padding)):
+        assert refusal(broker.address, topic, [*good, bad], codec) == "INVALID_RECORD"
+    found = CONSUMERS["confluent-kafka"](broker.address, topic, 3)
+    assert [m.value for m in found] == good
+
+
+def by_confluent(address: str, topic: str, value: bytes) -> str:
+    return refusal(address, topic, [value], "lz4")
+
+
+def by_aiokafka(address: str, topic: str, value: bytes) -> str:
+    from aiokafka import AIOKafkaProducer
+
+    async def run() -> str:
+        async with AIOKafkaProducer(bootstrap_servers=address, compression_type="gzip") as to:
+            try:
+                await to.send_and_wait(topic, value, b"k", 0)
+            except Exception as error:
+                return repr(error)
+            return "None"
+
+    return asyncio.run(run())
+
+
+def by_kafka_python(address: str, topic: str, value: bytes) -> str:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=address, compression_type="gzip")
+    try:
+        producer.send(topic, value, b"k").get(10)
+    except Exception as error:
+        return repr(error)
+    finally:
+        producer.close()
+    return "None"
+
+
+def by_kcat(address: str, topic: str, value: bytes) -> str:
+    if KCAT is None:
+        pytest.skip("kcat is not installed")
+    done = subprocess.run(
+        [KCAT, "-b", address, "-P", "-t", topic, "-p", "0", "-z", "snappy", "-K", "="],
+        input=b"k=" + value + b"\n",
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+    return done.stderr.decode() or "None"
+
+
+CLIENTS = {
+    "confluent-kafka": (by_confluent, "INVALID_RECORD"),
+    "aiokafka": (by_aiokafka, "UnknownError"),  # it does not know the code
+    "kafka-python": (by_kafka_python, "InvalidRecordError"),
+    "kcat": (by_kcat, "Broker failed to validate record"),
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_bad_payloads_of_every_client_are_refused(
+    broker: service.Service, registry: service.Service, client: str
+) -> None:
+    send, said = CLIENTS[client]
+    topic = f"of-{client}"
+    create(broker.address, topic)
+    known = RegistryClient(registry.url).register(f"{topic}-value", SCHEMA).id
+    assert said in send(broker.address, topic, b"no framing " * 20)
+    assert said in send(broker.address, topic, framed(known + 12345, b"x" * 200))
+    if client != "kcat":  # which speaks text
+        assert send(broker.address, topic, framed(known, b"x" * 200)) == "None"
+        assert CONSUMERS[client](broker.address, topic, 1)[0].value == framed(known, b"x" * 200)
+
+
+def test_the_typed_producer_gets_in(
+    broker: service.Service, registry: service.Service, tmp_path: Path
+) -> None:
+    site: Site = new_site(tmp_path, broker.address, registry.url)
+    create(broker.address, site.topic)
+    with TypedProducer(
+        broker.address, registry.url, application="test", state_dir=tmp_path / "state"
+    ) as producer:
+        for number in range(200):
+            assert producer.send(site.visit(f"user {number}"))
+        new = site.two.Visit(user="two", at=site.visit().at, seconds=1)
+        producer.send_and_wait(new, 10)
+    assert len(CONSUMERS["confluent-kafka"](broker.address, site.topic, 201)) == 201
+    assert refusal(broker.address, site.topic, [b"{}"], "zstd") == "INVALID_RECORD"
+
+
+def test_the_answer_names_the_records_what_was_found_and_what_to_do(
+    broker: service.Service, registry: service.Service
+) -> None:
+    create(broker.address, "said")
+    known = RegistryClient(registry.url).register("said-value", SCHEMA).id
+    answer = ask(
+        broker.address,
+        "said",
+        *(framed(known), b"\x07ello there", framed(known), b"\0", framed(999_999), None),
+        codec=Codec.ZSTD,
+    )
+    assert answer.error_code == INVALID_RECORD
+    assert [error.batch_index for error in answer.record_errors] == [1, 3, 4]
+    texts = [error.batch_index_error_message for error in answer.record_errors]
+    assert "byte 7, not with the magic byte" in texts[0]
+    assert "1 bytes is too short" in texts[1]
+    assert "schema id 999999 is not registered in subject said-value" in texts[2]
+    assert "headworks schema register" in texts[2]
+    assert "said-0: record 1 of the batch" in answer.error_message
+    assert "3 of the batch's records" in answer.error_message
+    good = ask(broker.address, "said", framed(known), None, codec=Codec.ZSTD)
+    assert (good.error_code, good.base_offset, good.record_errors) == (0, 0, ())
+
+
+def test_an_id_of_another_subject_is_refused_until_it_is_registered(
+    broker: service.Service, registry: service.Service
+) -> None:
+    create(broker.address, "mine")
+    client = RegistryClient(registry.url)
+    elsewhere = client.register("elsewhere-value", OTHER).id
+    assert ask(broker.address, "mine", framed(elsewhere)).error_code == INVALID_RECORD
+    assert client.register("mine-value", OTHER).id == elsewhere
+    deadline = time.monotonic() + 15
+    while ask(broker.address, "mine", framed(elsewhere)).error_code:  # no is remembered shortly
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_while_the_registry_is_away_nothing_gets_in_and_then_it_does(tmp_path: Path) -> None:
+    with start_registry(tmp_path) as registry:
+        port = registry.address.rpartition(":")[2]
+        client = RegistryClient(registry.url)
+        one = client.register("away-value", SCHEMA).id
+        two = client.register("away-value", SCHEMA.replace('"int"', '["int", "null"]')).id
+        with start_broker(tmp_path, "--registry", registry.url) as broker:
+            create(broker.address, "away")
+            assert ask(broker.address, "away", framed(one)).error_code == 0
+            registry.stop()
+            assert ask(broker.address, "away", framed(one)).error_code == 0, "it is remembered"
+            answer = ask(broker.address, "away", framed(two))
+            assert answer.error_code == NOT_ENOUGH_REPLICAS
+            assert "does not say whether" in answer.error_message
+            delivered: list[Any] = []
+            names = ("confluent-kafka", "aiokafka", "kafka-python")
+            threads = [
+                threading.Thread(target=partial(_send, delivered, name, broker.address, two))
+                for name in names
+            ]
+            for thread in threads:
+                thread.start()
+            time.sleep(1.5)
+            assert delivered == [], "nobody got in, nobody gave up"
+            with start_registry(tmp_path, f"127.0.0.1:{port}"):
+                for thread in threads:
+                    thread.join(20)
+                assert sorted(delivered) == sorted(names)
+            found = CONSUMERS["confluent-kafka"](broker.address, "away", 5)
+            assert sorted(m.key or b"" for m in found if m.key != b"k") == [
+                name.encode() for name in sorted(names)
+            ]
+
+
+def _send(delivered: list[Any], name: str, address: str, schema_id: int) -> None:
+    PRODUCERS[name](address, "away", [Message(name.encode(), framed(schema_id))], "none")
+    delivered.append(name)
+
+
+def test_the_order_of_a_connection_is_kept_over_a_look_up(
+    broker: service.Service, registry: service.Service
+) -> None:
+    create(broker.address, "order")
+    client = RegistryClient(registry.url)
+    ids = [
+        client.register("order-value", SCHEMA.replace('"int"', kind)).id
+        for kind in ('"int"', '["int", "null"]', '["int", "null", "string"]')
+    ]
+    with Wire(broker.address) as to:
+        for number in range(60):
+            value = framed(ids[number // 20], b"%d" % number)
+            batch = encode_batch(
+                [Record(0, 1, b"k", value, ())], codec=Codec(number % 5), producer=(77, 0, number)
+            )
+            to.send(0, 8, produce("order", 0, batch, acks=-1))
+        sent = to.send(18, 0, b"")
+        answers = [to.receive() for _ in range(61)]
+    assert [correlation for correlation, _ in answers] == list(range(1, sent + 1))
+    parts = [reply(0, 8, body).responses[0].partition_responses[0] for _, body in answers[:60]]
+    assert [(part.error_code, part.base_offset) for part in parts] == [(0, n) for n in range(60)]
+
+
+def test_others_are_served_while_a_look_up_hangs(tmp_path: Path) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with start_broker(tmp_path, "--registry", url) as broker:
+            create(broker.address, "hangs")
+            create(broker.address, "free", {})
+            with Wire(broker.address, timeout=30) as waiting:
+                batch = encode_batch([Record(0, 1, b"k", framed(1), ())])
+                waiting.send(0, 8, produce("hangs", 0, batch))
+                for _ in range(50):
+                    began = time.monotonic()
+                    assert ask(broker.address, "free", b"anything").error_code == 0
+                    assert time.monotonic() - began < 1
+                assert waiting.silent(0.1)
+                part = reply(0, 8, waiting.receive()[1]).responses[0].partition_responses[0]
+                assert part.error_code == NOT_ENOUGH_REPLICAS
+
+
+def test_it_needs_a_registry_and_never_goes_without(tmp_path: Path) -> None:
+    with start_broker(tmp_path, "--registry", NOBODY) as broker:
+        create(broker.address, "kept")
+    with start_broker(tmp_path) as broker:
+        with pytest.raises(KafkaException, match=r"(?s)INVALID_CONFIG.*--registry"):
+            create(broker.address, "new")
+        answer = ask(broker.address, "kept", b"anything")
+        assert answer.error_code == NOT_ENOUGH_REPLICAS, "it does not become lax by a restart"
+        assert "--registry" in answer.error_message
+        with pytest.raises(KafkaException, match="INVALID_CONFIG"):
+            create(broker.address, "new", {"headworks.schema.validation": "yes"})
+
+
+def test_a_bomb_is_refused(broker: service.Service, registry: service.Service) -> None:
+    create(broker.address, "bomb")
+    known = RegistryClient(registry.url).register("bomb-value", SCHEMA).id
+    bomb = ask(broker.address, "bomb", framed(known, bytes(40 << 20)), codec=Codec.ZSTD)
+    assert bomb.error_code == INVALID_RECORD
+    assert "exceed" in bomb.error_message
+
+
+def test_ids_are_remembered_and_asked_for_once(registry: service.Service) -> None:
+    client = RegistryClient(registry.url)
+    known = client.register("once-value", SCHEMA).id
+    now = [0.0]
+
+    async def run() -> None:
+        ids = SchemaIds(registry.url, clock=lambda: now[0])
+        asked: list[tuple[str, int]] = []
+        real = ids._ask
+
+        def counted(wanted: tuple[str, int]) -> Verdict:
+            asked.append(wanted)
+            return real(wanted)
+
+        ids._ask = counted  # type: ignore[method-assign]
+        assert ids.verdict("once", known) is Verdict.ASK
+        await asyncio.gather(*(ids.look_up([("once", known), ("once", 10**6)]) for _ in range(20)))
+        assert sorted(asked) == [("once", known), ("once", 10**6)]
+        assert ids.verdict("once", known) is Verdict.KNOWN
+        assert ids.verdict("once", 10**6) is Verdict.UNKNOWN
+        now[0] = 1e9
+        assert ids.verdict("once", known) is Verdict.KNOWN
+        assert ids.verdict("once", 10**6) is Verdict.ASK
+        ids.close()
+
+    asyncio.run(run())
+
+
+def test_what_is_remembered_of_unknown_ids_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.topics.schema_ids._REMEMBERED", 10)
+
+    async def run() -> None:
+        ids = SchemaIds("http://127.0.0.1:1")
+        monkeypatch.setattr(ids, "_ask", lambda _: Verdict.UNKNOWN)
+        await ids.look_up([("t", number) for number in range(50)])
+        assert [ids.verdict("t", n) for n in range(50)].count(Verdict.UNKNOWN) == 10
+        assert not ids._asked
+        ids.close()
+
+    asyncio.run(run())
+
+
+def test_configs_show_it(broker: service.Service) -> None:
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]
+        ConfigResource,
+        ResourceType,
+    )
+
+    create(broker.address, "shown")
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    [future] = admin.describe_configs([ConfigResource(ResourceType.TOPIC, "shown")]).values()
+    assert future.result(10)["headworks.schema.validation"].value == "true"
