@@ -1,0 +1,52 @@
+"""What the measurements ran on, so that a reader can judge them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+__all__ = ["describe"]
+
+
+def describe(folder: Path) -> dict[str, Any]:
+    """The machine, the load that others put on it, and the version that is measured."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "free_disk_gb": round(shutil.disk_usage(folder).free / 1e9),
+        "load_before": round(os.getloadavg()[0], 2),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "version": _version(),
+    }
+
+
+def _processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor() or platform.machine()
+    for line in text.splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _version() -> str:
+    """The commit that is measured, with `-dirty` if files differ from it."""
+    command = ["git", "describe", "--always", "--dirty"]
+    here = Path(__file__).parent
+    try:
+        found = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return found.stdout.strip()
