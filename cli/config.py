@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from cli.output import Format, FormatOption, print_json, print_table
-from headworks.settings import SETTINGS, lookup
+from headworks.settings import SETTINGS, Resolved, lookup
 
 __all__ = ["config_app"]
 
@@ -22,7 +22,18 @@ def show(format: FormatOption = Format.TEXT) -> None:
     """Show every setting: its value, its source and its meaning."""
     found = [(setting, lookup(name)) for name, setting in SETTINGS.items()]
     if format is Format.JSON:
-        print_json({s.name: {"value": r.value, "source": r.source} for s, r in found})
+        print_json({s.name: {"value": _shown(r), "source": r.source} for s, r in found})
         return
-    rows = [(s.name, r.value or "-", r.source, s.meaning) for s, r in found]
+    rows = [(s.name, _shown(r) or "-", r.source, s.meaning) for s, r in found]
     print_table(("setting", "value", "source", "meaning"), rows)
+
+
+def _shown(setting: Resolved) -> str | None:
+    """A setting's value, without what must stay secret."""
+    from headworks.registry_client.credentials import redacted
+
+    if setting.value is None:
+        return None
+    if setting.name == "password":
+        return "***"
+    return redacted(setting.value) if setting.name == "registry" else setting.value

@@ -1,4 +1,4 @@
-"""The all-in-one stack: broker and registry on loopback, over one data folder.
+"""The all-in-one stack: broker and registry on loopback, over one data folder, or one of them.
 
 Rules: what was started is stopped, in reverse order, however the block ends; the platform's own
 schemas (the audit event) are registered before anybody can produce.
@@ -7,7 +7,7 @@ schemas (the audit event) are registered before anybody can produce.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from headworks.errors import UsageError
 from headworks.registry_client import RegistryClient
 from headworks.schema import governance_of, parse, subject_of
 
-__all__ = ["Stack", "running_stack"]
+__all__ = ["Stack", "running_registry", "running_stack"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,28 @@ def running_stack(
 
     Raises UsageError if the folder cannot be written or an address is taken.
     """
+    _make(data_dir)
+    start_broker = ["broker", "start", "--listen", broker, "--data-dir", str(data_dir)]
+    log = data_dir / "logs" / "broker.log"
+    with (
+        running_registry(data_dir, listen=registry) as one,
+        service.start([*start_broker, "--registry", one.url], log_file=log) as two,
+    ):
+        yield Stack(two, one, data_dir)
+
+
+@contextmanager
+def running_registry(data_dir: Path, *, listen: str = "127.0.0.1:0") -> Iterator[service.Service]:
+    """Start the registry alone, where the broker is somebody else's; errors as `running_stack`."""
+    _make(data_dir)
+    store = f"sqlite:///{(data_dir / 'registry.db').resolve()}"
+    start = ["registry", "start", "--listen", listen, "--store", store]
+    with service.start(start, log_file=data_dir / "logs" / "registry.log") as registry:
+        _register_platform_schemas(RegistryClient(registry.url))
+        yield registry
+
+
+def _make(data_dir: Path) -> None:
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -43,14 +65,6 @@ def running_stack(
             f"cannot write the data folder {data_dir}: {error.strerror}",
             fix="choose another with --data-dir",
         ) from None
-    logs, store = data_dir / "logs", f"sqlite:///{(data_dir / 'registry.db').resolve()}"
-    start_broker = ["broker", "start", "--listen", broker, "--data-dir", str(data_dir)]
-    start_registry = ["registry", "start", "--listen", registry, "--store", store]
-    with ExitStack() as running:
-        one = running.enter_context(service.start(start_broker, log_file=logs / "broker.log"))
-        two = running.enter_context(service.start(start_registry, log_file=logs / "registry.log"))
-        _register_platform_schemas(RegistryClient(two.url))
-        yield Stack(one, two, data_dir)
 
 
 def _register_platform_schemas(client: RegistryClient) -> None:

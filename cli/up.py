@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from cli.output import Format, FormatOption, print_json, say
+from cli.registry import address_of
 from headworks.errors import UnreachableError
 from headworks.service import Service
 from headworks.settings import resolve
@@ -37,7 +38,7 @@ def up(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     folder = Path(resolve("data_dir", data_dir))
-    at_registry = registry or resolve("registry").removeprefix("http://").rstrip("/")
+    at_registry = registry or address_of(resolve("registry"))
     with running_stack(folder, broker=resolve("bootstrap", broker), registry=at_registry) as stack:
         if format is Format.JSON:
             addresses = {"broker": stack.broker.address, "registry": stack.registry.url}

@@ -40,11 +40,12 @@ class Service:
     address: str
     process: subprocess.Popen[str]
     log: IO[str]
+    scheme: str = "http"
 
     @property
     def url(self) -> str:
-        """The address as an http URL."""
-        return f"http://{self.address}"
+        """The address as an URL."""
+        return f"{self.scheme}://{self.address}"
 
     def stop(self, timeout: float = 10.0) -> int:
         """Ask the service to end, kill it after `timeout` seconds; return its exit code."""
@@ -106,7 +107,8 @@ def start(
         process.wait()
         _close(process, log)
         raise
-    return Service(str(ready["service"]), str(ready["listen"]), process, log)
+    scheme = str(ready.get("scheme", "http"))
+    return Service(str(ready["service"]), str(ready["listen"]), process, log, scheme)
 
 
 def end_with_parent() -> None:
