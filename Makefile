@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint check format lock clean
+.PHONY: demo test lint check soak interop bench format lock clean
 
 demo: $(READY)  ## run the whole pipeline on real events
 	$(BIN)/headworks demo
@@ -16,6 +16,30 @@ lint: $(READY)  ## formatting, lint rules and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+soak: $(READY)  ## the long proofs: kills, power cuts, fuzzing, generated schemas (two hours)
+	$(BIN)/python -m tests.soak kills 200
+	$(BIN)/python -m tests.soak cuts 200
+	$(BIN)/python -m tests.soak fuzz --minutes 10
+	$(BIN)/python -m tests.soak parser --minutes 10
+	$(BIN)/python -m tests.soak login --minutes 5
+	HEADWORKS_TEST_COMPACTIONS=5000 HEADWORKS_TEST_COMPACTION_KILLS=100 $(BIN)/pytest --timeout=7200 \
+	    tests/broker/test_compaction.py tests/broker/test_compaction_served.py
+	HEADWORKS_REGISTRY_FUZZ=200 $(BIN)/pytest --timeout=7200 tests/registry/test_described.py
+	for seed in 1 2 3; do $(BIN)/python -m tests.compatibility.agreement 20000 $$seed || exit 1; done
+
+interop: $(READY)  ## Java's clients on our broker; our tests and the demo on Apache Kafka
+	$(BIN)/python -m tests.interop.apache_kafka
+	HEADWORKS_INTEROP=1 $(BIN)/pytest -n 2 --dist loadfile tests/interop
+	HEADWORKS_TEST_BROKER=apache-kafka $(BIN)/pytest -n 2 --dist loadfile \
+	    tests/broker/test_clients.py tests/broker/test_admin_clients.py \
+	    tests/broker/test_group_clients.py tests/pipeline tests/sdk/test_pipeline.py
+
+bench: $(READY)  ## measure ourselves beside the peers (half an hour, 25 GB of disk)
+	for part in broker registry; do \
+	    $(BIN)/python -m bench $$part --format json > bench-$$part.json; \
+	    $(BIN)/python -m bench report bench-$$part.json --into docs/benchmarks.md || exit 1; \
+	done
 
 check: lint test  ## all that must be green before a change lands
 

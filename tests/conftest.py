@@ -1,4 +1,8 @@
-"""Fixtures that every part's tests share: a broker and a registry, run as child processes."""
+"""Fixtures that every part's tests share: a broker and a registry, run as child processes.
+
+With HEADWORKS_TEST_BROKER=apache-kafka the broker is Apache Kafka (docs/interop.md), and tests
+marked `our_broker(reason)`, which look at what Kafka does not promise, are skipped.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,27 @@ from pathlib import Path
 import pytest
 
 from headworks import service
+from tests.interop.in_place import is_apache_kafka, start_in_place
 
 ROOT = Path(__file__).parent.parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "our_broker(reason): not for Apache Kafka in its place")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not is_apache_kafka():
+        return
+    for item in items:
+        for mark in item.iter_markers("our_broker"):
+            item.add_marker(pytest.mark.skip(reason=mark.args[0]))
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
     """A broker on loopback, one for the whole run: use topic names of your own."""
-    folder = tmp_path_factory.mktemp("broker")
-    with service.start(
-        ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(folder)]
-    ) as running:
+    with start_in_place(tmp_path_factory.mktemp("broker")) as running:
         yield running
 
 

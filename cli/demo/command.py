@@ -27,7 +27,11 @@ def demo(
         bool, typer.Option("--keep", help="leave everything running at the end, until Ctrl-C")
     ] = False,
     bootstrap: Annotated[
-        str | None, typer.Option(help="use this broker instead of the demo's own, HOST:PORT")
+        str | None,
+        typer.Option(
+            help="use this broker instead of the demo's own, HOST:PORT; its topics of the demo's "
+            "names must not exist yet, and are deleted at the end"
+        ),
     ] = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
@@ -63,7 +67,7 @@ def _keep(run: Demo) -> None:
     """Say what can be tried, and wait for Ctrl-C."""
     say("\nEverything is still running. Try, in another terminal:\n")
     say(f"  export HEADWORKS_BOOTSTRAP={run.bootstrap}")
-    say(f"  export HEADWORKS_REGISTRY={run.stack.registry.url}")
+    say(f"  export HEADWORKS_REGISTRY={run.registry_url}")
     say(f"  export HEADWORKS_HIVE={run.hive_address}")
     say("  headworks consume flights --max 3")
     say("  headworks schema list")

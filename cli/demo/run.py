@@ -22,15 +22,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from cli.demo.borrowed import borrowed_topics
 from cli.demo.events import BUILDERS
 from cli.demo.progress import Progress
 from cli.demo.queries import Answers, ask
 from cli.demo.source import Source
-from cli.stack import Stack, running_stack
+from cli.stack import running_registry, running_stack
 from headworks import catalogue
+from headworks.audit import AUDIT_TOPIC
 from headworks.errors import FindingsError, HeadworksError, RefusedError, UnreachableError
 from headworks.registry_client import IncompatibleSchemaError, RegistryClient
 from headworks.schema import subject_of
+from headworks.service import Service
 
 __all__ = ["Demo", "Outcome"]
 
@@ -43,6 +46,7 @@ _CHANGES = Path(__file__).parent / "changes"
 class Outcome:
     """What the demo found: everything the summary shows."""
 
+    broker: str = ""
     sent: dict[str, int] = field(default_factory=dict)
     refused: list[dict[str, Any]] = field(default_factory=list)
     registry_status: int = 0
@@ -65,7 +69,7 @@ class Demo:
         self._as_of = datetime.now(UTC)
         self._running = ExitStack()
         self._schemas = home / "schemas"
-        self._stack: Stack
+        self._registry: Service
         self._warehouse: Future[Any]
         self.outcome = Outcome()
 
@@ -96,14 +100,15 @@ class Demo:
         return self.outcome
 
     @property
-    def stack(self) -> Stack:
-        """The running broker and registry."""
-        return self._stack
+    def registry_url(self) -> str:
+        """The registry, always the demo's own."""
+        return self._registry.url
 
     @property
     def bootstrap(self) -> str:
-        """The broker that the demo uses: its own, or the one it was pointed at."""
-        return self._bootstrap or self._stack.broker.address
+        """The broker that the demo uses: the one it was pointed at, or its own."""
+        assert self._bootstrap is not None
+        return self._bootstrap
 
     @property
     def hive_address(self) -> str:
@@ -132,18 +137,25 @@ class Demo:
 
         check_java()
         shutil.copytree(catalogue.folder(), self._schemas)
-        self._stack = self._running.enter_context(running_stack(self._home))
+        if self._bootstrap is None:
+            stack = self._running.enter_context(running_stack(self._home))
+            self._registry, self._bootstrap = stack.registry, stack.broker.address
+            self._progress.note(f"broker    {self.bootstrap}")
+        else:
+            self._progress.note(f"broker    {self.bootstrap}, not the demo's own")
+            self._running.enter_context(borrowed_topics(self._bootstrap, (*TOPICS, AUDIT_TOPIC)))
+            self._registry = self._running.enter_context(running_registry(self._home))
         pool = self._running.enter_context(ThreadPoolExecutor(1, "warehouse"))
         self._warehouse = pool.submit(self._open_warehouse)
         self._running.callback(self._close_warehouse)
-        self._progress.note(f"broker    {self.bootstrap}")
-        self._progress.note(f"registry  {self._stack.registry.url}")
+        self.outcome.broker = self.bootstrap
+        self._progress.note(f"registry  {self.registry_url}")
 
     def _open_warehouse(self) -> Any:
         from hadoop_loader import Warehouse, WarehouseConfig
 
         config = WarehouseConfig(
-            data_dir=self._home, bootstrap=self.bootstrap, registry=self._stack.registry.url
+            data_dir=self._home, bootstrap=self.bootstrap, registry=self.registry_url
         )
         warehouse = Warehouse.open(config)
         warehouse.serve()
@@ -160,7 +172,7 @@ class Demo:
 
     @property
     def _registry_base(self) -> str:
-        return f"registry:{self._stack.registry.url}"
+        return f"registry:{self.registry_url}"
 
     def _produce(self, half: int, topics: tuple[str, ...]) -> None:
         from producer_sdk import Producer, WhenFull
@@ -168,7 +180,7 @@ class Demo:
         module = self._generated(f"events_v{half}")
         with Producer(
             self.bootstrap,
-            self._stack.registry.url,
+            self.registry_url,
             application="headworks-demo",
             state_dir=self._home / "producer",
             when_full=WhenFull.BLOCK,
@@ -213,7 +225,7 @@ class Demo:
         self.outcome.refused = verdict["findings"]
         text = (change / "nyc" / "flights.avsc").read_text(encoding="utf-8")
         try:
-            RegistryClient(self._stack.registry.url).register(subject_of("flights"), text)
+            RegistryClient(self.registry_url).register(subject_of("flights"), text)
         except IncompatibleSchemaError:
             self.outcome.registry_status = 409
         else:
@@ -247,7 +259,7 @@ class Demo:
             env={
                 **os.environ,
                 "HEADWORKS_BOOTSTRAP": self.bootstrap,
-                "HEADWORKS_REGISTRY": self._stack.registry.url,
+                "HEADWORKS_REGISTRY": self.registry_url,
             },
             check=False,
         )

@@ -15,6 +15,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
     answers = outcome.answers
     assert answers is not None
     return {
+        "broker": outcome.broker,
         "tables": answers.tables,
         "rows_by_schema_version": {"flights": answers.rows_by_version},
         "old_rows_show_default": answers.old_rows_show_default,

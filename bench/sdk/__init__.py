@@ -1,0 +1,267 @@
+"""The SDKs: encoding, decoding and the whole send, beside the libraries that people use instead.
+
+Codecs are timed in this process, one thread; the whole send goes to a real broker and registry,
+each in a process of its own on this machine, and is done when everything is delivered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import io
+import json
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+
+import fastavro
+from confluent_kafka import SerializingProducer
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from bench.frame import Bench
+from bench.sdk.events import TOPIC, Measured, prepare
+from bench.sdk.peers import dataclasses_avroschema
+from consumer_sdk import Decoder
+from headworks import catalogue, service
+from headworks.registry_client import RegistryClient
+from headworks.wire import prefix
+from producer_sdk import Producer, WhenFull
+from producer_sdk.hung_broker import HungBroker
+
+__all__ = ["TITLE", "run"]
+
+TITLE = "The SDKs: encode, decode and send, beside fastavro and Confluent's serialisers"
+US = "headworks"
+FASTAVRO = "fastavro"
+CONSTRUCTED = "fastavro + construction"
+CONFLUENT = "confluent-kafka, from dict"
+DATACLASS = "confluent-kafka, from dataclass"
+THIRD = "dataclasses-avroschema"
+
+
+def run(bench: Bench) -> None:
+    """Measure everything."""
+    measured = prepare(bench.folder / "events")
+    store = f"sqlite:///{bench.folder / 'registry.db'}"
+    listen = ("--listen", "127.0.0.1:0")
+    broker = ["broker", "start", *listen, "--data-dir", str(bench.folder / "data")]
+    with (
+        service.start(["registry", "start", *listen, "--store", store]) as registry,
+        service.start(broker) as running,
+    ):
+        client = RegistryClient(registry.url)
+        schema_id = client.register(f"{TOPIC}-value", measured.text).id
+        audit = catalogue.folder() / "headworks" / "audit.avsc"
+        client.register("headworks.audit-value", audit.read_text(encoding="utf-8"))
+        third = dataclasses_avroschema(bench, measured)
+        for _ in bench.rounds(full=5):
+            _encode(bench, measured, registry.url, third)
+            _decode(bench, measured, client, registry.url, schema_id)
+            _send(bench, measured, running.address, registry.url)
+        _hung(bench, measured, registry.url)
+    _bars(bench)
+
+
+def _bars(bench: Bench) -> None:
+    bench.bar("encode", at_least=1.8, got=bench.ratio("encode", US, FASTAVRO), unit="x fastavro")
+    bench.bar(
+        "decode into objects",
+        at_least=1.5,
+        got=bench.ratio("decode into objects", US, CONSTRUCTED),
+        unit="x fastavro + construction",
+    )
+    bench.bar(
+        "send against SerializingProducer from dict",
+        at_least=3,
+        got=bench.ratio("send", US, CONFLUENT),
+        unit="x",
+    )
+    bench.bar("send", at_least=80_000, got=bench.median("send", US), unit="events/s")
+    bench.bar(
+        "send to a broker that hangs, p99.9",
+        at_most=100,
+        got=bench.median("send to a broker that hangs, p99.9", US),
+        unit="us",
+    )
+    bench.bar(
+        "memory after the queue is full",
+        at_most=4,
+        got=bench.median("memory after the queue is full", US),
+        unit="MB more",
+    )
+
+
+def _rate(call: Callable[[], object], seconds: float) -> float:
+    """Calls a second, the best of three stretches: what is slower is somebody else's."""
+    count, best = 1000, 0.0
+    for _ in range(3):
+        done, began = 0, time.perf_counter()
+        while (spent := time.perf_counter() - began) < seconds / 3:
+            for _ in range(count):
+                call()
+            done += count
+        best = max(best, done / spent)
+    return best
+
+
+def _encode(
+    bench: Bench, measured: Measured, registry: str, third: Callable[[], object] | None
+) -> None:
+    seconds = 0.3 if bench.quick else 1.5
+    schema = fastavro.parse_schema(json.loads(measured.text))
+    encode, event, plain = (
+        measured.module.PageView.__headworks__.encode,
+        measured.event,
+        measured.plain,
+    )
+    serializer = AvroSerializer(
+        SchemaRegistryClient({"url": registry}),
+        measured.text,
+        conf={"auto.register.schemas": False},
+    )
+    context = SerializationContext(TOPIC, MessageField.VALUE)
+
+    def by_fastavro() -> bytes:
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, schema, plain)
+        return out.getvalue()
+
+    assert encode(event) == by_fastavro()
+    cases: list[tuple[str, Callable[[], object]]] = [
+        (US, lambda: encode(event)),
+        (FASTAVRO, by_fastavro),
+        (CONFLUENT, lambda: serializer(plain, context)),
+    ]
+    if third is not None:
+        cases.append((THIRD, third))
+    for who, call in cases:
+        bench.record("encode", who, _rate(call, seconds), "events/s")
+
+
+def _decode(
+    bench: Bench, measured: Measured, client: RegistryClient, registry: str, schema_id: int
+) -> None:
+    seconds = 0.3 if bench.quick else 1.5
+    kind = measured.module.PageView.__headworks__
+    schema = fastavro.parse_schema(json.loads(measured.text))
+    data = kind.encode(measured.event)
+    value = prefix(schema_id) + data
+    decoder = Decoder(client, TOPIC, kind)
+    deserializer = AvroDeserializer(SchemaRegistryClient({"url": registry}))
+    context = SerializationContext(TOPIC, MessageField.VALUE)
+    assert decoder.decode(value)[0] == measured.event
+    cases: list[tuple[str, Callable[[], object]]] = [
+        (US, lambda: decoder.decode(value)),
+        (
+            CONSTRUCTED,
+            lambda: measured.typed(fastavro.schemaless_reader(io.BytesIO(data), schema, None)),  # type: ignore[arg-type]
+        ),
+        ("confluent-kafka + construction", lambda: measured.typed(deserializer(value, context))),
+    ]
+    for who, call in cases:
+        bench.record("decode into objects", who, _rate(call, seconds), "events/s")
+
+
+def _send(bench: Bench, measured: Measured, broker: str, registry: str) -> None:
+    count = 30_000 if bench.quick else 300_000
+    make = measured.typed
+    with Producer(
+        broker,
+        registry,
+        application="bench",
+        events=(measured.module.PageView,),
+        state_dir=bench.folder / "state",
+        when_full=WhenFull.BLOCK,
+        block_ms=60_000,
+        queue_messages=count,
+        queue_bytes=1 << 30,
+    ) as producer:
+        bench.record(
+            "send",
+            US,
+            _timed(lambda: producer.send(make(measured.plain)), count, producer.flush),
+            "events/s",
+        )
+    serializer = AvroSerializer(
+        SchemaRegistryClient({"url": registry}),
+        measured.text,
+        conf={"auto.register.schemas": False},
+    )
+    as_dict = AvroSerializer(
+        SchemaRegistryClient({"url": registry}),
+        measured.text,
+        to_dict=lambda event, _: dataclasses.asdict(event),
+        conf={"auto.register.schemas": False},
+    )
+    for who, chosen, value in (
+        (CONFLUENT, serializer, lambda: dict(measured.plain)),
+        (DATACLASS, as_dict, lambda: make(measured.plain)),
+    ):
+        peer = SerializingProducer(
+            {
+                "bootstrap.servers": broker,
+                "value.serializer": chosen,
+                "compression.type": "zstd",
+                "enable.idempotence": True,
+                "linger.ms": 20,
+                "batch.num.messages": 10_000,
+                "queue.buffering.max.messages": count,
+                "queue.buffering.max.kbytes": 1 << 20,
+            }
+        )
+        few = count // 5
+
+        def produce(peer: SerializingProducer, value: Callable[[], object]) -> None:
+            peer.produce(TOPIC, value=value(), key=b"123456789")
+
+        rate = _timed(partial(produce, peer, value), few, peer.flush)
+        bench.record("send", who, rate, "events/s")
+
+
+def _timed(send: Callable[[], object], count: int, flush: Callable[[float], object]) -> float:
+    """Events a second from the first send until the last is delivered."""
+    began = time.perf_counter()
+    for _ in range(count):
+        send()
+    flush(120)
+    return count / (time.perf_counter() - began)
+
+
+def _hung(bench: Bench, measured: Measured, registry: str) -> None:
+    """Every call of send timed, before and after the queue is full."""
+    count = 20_000 if bench.quick else 200_000
+    with HungBroker() as broker:
+        producer = Producer(
+            broker.address,
+            registry,
+            application="bench-hung",
+            events=(measured.module.PageView,),
+            state_dir=bench.folder / "state-hung",
+            queue_messages=count // 2,
+            close_timeout=0.1,
+        )
+        spent = [0.0] * count
+        event, send, clock = measured.event, producer.send, time.perf_counter
+        full = 0
+        gc.collect()
+        for n in range(count):
+            if n == count * 6 // 10:
+                full = _resident()
+            began = clock()
+            send(event)
+            spent[n] = clock() - began
+        more = max(0.0, (_resident() - full) / 1024)
+        producer.close()
+    cuts = statistics.quantiles(spent, n=1000)
+    bench.record("send to a broker that hangs, p50", US, 1e6 * statistics.median(spent), "us")
+    bench.record("send to a broker that hangs, p99.9", US, 1e6 * cuts[998], "us")
+    bench.record("memory after the queue is full", US, more, "MB more")
+
+
+def _resident() -> int:
+    """The most memory that this process has had, in KiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

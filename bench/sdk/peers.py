@@ -1,0 +1,46 @@
+"""dataclasses-avroschema, fetched into the scratch folder: never a dependency of the project."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from bench.frame import Bench
+from bench.sdk.events import Measured
+
+__all__ = ["dataclasses_avroschema"]
+
+_NAME = "dataclasses-avroschema"
+
+
+def dataclasses_avroschema(bench: Bench, measured: Measured) -> Callable[[], object] | None:
+    """A call that encodes the event with it, or None (and why) if it cannot be had."""
+    folder = bench.folder / "peers"
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), _NAME]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        bench.missing(_NAME, done.stderr.strip().splitlines()[-1] if done.stderr else "pip failed")
+        return None
+    sys.path.append(str(folder))
+    try:
+        event = _event(measured)
+    except Exception as error:
+        bench.missing(_NAME, f"{type(error).__name__}: {error}")
+        return None
+    return lambda: event.serialize(serialization_type="avro")
+
+
+def _event(measured: Measured) -> Any:
+    library = importlib.import_module("dataclasses_avroschema")
+    written = library.ModelGenerator().render(schema=json.loads(measured.text))
+    scope: dict[str, Any] = {}
+    exec(compile(written, f"<{_NAME}>", "exec"), scope)
+    header = scope["Header"](**measured.plain["header"])
+    device = scope["Device"][measured.plain["device"]]
+    event = scope["PageView"](**{**measured.plain, "header": header, "device": device})
+    event.serialize(serialization_type="avro")
+    return event

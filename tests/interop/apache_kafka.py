@@ -1,0 +1,239 @@
+"""Apache Kafka itself, for tests and benchmarks: fetched by Maven, run as a child process.
+
+    jars = fetch()
+    with start(folder) as kafka:
+        print(kafka.address)
+
+`python -m tests.interop.apache_kafka` only fetches, and exits with 2 or 3 if it cannot.
+
+Rules:
+
+- Headworks never depends on it: `pom.xml` beside this module pins the version, `fetch` copies it
+  and what it needs into a cache folder, and nothing else of the project knows of that folder.
+- One node in KRaft mode, broker and controller in one, on loopback; `start` returns when it
+  answers, `Service.stop` ends it, and it does not outlive the process that started it.
+- The server runs with the JVM options and the settings of Kafka's own scripts, but for what one
+  node needs (replication factors of one); what a test or a benchmark wants is its own to say.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError
+from headworks.service import Service
+
+__all__ = ["fetch", "java", "start", "version"]
+
+_POM = Path(__file__).parent / "pom.xml"
+_QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+# What bin/kafka-run-class.sh of a Kafka release gives a server.
+_SERVER = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+# A short-lived program starts fastest with these.
+_TOOL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx512m")
+_CLUSTER = "aGVhZHdvcmtzLWludGVyb3"
+
+
+def version() -> str:
+    """The release of Apache Kafka that `pom.xml` names."""
+    found = ElementTree.parse(_POM).findtext("properties/kafka.version")
+    assert found is not None
+    return found
+
+
+@cache
+def fetch() -> list[Path]:
+    """The jars of Apache Kafka and of all it needs; fetched once, then from the cache.
+
+    The cache is a folder of `$XDG_CACHE_HOME/headworks` (`~/.cache/headworks` by default), another
+    for every content of `pom.xml`. Raises UsageError without `mvn`, UnreachableError if Maven
+    cannot fetch.
+    """
+    folder = _cache_folder()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            _download(folder)
+    return sorted(folder.glob("*.jar"))
+
+
+def java(
+    main: str,
+    *arguments: str,
+    options: tuple[str, ...] = _TOOL,
+    classes: Path | None = None,
+) -> list[str]:
+    """The command that runs a class of Apache Kafka, or of the folder `classes`."""
+    if shutil.which("java") is None:
+        raise UsageError("there is no `java` on the path", fix="install a JDK, 17 or newer")
+    own = [] if classes is None else [classes]
+    classpath = os.pathsep.join(map(str, [*own, *fetch()]))
+    return ["java", *options, _QUIET, "-cp", classpath, main, *arguments]
+
+
+def start(
+    folder: Path,
+    *,
+    config: Mapping[str, str] | None = None,
+    heap: str = "512m",
+    timeout: float = 60.0,
+) -> Service:
+    """Start one node with its data and its log in `folder`; `config` adds to server.properties.
+
+    Raises RefusedError with the server's own words if it ends, UnreachableError if it does not
+    answer within `timeout` seconds.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    port, controller = _free_ports(2)
+    properties = folder / "server.properties"
+    settings = _settings(folder, port, controller) | dict(config or {})
+    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    _format(properties)
+    log = (folder / "kafka.log").open("a+", encoding="utf-8")
+    process = subprocess.Popen(
+        [*_bound(), *java("kafka.Kafka", str(properties), options=(*_SERVER, f"-Xmx{heap}"))],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        text=True,
+        start_new_session=True,
+    )
+    running = Service("apache-kafka", f"127.0.0.1:{port}", process, log)
+    try:
+        _await(running, Path(log.name), timeout)
+    except BaseException:
+        running.kill()
+        raise
+    return running
+
+
+def _cache_folder() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    content = hashlib.sha256(_POM.read_bytes()).hexdigest()[:8]
+    return Path(home) / "headworks" / f"kafka-{version()}-{content}"
+
+
+def _download(folder: Path) -> None:
+    """Have Maven put all jars into `folder`, which appears only when it is complete."""
+    if shutil.which("mvn") is None:
+        raise UsageError(
+            "Apache Kafka is fetched by Maven, and there is no `mvn` on the path",
+            fix="install Maven (Debian: apt-get install maven)",
+        )
+    with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as temporary:
+        jars = Path(temporary) / "jars"
+        options = ["--batch-mode", "--quiet", "--strict-checksums", "--file", str(_POM)]
+        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
+        done = subprocess.run(
+            ["mvn", *options, *goal, f"-DoutputDirectory={jars}"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise UnreachableError(
+                f"Maven could not fetch Apache Kafka {version()}:\n{done.stdout.strip()[-2000:]}",
+                fix="check that Maven reaches its repository (~/.m2/settings.xml names mirrors)",
+            )
+        jars.rename(folder)
+
+
+def _settings(folder: Path, port: int, controller: int) -> dict[str, str]:
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "log.dirs": str(folder / "data"),
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def _format(properties: Path) -> None:
+    """Write the cluster's id into the data folder, unless an earlier start did."""
+    options = ["--cluster-id", _CLUSTER, "--config", str(properties), "--ignore-formatted"]
+    done = subprocess.run(
+        java("kafka.tools.StorageTool", "format", *options),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RefusedError(f"Kafka cannot use {properties}:\n{done.stdout}{done.stderr}".strip())
+
+
+def _bound() -> list[str]:
+    """What to run a command with so that the kernel ends it with its parent (Linux)."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL"] if setpriv else []
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def _await(running: Service, log: Path, timeout: float) -> None:
+    """Return when the broker answers and has told its clients of itself."""
+    end = time.monotonic() + timeout
+    admin = AdminClient({"bootstrap.servers": running.address, "log_level": 0})
+    while time.monotonic() < end:
+        code = running.process.poll()
+        if code is not None:
+            raise RefusedError(f"Apache Kafka ended with exit code {code}:\n{_tail(log)}")
+        try:
+            if admin.list_topics(timeout=1).brokers:
+                return
+        except KafkaException:
+            time.sleep(0.1)
+    raise UnreachableError(f"Apache Kafka did not answer within {timeout:.0f} s:\n{_tail(log)}")
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace").strip()[-4000:]
+
+
+def _main() -> int:
+    try:
+        print(f"Apache Kafka {version()}: {len(fetch())} jars in {_cache_folder()}")
+    except HeadworksError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

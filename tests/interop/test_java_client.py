@@ -1,0 +1,82 @@
+"""Java's own client on our broker: each scenario is a method of JavaClient.java."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from headworks.service import Service
+from tests.broker.clients import CONSUMERS, KCAT, PRODUCERS
+from tests.broker.test_clients import FULL, LIBRARIES, PLAIN
+from tests.interop.java_client import JavaClient
+
+# kafka-python reads its schemas in a way that Python deprecates
+pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+# without libraries of its own choice, which Headworks does not need
+SPOKEN = {"kafka-python": ("none", "gzip")}
+SCENARIOS = [
+    "acknowledgements",
+    "eager-group",
+    "cooperative-group",
+    "static-members",
+    "fenced-member",
+    "positions",
+    "topics",
+    "configs",
+    "groups",
+    "records",
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_scenario(java_client: JavaClient, broker: Service, scenario: str) -> None:
+    java_client.run(broker.address, scenario)
+
+
+@pytest.mark.our_broker("Kafka serves what we refuse")
+def test_what_is_not_served_is_refused_at_once(java_client: JavaClient, broker: Service) -> None:
+    java_client.run(broker.address, "refusals")
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_java_wrote_all_clients_read(
+    java_client: JavaClient, broker: Service, codec: str
+) -> None:
+    topic = one_partition(broker.address, f"java-wrote-{codec}")
+    java_client.send(broker.address, topic, FULL, codec)
+    for consumer in LIBRARIES:
+        if codec in SPOKEN.get(consumer, CODECS):
+            assert CONSUMERS[consumer](broker.address, topic, len(FULL)) == FULL, consumer
+
+
+@pytest.mark.parametrize("producer", LIBRARIES)
+def test_what_libraries_wrote_java_reads(
+    java_client: JavaClient, broker: Service, producer: str
+) -> None:
+    topic = one_partition(broker.address, f"{producer}-wrote")
+    codecs = SPOKEN.get(producer, CODECS)
+    for codec in codecs:
+        PRODUCERS[producer](broker.address, topic, FULL, codec)
+    expected = FULL * len(codecs)
+    assert java_client.read(broker.address, topic, len(expected)) == expected
+
+
+@pytest.mark.skipif(KCAT is None, reason="kcat is not installed")
+def test_kcat_and_java_read_each_other(java_client: JavaClient, broker: Service) -> None:
+    topic = one_partition(broker.address, "java-to-kcat")
+    java_client.send(broker.address, topic, PLAIN, "none")
+    assert CONSUMERS["kcat"](broker.address, topic, len(PLAIN)) == PLAIN
+    topic = one_partition(broker.address, "kcat-to-java")
+    PRODUCERS["kcat"](broker.address, topic, PLAIN, "none")
+    found = java_client.read(broker.address, topic, len(PLAIN))
+    assert [(m.key, m.value, m.headers) for m in found] == [
+        (m.key, m.value, m.headers) for m in PLAIN
+    ]
+
+
+def one_partition(address: str, name: str) -> str:
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(10)
+    return name

@@ -1,0 +1,58 @@
+"""`python -m tests.soak PROOF ...`: the long forms. Exit 0 when all is well."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from random import SystemRandom
+
+from tests.soak import fuzz, fuzz_login, kills, siege
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    proofs = parser.add_subparsers(dest="proof", required=True)
+    for name, what in (
+        ("kills", "kill the broker under load"),
+        ("cuts", "cut its power under load (simulated)"),
+    ):
+        one = proofs.add_parser(name, help=what)
+        one.add_argument("count", type=int, help="how many times")
+    for name, what in (
+        ("parser", "fuzz the parsers in this process"),
+        ("fuzz", "fuzz a broker over its sockets"),
+        ("login", "fuzz what comes before a login to a guarded broker"),
+    ):
+        one = proofs.add_parser(name, help=what)
+        one.add_argument("--minutes", type=float, default=10.0, help="how long")
+    for one in proofs.choices.values():
+        one.add_argument("--seed", type=int, default=SystemRandom().randrange(1 << 31))
+        one.add_argument("--folder", type=Path, help="where to work; default: a temporary folder")
+    arguments = parser.parse_args()
+    print(f"seed {arguments.seed}", flush=True)
+    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="headworks-soak-"))
+    report = _run(arguments, folder)
+    print(report)
+    if report.wrong:
+        print(f"the broker's folder and log are left in {folder}")
+    elif arguments.folder is None:
+        shutil.rmtree(folder)
+    return 1 if report.wrong else 0
+
+
+def _run(arguments: argparse.Namespace, folder: Path) -> kills.Report | siege.Report:
+    seed = arguments.seed
+    if arguments.proof == "login":
+        return fuzz_login.fuzz_login(folder, arguments.minutes * 60, seed)
+    if arguments.proof == "parser":
+        return fuzz.fuzz_parser(arguments.minutes * 60, seed)
+    if arguments.proof == "fuzz":
+        return fuzz.fuzz_wire(folder, arguments.minutes * 60, seed)
+    return kills.campaign(folder, arguments.count, seed, power=arguments.proof == "cuts")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

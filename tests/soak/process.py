@@ -1,0 +1,129 @@
+"""Processes: a broker that is killed and started again, on one port and one folder.
+
+Rule: a broker that is started is ended by `stop` or `kill`; its log is kept over all its lives.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+__all__ = ["Broker", "soak"]
+
+_ROOT = Path(__file__).parent.parent.parent
+
+
+class Broker:
+    """A broker with its lives.
+
+    An `observed` one notes what it puts on disk (see `power`); a `faulty` one has a disk that fails
+    on demand (see `faults`).
+    """
+
+    def __init__(
+        self, folder: Path, *options: str, observed: bool = False, faulty: bool = False
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.journal = folder / "journal"
+        self.log = folder / "broker.log"
+        self.address = f"127.0.0.1:{_free_port()}"
+        module = ["cli"]
+        if observed:
+            module = ["tests.soak.power", str(self.journal)]
+        elif faulty:
+            module = ["tests.soak.faults", str(folder)]
+        start = ["broker", "start", "--listen", self.address, "--data-dir", str(folder)]
+        self._command = [sys.executable, "-m", *module, *start, *options]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def logs(self) -> Path:
+        """Where the partitions are."""
+        return self.folder / "broker" / "logs"
+
+    @property
+    def pid(self) -> int:
+        """The process of the present life."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended by itself."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, timeout: float = 60.0) -> None:
+        """Begin a life and wait until it serves."""
+        self.launch()
+        assert self._process is not None
+        line = _line(self._process.stdout, timeout)
+        if not line:
+            self.kill()
+            raise RuntimeError(f"the broker did not start:\n{self.words()[-4000:]}")
+
+    def launch(self) -> None:
+        """Begin a life without waiting."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdout=subprocess.PIPE, stderr=log, cwd=_ROOT, env=os.environ
+            )
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        assert self._process is not None
+        self._process.kill()
+        self._end()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self._end()
+
+    def words(self) -> str:
+        """Everything it has logged."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def _end(self) -> int:
+        assert self._process is not None
+        try:
+            code = self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        return code
+
+
+def soak(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a proof in a process of its own, where clients may leave sockets and warnings behind."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests.soak", *arguments],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _line(stream: IO[bytes] | None, timeout: float) -> bytes:
+    assert stream is not None
+    end = time.monotonic() + timeout
+    ready, _, _ = select.select([stream], [], [], max(0.0, end - time.monotonic()))
+    return stream.readline() if ready else b""
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
