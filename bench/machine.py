@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-__all__ = ["describe"]
+__all__ = ["describe", "touch_pages"]
 
 
 def describe(folder: Path) -> dict[str, Any]:
@@ -50,3 +50,17 @@ def _version() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return found.stdout.strip()
+
+
+def touch_pages(folder: Path, size: int) -> None:
+    """Give the page cache memory that was used before: `size` bytes are written and removed.
+
+    In a virtual machine the first use of a page may cost ten times what the second does, because
+    the host has to find it first; whoever writes first would pay for everybody.
+    """
+    path = folder / "touched"
+    block = os.urandom(1 << 20)
+    with path.open("wb") as file:
+        for _ in range(0, size, len(block)):
+            file.write(block)
+    path.unlink()

@@ -82,10 +82,14 @@ class AuditTier:
     def _serve(self) -> None:
         due = time.monotonic() + self._every
         while not self._stopping.is_set():
-            self._producer.poll(_POLL)
-            if time.monotonic() >= due:
-                due = time.monotonic() + self._every
-                self._report()
+            try:
+                self._producer.poll(_POLL)
+                if time.monotonic() >= due:
+                    due = time.monotonic() + self._every
+                    self._report()
+            except Exception:
+                _log.exception("publishing audit counts failed")
+                self._stopping.wait(1.0)
 
     def _report(self) -> int:
         try:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -165,7 +166,7 @@ class Consumer(Generic[T]):
                 return None
             try:
                 decoded = self._decode(raw)
-            except HeadworksError:
+            except BaseException:
                 self._buffer.append(raw)  # not processed: the next poll meets it again
                 raise
             self._processed = raw
@@ -174,10 +175,26 @@ class Consumer(Generic[T]):
             self._store(skipped=True)
 
     async def apoll(self, timeout: float) -> Message[T] | None:
-        """`poll` for asyncio: what has to wait for the network waits in a thread."""
-        if self._buffer:
-            return self.poll(timeout)
-        return await asyncio.to_thread(self.poll, timeout)
+        """`poll` for asyncio: what has to wait for the network waits in a thread.
+
+        When it is cancelled it ends once the thread is back, within half a second if the broker
+        answers; what the thread brought comes with the next poll.
+        """
+        deadline = time.monotonic() + timeout
+        while not self._buffer:
+            turn = min(max(0.0, deadline - time.monotonic()), _TURN)
+            polling = asyncio.ensure_future(asyncio.to_thread(self.poll, turn))
+            try:
+                found = await asyncio.shield(polling)
+            except asyncio.CancelledError:
+                await asyncio.wait([polling])
+                if polling.exception() is None and self._processed is not None:
+                    self._buffer.append(self._processed)  # nobody was given it
+                    self._processed = None
+                raise
+            if found is not None or time.monotonic() >= deadline:
+                return found
+        return self.poll(max(0.0, deadline - time.monotonic()))
 
     def reject(self, reason: str) -> None:
         """Send the message given last to the dead-letter topic, and count it as skipped.

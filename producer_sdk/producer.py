@@ -264,6 +264,8 @@ class Producer:
 
     def _after_fork(self) -> None:
         """In a forked child: let go of the parent's client and counters without touching them."""
+        if self._running is not None:
+            self._running.forget()
         _abandoned.append(self._running)
         self._lock = threading.Lock()
         self._running = None

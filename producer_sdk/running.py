@@ -36,7 +36,7 @@ __all__ = ["OnDelivery", "Running", "RunningConfig"]
 OnDelivery = Callable[[Any, Any], None]
 _log = logging.getLogger("headworks.producer")
 _POLL = 0.1
-_SPILL_BATCH = 1000
+_SPILL_BATCH = 10_000
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
@@ -149,6 +149,8 @@ class Running:
         self._stopping.set()
         self._thread.join(timeout)
         left = self.client.flush(max(0.1, deadline - time.monotonic()))
+        if self._respilling and not self._outstanding:
+            self._respilling[0].taken()
         while self._report() and time.monotonic() < deadline:
             self.client.flush(max(0.1, deadline - time.monotonic()))
         self._reporter.close()
@@ -167,8 +169,15 @@ class Running:
         self.counters.close(remove=self.counters.settled())
         return left + spilled
 
+    def forget(self) -> None:
+        """In a forked child: the spills are the parent's; holding them would hide its death."""
+        for spill in {*self._respilling, *([self._spill] if self._spill else ())}:
+            spill.forget()
+        self._respilling.clear()
+        self._spill = None
+
     def _has_spilled(self) -> bool:
-        return any(not spill.empty for spill in self._respilling)
+        return any(not spill.empty for spill in tuple(self._respilling))
 
     def _spilled(
         self,
@@ -238,9 +247,7 @@ class Running:
         if self._outstanding:
             return
         if not spill.empty:
-            if not spill.waiting:
-                spill.taken()
-                return
+            spill.taken()  # the last batch: a crash must not send it again
             for message in spill.take(_SPILL_BATCH):
                 self._pending.append((message, self._slot_of(spill, message)))
                 self._outstanding += 1

@@ -59,7 +59,8 @@ class Spill:
         self._lock = threading.Lock()
         self._file = os.open(self.path, os.O_RDWR | (os.O_CREAT if path is None else 0), 0o600)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Others who look for leftovers may hold a new file for a moment.
+            fcntl.flock(self._file, fcntl.LOCK_EX | (0 if path is None else fcntl.LOCK_NB))
             if path is None:
                 os.pwrite(self._file, _MAGIC + _HEADER.to_bytes(8, "little"), 0)
             head = os.pread(self._file, _HEADER, 0)
@@ -75,11 +76,6 @@ class Spill:
         self._end = max(_HEADER, os.fstat(self._file).st_size)
 
     @property
-    def waiting(self) -> bool:
-        """Whether there is something that `take` has not given yet."""
-        return self._read < self._end
-
-    @property
     def empty(self) -> bool:
         """Whether everything that was put has been delivered."""
         return self._position >= self._end
@@ -92,7 +88,7 @@ class Spill:
         body = _packed(message)
         record = _RECORD.pack(len(body), zlib.crc32(body)) + body
         with self._lock:
-            if self._end + len(record) > self._limit:
+            if self._file < 0 or self._end + len(record) > self._limit:
                 return False
             if os.pwrite(self._file, record, self._end) != len(record):
                 os.ftruncate(self._file, self._end)
@@ -101,11 +97,12 @@ class Spill:
             self.messages += 1
         return True
 
-    def take(self, most: int) -> list[Spilled]:
+    def take(self, most: int, most_bytes: int = 16 << 20) -> list[Spilled]:
         """The next messages in order, `most` at most; they stay until `taken` is called."""
         found: list[Spilled] = []
         with self._lock:
-            while len(found) < most and self._read < self._end:
+            stop = self._read + most_bytes
+            while len(found) < most and self._read < min(self._end, stop):
                 message, size = self._at(self._read)
                 if message is None:
                     self._end = self._read
@@ -127,10 +124,16 @@ class Spill:
 
     def close(self) -> None:
         """Let go of the file; it is removed if it is empty."""
-        if self._file < 0:
-            return
-        if self.empty:
-            self.path.unlink(missing_ok=True)
+        with self._lock:
+            if self._file < 0:
+                return
+            if self.empty:
+                self.path.unlink(missing_ok=True)
+            os.close(self._file)
+            self._file = -1
+
+    def forget(self) -> None:
+        """In a forked child: let go of the parent's file, which stays the parent's."""
         os.close(self._file)
         self._file = -1
 

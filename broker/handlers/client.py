@@ -55,7 +55,8 @@ class Authority:
             grants: object = self._access.grants
         except UsageError as error:
             grants = str(error)
-        if grants == self._seen:
+        # The same grants, read again, are a change: what was decided in between may be wrong
+        if grants is self._seen or (isinstance(grants, str) and grants == self._seen):
             return
         if isinstance(grants, str):
             _log.error(

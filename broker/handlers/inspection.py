@@ -33,6 +33,7 @@ __all__ = ["UNTOUCHED", "BadBatchError", "Inspection", "inspect"]
 
 _MOST_NAMED = 100  # records of one refusal
 _MOST_MISSING = 64  # ids looked up for one request; with more it has to be sent again
+_MOST_RECORDS = 100_000  # looked at for one request: a third of a second of everybody's time
 _EXPANSION = 32  # times max.message.bytes
 _LEAST_LIMIT = 32 << 20
 
@@ -59,7 +60,7 @@ UNTOUCHED = Inspection({}, set())  # nothing was looked at
 
 def inspect(node: Node, client: Client, request: ProduceRequest, buffer: Buffer) -> Inspection:
     """Look at the parts of a request whose topics ask for it; other mistakes are not judged."""
-    found = Inspection({}, set())
+    found, left = Inspection({}, set()), _MOST_RECORDS
     for number, part in enumerate(request.parts):
         partition = node.catalogue.partition(part.topic, part.partition)
         if partition is None or not client.sees_topic(PRODUCE, part.topic):
@@ -71,7 +72,12 @@ def inspect(node: Node, client: Client, request: ProduceRequest, buffer: Buffer)
             batch = check_batch(buffer, part.start, part.stop)
         except InvalidBatchError:
             continue
-        refusal = _judge(partition, buffer, batch, node.catalogue.schema_ids, found.missing)
+        left -= max(batch.record_count, 0)
+        refusal = (
+            _judge(partition, buffer, batch, node.catalogue.schema_ids, found.missing)
+            if left >= 0
+            else _too_many(partition)
+        )
         if refusal is not None:
             found.refusals[number] = refusal
     return found
@@ -91,15 +97,18 @@ def _judge(
             wrong = _wrong(partition.topic, config, ids, batch, number, record, asked)
             if wrong is not None:
                 bad.append((number, wrong))
+                if len(bad) == _MOST_NAMED:
+                    break
     except InvalidBatchError as error:
         return BadBatchError(ErrorCode.INVALID_RECORD, f"{partition}: {error}")
     wanted = [(partition.topic, one) for one, seen in asked.items() if seen is Verdict.ASK]
     missing.update(wanted[: max(0, _MOST_MISSING - len(missing))])
     if bad:
         number, wrong = bad[0]
-        more = f" ({len(bad)} of the batch's records are refused)" if len(bad) > 1 else ""
+        least = "at least " if len(bad) == _MOST_NAMED else ""
+        more = f" ({least}{len(bad)} of the batch's records are refused)" if len(bad) > 1 else ""
         message = f"{partition}: record {number} of the batch: {wrong}{more}"
-        return BadBatchError(ErrorCode.INVALID_RECORD, message, tuple(bad[:_MOST_NAMED]))
+        return BadBatchError(ErrorCode.INVALID_RECORD, message, tuple(bad))
     unsure = [schema_id for schema_id, verdict in asked.items() if verdict is not Verdict.KNOWN]
     if not unsure:
         return None
@@ -136,6 +145,14 @@ def _wrong(
             f" register the schema there (`headworks schema register`), then produce"
         )
     return None
+
+
+def _too_many(partition: Partition) -> BadBatchError:
+    return BadBatchError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"{partition}: the broker looks into the records of this topic, and into at most"
+        f" {_MOST_RECORDS} of a request: send smaller batches",
+    )
 
 
 def _later(message: str) -> BadBatchError:

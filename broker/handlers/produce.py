@@ -33,6 +33,7 @@ __all__ = ["Answers", "Production", "commit"]
 
 _ALL = -1
 _LAST_CODEC = int(Codec.ZSTD)
+_OF_PRODUCERS = 0b111111  # codec, kind of timestamp, transactional, control
 _CODES = {
     "torn": ErrorCode.CORRUPT_MESSAGE,
     "crc": ErrorCode.CORRUPT_MESSAGE,
@@ -238,6 +239,8 @@ def _check_attributes(batch: Batch) -> None:
         raise refused(code, "control and transactional batches are not supported")
     if attributes & APPEND_TIME:
         raise refused(ErrorCode.INVALID_TIMESTAMP, "only the log may stamp append times")
+    if attributes & ~_OF_PRODUCERS:
+        raise refused(ErrorCode.INVALID_RECORD, f"attributes {attributes:#x} are not a producer's")
     if batch.codec > Codec.ZSTD:
         raise refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {batch.codec} is unknown")
 

@@ -8,7 +8,6 @@ same steps as one that somebody has.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import re
@@ -117,7 +116,7 @@ class ScramExchange:
             raise LoginError("the final SCRAM message is malformed", self.name)
         try:
             header, proof = (base64.b64decode(found[x], validate=True) for x in ("header", "proof"))
-        except binascii.Error:
+        except ValueError:
             raise LoginError("the final SCRAM message is not base64", self.name) from None
         # librdkafka 2.0 sends its own part of the nonce twice; Apache Kafka takes that too
         if header != self._header.encode() or not found["nonce"].endswith(self._nonce):

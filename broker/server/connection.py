@@ -450,13 +450,13 @@ class Connection:
         inbox, slow = self._inbox, ""
         if self._writing:
             slow = self._pace.unread(now, self._outbox.sent)
-        elif inbox.unread and not (self._paused or self._full or self._stopping):
+        elif inbox.unread and not (self._paused or self._full or self._stopping or self._held):
             took, short = now - inbox.since, self._memory.short
             slow = self._pace.unfinished(took, inbox.unread, short=short)
         if slow:
             self.close(slow, "stalled")
             return
-        waits_for_us = bool(self._outbox.slots) and not self._writing
+        waits_for_us = self._held or (bool(self._outbox.slots) and not self._writing)
         if self.last_active < now - self._limits.idle_seconds and not waits_for_us:
             self.close("idle", "idle")
 

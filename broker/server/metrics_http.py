@@ -8,7 +8,6 @@ page, and nobody else: it names every topic and group.
 from __future__ import annotations
 
 import base64
-import binascii
 import logging
 import socket
 import ssl
@@ -50,7 +49,7 @@ class Door:
                 Principal(name), Role.READER, Kind.TOPICS
             ):
                 return 200
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:
             return 401
         except UsageError as error:  # a file that cannot be read admits nobody
             about = {"error": str(error)}

@@ -107,7 +107,8 @@ class CounterFile:
             self.path, os.O_RDWR | (os.O_CREAT if path is None else 0), 0o600
         )
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Others who look for leftovers may hold a new file for a moment.
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | (0 if path is None else fcntl.LOCK_NB))
             if path is None:
                 os.ftruncate(self._descriptor, _size_of(_FIRST_SLOTS))
             self._map()

@@ -14,7 +14,6 @@ Rules:
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import os
@@ -105,7 +104,7 @@ def read_users(text: str) -> dict[str, Secret]:
                 base64.b64decode(found[part], validate=True)
                 for part in ("salt", "stored", "server")
             )
-        except binascii.Error:
+        except ValueError:
             raise UsageError(f"line {number} of the file of users is not base64") from None
         if len(stored) != 32 or len(server) != 32 or not salt or not int(found["iterations"]):
             raise UsageError(f"line {number} of the file of users has a key of a wrong length")
@@ -156,11 +155,19 @@ class Users:
         """What is kept of a user's password, or None if there is no such user."""
         return self._file.get().get(name)
 
+    def remembers(self, name: str, password: str) -> bool:
+        """Whether `verify` has found this to be the user's password before; microseconds."""
+        secret = self.secret(name)
+        return secret is not None and self._mark(secret, password) in self._verified
+
+    def _mark(self, secret: Secret, password: str) -> bytes:
+        return hmac.digest(self._key, secret.stored_key + password.encode(), "sha256")
+
     def verify(self, name: str, password: str) -> bool:
         """Whether this is the user's password; about 10 ms the first time, then microseconds."""
         secret = self.secret(name)
         kept = secret or _NOBODY
-        mark = hmac.digest(self._key, kept.stored_key + password.encode(), "sha256")
+        mark = self._mark(kept, password)
         with self._lock:
             if secret is not None and mark in self._verified:
                 self._verified.move_to_end(mark)

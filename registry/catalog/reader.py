@@ -78,6 +78,11 @@ class Reader:
         """The names of all subjects of all contexts, soft-deleted ones too."""
         return self.subjects(f":{ANY_CONTEXT}:", Wanted(deleted=True))
 
+    def context_of(self, name: str) -> str:
+        """The context of a subject, or of the one that it is another name of."""
+        with self._database.read() as connection:
+            return real_subject(connection, Subject.parse(name)).context
+
     def versions(self, name: str, wanted: Wanted) -> list[int]:
         """The version numbers of a subject, ascending."""
         with self._database.read() as connection:

@@ -88,9 +88,11 @@ class Sight:
         """
         if not self._guarded:
             return proposal
-        within = Subject.parse(subject).context
-        for reference in proposal.references:
-            self._permission.must(Role.READER, str(Subject.parse(reference.subject, within=within)))
+        if proposal.references:
+            within = self._reader.context_of(subject)  # where they will be looked for
+            for reference in proposal.references:
+                target = Subject.parse(reference.subject, within=within)
+                self._permission.must(Role.READER, str(target))
         if proposal.id is not None:
             self._permission.must(Role.ADMIN, subject)
         return proposal

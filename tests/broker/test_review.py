@@ -1,0 +1,84 @@
+"""Decisions end with the grants they were made by; looking into batches is bounded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.handlers.client import Authority
+from broker.handlers.inspection import inspect
+from broker.protocol.apis import FETCH
+from broker.protocol.errors import ErrorCode
+from broker.protocol.produce import Part, ProduceRequest
+from broker.records.batch import Batch
+from broker.records.compression import Codec, compress
+from broker.records.rewrite import _sealed
+from broker.records.varint import write_varint
+from headworks.security import Access, Principal
+from headworks.security.access import read_grants
+from headworks.security.rereading import Reread
+
+NARROW = '[[grants]]\nto = ["ann"]\nroles = ["reader"]\nprefix = "shop."\n'
+WIDE = '[[grants]]\nto = ["ann"]\nroles = ["reader"]\n'
+
+
+@pytest.mark.parametrize("meanwhile", [WIDE, "not TOML"])
+def test_a_decision_by_grants_that_were_there_for_a_moment_does_not_stay(
+    tmp_path: Path, meanwhile: str
+) -> None:
+    file, now = tmp_path / "access.toml", [0.0]
+    file.write_text(NARROW)
+    authority = Authority(Access(Reread(file, read_grants, clock=lambda: now[0])))
+    may = authority.permissions(Principal("ann"))
+    assert may is not None
+
+    file.write_text(meanwhile)
+    now[0] += 1.0
+    asked = {name: may.topic(FETCH, name) for name in ("shop.orders", "pay.cards")}
+    assert asked["pay.cards"] == (meanwhile == WIDE)
+
+    file.write_text(NARROW)
+    now[0] += 1.0
+    authority.refresh()
+    assert may.topic(FETCH, "shop.orders")
+    assert not may.topic(FETCH, "pay.cards")
+
+
+def _many(count: int, value: bytes) -> bytes:
+    """A batch of as many equal records, which compresses to next to nothing."""
+    record = b"\0\0\0\x01" + write_varint(len(value)) + value + b"\0"
+    body = compress(int(Codec.ZSTD), (write_varint(len(record)) + record) * count)
+    blank = Batch._make([0] * len(Batch._fields))
+    return _sealed(
+        blank._replace(
+            magic=2, attributes=int(Codec.ZSTD), last_offset_delta=count - 1, record_count=count
+        ),
+        body,
+    )
+
+
+@pytest.mark.parametrize("sizes", [(100_001,), (50_000, 50_001)])
+def test_what_is_looked_at_for_one_request_is_bounded(sizes: tuple[int, ...]) -> None:
+    config = SimpleNamespace(
+        inspected=True, compacted=False, schema_validation=True, max_message_bytes=1 << 20
+    )
+    partition = SimpleNamespace(topic="t", config=config)
+    catalogue = SimpleNamespace(
+        partition=lambda _topic, _index: partition, schema_ids=SimpleNamespace(url="http://r")
+    )
+    node: Any = SimpleNamespace(catalogue=catalogue)
+    client: Any = SimpleNamespace(sees_topic=lambda _api, _topic: True)
+    buffer, parts = bytearray(), []
+    for size in sizes:
+        start = len(buffer)
+        buffer += _many(size, b"")
+        parts.append(Part("t", 0, start, len(buffer)))
+    found = inspect(node, client, ProduceRequest(None, 1, parts), buffer).refusals
+    assert len(buffer) < 2000
+    *before, last = (found[number] for number in range(len(sizes)))
+    assert last.code == ErrorCode.MESSAGE_TOO_LARGE
+    assert all(each.code == ErrorCode.INVALID_RECORD for each in before)
+    assert all(len(each.records) == 100 for each in before)
