@@ -36,7 +36,7 @@ interop: $(READY)  ## Java's clients on our broker; our tests and the demo on Ap
 	    tests/broker/test_group_clients.py tests/pipeline tests/sdk/test_pipeline.py
 
 bench: $(READY)  ## measure ourselves beside the peers (half an hour, 25 GB of disk)
-	for part in broker registry; do \
+	for part in broker registry sdk; do \
 	    $(BIN)/python -m bench $$part --format json > bench-$$part.json; \
 	    $(BIN)/python -m bench report bench-$$part.json --into docs/benchmarks.md || exit 1; \
 	done

@@ -13,6 +13,7 @@ from broker.handlers.inspection import inspect
 from broker.protocol.apis import FETCH
 from broker.protocol.errors import ErrorCode
 from broker.protocol.produce import Part, ProduceRequest
+from broker.protocol.sasl import LoginError, ScramExchange
 from broker.records.batch import Batch
 from broker.records.compression import Codec, compress
 from broker.records.rewrite import _sealed
@@ -82,3 +83,10 @@ def test_what_is_looked_at_for_one_request_is_bounded(sizes: tuple[int, ...]) ->
     assert last.code == ErrorCode.MESSAGE_TOO_LARGE
     assert all(each.code == ErrorCode.INVALID_RECORD for each in before)
     assert all(len(each.records) == 100 for each in before)
+
+
+def test_a_proof_that_is_not_even_ascii_is_a_failed_login() -> None:
+    exchange = ScramExchange(lambda _: None, lambda: "server")
+    exchange.step(b"n,,n=ann,r=client")
+    with pytest.raises(LoginError, match="not base64"):
+        exchange.step("c=biws,r=clientserver,p=é".encode())

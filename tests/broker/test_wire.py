@@ -274,6 +274,7 @@ REFUSED = {
     "transactional": (damaged(set_at(">h", 21, 16)), ErrorCode.INVALID_TXN_STATE),
     "control": (damaged(set_at(">h", 21, 48)), ErrorCode.INVALID_RECORD),
     "append time": (damaged(set_at(">h", 21, 8)), ErrorCode.INVALID_TIMESTAMP),
+    "delete horizon": (damaged(set_at(">h", 21, 64)), ErrorCode.INVALID_RECORD),
     "codec 5": (damaged(set_at(">h", 21, 5)), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     "count": (damaged(set_at(">i", 57, 3)), ErrorCode.INVALID_RECORD),
     "no count": (damaged(set_at(">i", 57, 0)), ErrorCode.INVALID_RECORD),
