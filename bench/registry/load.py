@@ -132,6 +132,7 @@ def drive(
                 if now < until and len(latencies) + waiting <= most:
                     one.send(next(requests))
                 else:
+                    poll.unregister(number)  # the server may close it while others are answered
                     waiting -= 1
         took = time.perf_counter() - began
     finally:
