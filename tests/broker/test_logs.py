@@ -15,6 +15,7 @@ import urllib3
 
 from headworks import service
 from tests.broker.build import batch
+from tests.broker.clients import eventually
 from tests.broker.conftest import start_broker
 from tests.broker.secure import PASSWORDS, Files
 from tests.broker.wire import Wire, fetch, fetched, produce, produced
@@ -55,8 +56,8 @@ def test_json_logs_are_one_object_a_line_with_what_they_are_about(tmp_path: Path
         with Wire(process.address) as wire:
             wire.ask(17, 1, mechanism="PLAIN")
             wire.ask(36, 1, auth_bytes=b"\0bob\0wrong")
-        found = records(process)
-    came, malformed, failed = found
+        eventually(lambda: len(records(process)) == 3)
+        came, malformed, failed = records(process)
     assert came["principal"] == "alice"
     assert came["mechanism"] == "PLAIN"
     assert came["level"] == "INFO"

@@ -69,7 +69,9 @@ def refusal(address: str, topic: str, values: list[bytes | None], codec: str) ->
     def note(error: object, _: object) -> None:
         errors.append(error)
 
-    producer = Producer({"bootstrap.servers": address, "compression.type": codec, "linger.ms": 100})
+    producer = Producer(
+        {"bootstrap.servers": address, "compression.type": codec, "linger.ms": 60_000}
+    )
     for value in values:
         producer.produce(topic, value, b"key", on_delivery=note)
     assert producer.flush(10) == 0

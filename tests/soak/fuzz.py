@@ -32,6 +32,7 @@ from tests.soak.siege import CANARY, SECONDS, Report, besiege
 __all__ = ["fuzz_parser", "fuzz_wire"]
 
 _APIS = tuple(APIS.values())
+_API_VERSIONS = 18
 _MB = 1 << 20
 _PARSE_SECONDS = 2.0  # a bound that a loaded machine keeps
 _PARSE_GROWTH = 32 * _MB
@@ -141,6 +142,7 @@ def fuzz_wire(folder: Path, seconds: float, seed: int) -> Report:
         (_ask if random.random() < 0.3 else _hurt)(broker.address, random, report)
 
     with Wire(broker.address, SECONDS) as wire:
+        wire.ask(_API_VERSIONS, 0)  # now the broker has taken the connection in, and it is counted
         return besiege(broker, wire, attack, seconds, seed)
 
 
