@@ -23,6 +23,8 @@ from headworks.schema.model import Named, named_types
 
 # Statuses by which a registry says no to the schema itself, and not to whoever asks.
 _REFUSALS = (409, 422)
+# The one mode in which a registry takes a schema without being told its id.
+_OPEN = "READWRITE"
 
 __all__ = ["Base", "GitBase", "Past", "RegistryBase", "open_base"]
 
@@ -195,19 +197,30 @@ class RegistryBase:
         return dict.fromkeys(self._subjects)
 
     def past(self, subject: str) -> Past | None:
-        """The live versions of the subject, at its level and policy in the registry."""
+        """The live versions that the registry compares with, at its level and policy."""
         if subject not in self.subjects():
             return None
         history = self.client.history(subject)
         held = self.client.compatibility(subject)
-        versions = [Version(one.version, self._parse(one)) for one in history]
-        labels = tuple(f"version {one.version}, id {one.id}" for one in history)
-        texts = frozenset(canonical_text(one.schema) for one in versions)
+        parsed = [Version(one.version, self._parse(one)) for one in history]
+        texts = frozenset(canonical_text(one.schema) for one in parsed)
+        compared = history if held.group is None else held.group.members(history)
+        numbers = {one.version for one in compared}
+        versions = tuple(one for one in parsed if one.number in numbers)
+        labels = tuple(f"version {one.version}, id {one.id}" for one in compared)
         demand = Demand(held.level, held.policy)
-        return Past(tuple(versions), demand, labels, registered=texts)
+        return Past(versions, demand, labels, registered=texts)
+
+    def closed(self, subject: str) -> str | None:
+        """Why the registry's mode lets nobody register in the subject now; None if it does."""
+        mode = self.client.mode(subject)
+        return None if mode == _OPEN else f"{self.name} is in mode {mode} for {subject}"
 
     def refusal(self, subject: str, schema: Schema) -> str | None:
-        """What the registry answers to the question itself."""
+        """Its mode, or what the registry answers to the question itself."""
+        closed = self.closed(subject)
+        if closed is not None:
+            return closed
         try:
             found = self.client.check(subject, canonical_text(schema))
         except RefusedError as error:

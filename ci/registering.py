@@ -105,7 +105,8 @@ def _register(
             if findings:
                 return Outcome(subject, one.path, "refused", findings=findings)
             if dry_run:
-                reason = None if settings else base.refusal(subject, one.schema)
+                # The registry can be asked for its verdict only at the level that it has now.
+                reason = base.closed(subject) if settings else base.refusal(subject, one.schema)
                 result = "would register" if reason is None else "refused"
                 return Outcome(subject, one.path, result, settings=settings, reason=reason)
             known = _write(subject, text, client, held, wanted)

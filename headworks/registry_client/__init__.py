@@ -8,6 +8,7 @@
 
 from headworks.registry_client.answers import (
     Compatibility,
+    Group,
     IncompatibleSchemaError,
     Reference,
     Registered,
@@ -17,6 +18,7 @@ from headworks.registry_client.client import RegistryClient
 
 __all__ = [
     "Compatibility",
+    "Group",
     "IncompatibleSchemaError",
     "Reference",
     "Registered",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from headworks.compatibility import Finding, Level, Policy
 from headworks.errors import IncompatibleError
 
 __all__ = [
     "Compatibility",
+    "Group",
     "IncompatibleSchemaError",
     "Reference",
     "Registered",
@@ -36,13 +37,41 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class SubjectVersion:
-    """One version of a subject: `id` is global, `text` is the registry's canonical text."""
+    """One version of a subject: `id` is global, `text` is the registry's canonical text.
+
+    `properties` are those of its metadata.
+    """
 
     subject: str
     version: int
     id: int
     text: str
     references: tuple[Reference, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A registry's `compatibilityGroup`: only versions with one value of `property` are compared.
+
+    `default` and `override` are what the registry's own metadata make of that property.
+    """
+
+    property: str
+    default: str | None = None
+    override: str | None = None
+
+    def members(self, history: Sequence[SubjectVersion]) -> list[SubjectVersion]:
+        """The versions that a schema sent without metadata is compared with; `history` by age.
+
+        It takes over the metadata of the newest version, under the registry's overrides.
+        """
+        wanted = self.default
+        if history:
+            wanted = history[-1].properties.get(self.property, self.default)
+        if self.override is not None:
+            wanted = self.override
+        return [one for one in history if one.properties.get(self.property) == wanted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +80,7 @@ class Compatibility:
 
     level: Level
     policy: Policy
+    group: Group | None = field(default=None, compare=False)
 
 
 class IncompatibleSchemaError(IncompatibleError):

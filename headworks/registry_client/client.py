@@ -18,6 +18,7 @@ from headworks.compatibility import Finding, Level, Policy
 from headworks.errors import HeadworksError, RefusedError
 from headworks.registry_client.answers import (
     Compatibility,
+    Group,
     IncompatibleSchemaError,
     Reference,
     Registered,
@@ -146,8 +147,14 @@ class RegistryClient:
         found = self._ask("GET", path)
         policy = found.get("policy")
         return Compatibility(
-            Level(found["compatibilityLevel"]), Policy.AVRO if policy is None else Policy(policy)
+            Level(found["compatibilityLevel"]),
+            Policy.AVRO if policy is None else Policy(policy),
+            _group(found),
         )
+
+    def mode(self, subject: str) -> str:
+        """What may be done to `subject`: READWRITE, or READONLY, READONLY_OVERRIDE, IMPORT, .."""
+        return str(self._ask("GET", f"/mode/{_quoted(subject)}?defaultToGlobal=true")["mode"])
 
     def set_compatibility(
         self, subject: str | None, level: Level | str, policy: Policy | str | None = None
@@ -250,4 +257,19 @@ def _subject_version(found: Answer) -> SubjectVersion:
             Reference(str(each["name"]), str(each["subject"]), int(each["version"]))
             for each in found.get("references") or ()
         ),
+        _properties(found.get("metadata")),
     )
+
+
+def _properties(metadata: Answer) -> dict[str, str]:
+    return dict((metadata or {}).get("properties") or {})
+
+
+def _group(config: Answer) -> Group | None:
+    name = config.get("compatibilityGroup")
+    if not name:
+        return None
+    default, override = (
+        _properties(config.get(key)).get(name) for key in ("defaultMetadata", "overrideMetadata")
+    )
+    return Group(name, default, override)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import urllib3
 
 from ci.gate import check
 from ci.registering import register
@@ -101,3 +102,77 @@ def test_going_back_to_a_registered_version_passes_as_it_does_at_registration(
     assert check(SCHEMAS, [f"registry:{registry.url}"]).verdict == "pass"
     (again,) = register(SCHEMAS, client)
     assert (again.result, again.version) == ("unchanged", 1)
+
+
+def put(registry: Service, path: str, body: object) -> None:
+    answer = urllib3.request("PUT", f"{registry.url}{path}", json=body)
+    assert answer.status == 200, answer.data
+
+
+@pytest.mark.parametrize("mode", ["READONLY", "IMPORT"])
+@pytest.mark.parametrize("known", [False, True])
+def test_the_gate_knows_the_mode_in_which_registering_would_fail(
+    work: Work, client: RegistryClient, registry: Service, mode: str, known: bool
+) -> None:
+    topic = f"gate.{mode}.{known}".lower()
+    subject, against = f"{topic}-value", [f"registry:{registry.url}"]
+    work.write("trips.avsc", event(ID, topic=topic))
+    if known:
+        list(register(SCHEMAS, client))
+        put(registry, f"/mode/{subject}?force=true", {"mode": mode})
+        assert check(SCHEMAS, against).verdict == "pass", "there is nothing to register"
+        more = {"name": "more", "type": "int", "default": 0}
+        work.write("trips.avsc", event(ID, more, topic=topic))
+    else:
+        put(registry, f"/mode/{subject}?force=true", {"mode": mode})
+    (found,) = check(SCHEMAS, against).findings
+    assert found.finding.rule == "HW303"
+    assert f"{against[0]} is in mode {mode} for {subject}" in found.finding.message
+    (planned,) = register(SCHEMAS, client, dry_run=True)
+    assert planned.refused
+    (refused,) = register(SCHEMAS, client)
+    assert refused.refused
+    put(registry, f"/mode/{subject}?force=true", {"mode": "READWRITE"})
+    assert check(SCHEMAS, against).verdict == "pass"
+    assert not any(one.refused for one in register(SCHEMAS, client))
+
+
+def test_the_gate_compares_within_the_registrys_compatibility_group(
+    work: Work, client: RegistryClient, registry: Service
+) -> None:
+    subject, against = "gate.grouped-value", [f"registry:{registry.url}"]
+    put(registry, f"/config/{subject}", {"compatibilityGroup": "major"})
+    number = {"name": "size", "type": "int"}
+    words = {"name": "size", "type": "string"}
+    for major, field in (("1", number), ("2", words)):
+        body = {
+            "schema": json.dumps(event(ID, field, topic="gate.grouped")),
+            "metadata": {"properties": {"major": major}},
+        }
+        answer = urllib3.request("POST", f"{registry.url}/subjects/{subject}/versions", json=body)
+        assert answer.status == 200, answer.data
+    more = {"name": "more", "type": "int", "default": 0}
+
+    def both(*fields: object) -> tuple[str, str]:
+        work.write("trips.avsc", event(*fields, topic="gate.grouped"))
+        gate = check(SCHEMAS, against).verdict
+        (planned,) = register(SCHEMAS, client, dry_run=True)
+        return gate, planned.result
+
+    assert both(ID, words, more) == ("pass", "would register"), "it takes over major 2"
+    assert both(ID, {"name": "size", "type": "long"}) == ("refused", "refused")
+    put(
+        registry,
+        f"/config/{subject}",
+        {"compatibilityGroup": "major", "overrideMetadata": {"properties": {"major": "1"}}},
+    )
+    assert both(ID, {"name": "size", "type": "long"}) == ("pass", "would register")
+    assert both(ID, words, more) == ("refused", "refused")
+    put(
+        registry,
+        f"/config/{subject}",
+        {"compatibilityGroup": "major", "overrideMetadata": {"properties": {"major": "3"}}},
+    )
+    assert both(ID, {"name": "size", "type": "bytes"}) == ("pass", "would register")
+    assert [one.result for one in register(SCHEMAS, client)] == ["registered"]
+    assert client.versions(subject) == [1, 2, 3]
