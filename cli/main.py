@@ -28,6 +28,7 @@ _NOUNS = {
     "log": "cli.log:log_app",
     "registry": "cli.registry:registry_app",
     "topic": "cli.topic:topic_app",
+    "group": "cli.group:group_app",
     "load": "cli.load:load_app",
     "audit": "cli.audit:audit_app",
     "user": "cli.user:user_app",

@@ -1,0 +1,302 @@
+"""`headworks group`: list, describe, move, export, import and delete groups of both kinds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.output import Format, FormatOption, print_json, print_table, say
+from headworks.errors import FindingsError, UsageError
+from headworks.settings import resolve, resolve_optional
+
+if TYPE_CHECKING:
+    from headworks.groups import Group, Groups, Place
+    from headworks.groups.moving import Move, Target
+
+__all__ = ["group_app"]
+
+group_app = typer.Typer(no_args_is_help=True, help="Consumer groups, of both kinds.")
+Bootstrap = Annotated[str | None, typer.Option("--bootstrap", help="address of the broker")]
+ZooKeeper = Annotated[
+    str | None,
+    typer.Option("--zookeeper", help="HOST:PORT[,..][/chroot]: decentralised groups too"),
+]
+Name = Annotated[str, typer.Argument(metavar="GROUP", help="the group")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would change, change nothing")]
+
+
+@group_app.command("list")
+def list_groups(
+    lag: Annotated[bool, typer.Option("--lag", help="with lag, in messages and in time")] = False,
+    bootstrap: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
+    format: FormatOption = Format.TEXT,
+) -> None:
+    """List the groups, their kind and whether somebody is in them."""
+    with _groups(bootstrap, zookeeper) as groups:
+        if lag:
+            _print_with_lag(groups.described(), format)
+            return
+        listed = groups.listed()
+    header = ("group", "kind", "state")
+    rows = [(group.name, group.kind.value, group.state) for group in listed]
+    if format is Format.JSON:
+        print_json([dict(zip(header, row, strict=True)) for row in rows])
+    else:
+        print_table(header, rows)
+
+
+@group_app.command()
+def describe(
+    group: Name,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="exit 1 unless each partition has one owner")
+    ] = False,
+    bootstrap: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
+    format: FormatOption = Format.TEXT,
+) -> None:
+    """Show a group's members and, per partition, its owner, position and lag."""
+    with _groups(bootstrap, zookeeper) as groups:
+        found = groups.described([group])[0]
+    if format is Format.JSON:
+        print_json(found.as_json())
+    else:
+        say(f"{found.name}: {found.kind.value}, {found.state}, {len(found.members)} members")
+        print_table(
+            ("topic", "partition", "committed", "end", "lag", "behind", "owner"),
+            [
+                (
+                    p.topic,
+                    p.partition,
+                    _number(p.committed),
+                    _number(p.end),
+                    _number(p.lag),
+                    _age(p.behind_ms),
+                    p.owner or "-",
+                )
+                for p in found.positions
+            ],
+        )
+    if verify:
+        _verify(found)
+
+
+@group_app.command()
+def reset(
+    group: Name,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="earliest, latest, an ISO time with a zone, or an offset"),
+    ] = None,
+    shift: Annotated[
+        int | None, typer.Option("--shift", help="messages forward, or (negative) back")
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", help="TOPIC or TOPIC:N,N; default: where the group has been"),
+    ] = None,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
+    format: FormatOption = Format.TEXT,
+) -> None:
+    """Move a group that nobody is in."""
+    from headworks.groups.moving import plan
+
+    target = _target(to, shift)
+    with _groups(bootstrap, zookeeper) as groups:
+        known = {listed.name for listed in groups.listed()}
+        found = groups.described([group], age_timeout=0)[0] if group in known else None
+        moves = plan(groups, _places(groups, found, group, topic or ()), target, found)
+        if not dry_run:
+            groups.move(group, {move.place: move.after for move in moves})
+    _print_moves({group: moves}, format, dry_run=dry_run)
+
+
+@group_app.command("offsets-export")
+def offsets_export(
+    group: Annotated[
+        list[str] | None, typer.Argument(metavar="[GROUP]...", help="default: all groups")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="file; default: stdout")] = None,
+    bootstrap: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
+) -> None:
+    """Write the positions of groups as JSON."""
+    from headworks.groups.moving import Exported, dump
+
+    with _groups(bootstrap, zookeeper) as groups:
+        found = groups.described(group or None, age_timeout=0)
+    text = dump(Exported(g.name, g.kind, g.offsets) for g in found)
+    if out is None:
+        sys.stdout.write(text)
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{out} cannot be written: {error.strerror}") from None
+    say(f"wrote the positions of {len(found)} groups to {out}")
+
+
+@group_app.command("offsets-import")
+def offsets_import(
+    file: Annotated[Path, typer.Argument(help="what offsets-export wrote; - is stdin")],
+    group: Annotated[
+        list[str] | None, typer.Option("--group", help="only this group; may be repeated")
+    ] = None,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
+    format: FormatOption = Format.TEXT,
+) -> None:
+    """Set the positions that a file holds, for groups that nobody is in."""
+    from headworks.groups.moving import Move, load
+
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read: {error}") from None
+    exported = {one.name: one for one in load(text, str(file))}
+    missing = sorted(set(group or ()) - exported.keys())
+    if missing:
+        raise UsageError(f"{file} has no group {missing[0]!r}")
+    chosen = [one for name, one in exported.items() if not group or name in group]
+    with _groups(bootstrap, zookeeper) as groups:
+        known = {listed.name for listed in groups.listed()}
+        names = [one.name for one in chosen if one.name in known]
+        before = {g.name: g.offsets for g in groups.described(names, age_timeout=0)}
+        moves = {
+            one.name: [
+                Move(place, before.get(one.name, {}).get(place), offset)
+                for place, offset in sorted(one.offsets.items())
+            ]
+            for one in chosen
+        }
+        groups.refuse_active(one.name for one in chosen)
+        for one in () if dry_run else chosen:
+            groups.move(one.name, one.offsets, kind=one.kind)
+    _print_moves(moves, format, dry_run=dry_run)
+
+
+@group_app.command()
+def delete(
+    group: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    bootstrap: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
+) -> None:
+    """Forget a group that nobody is in, and its positions."""
+    if not yes:
+        typer.confirm(f"forget group {group} and how far it is?", abort=True, err=True)
+    with _groups(bootstrap, zookeeper) as groups:
+        groups.delete(group)
+    say(f"deleted {group}")
+
+
+def _groups(bootstrap: str | None, zookeeper: str | None) -> Groups:
+    from headworks.groups import Groups
+
+    return Groups(resolve("bootstrap", bootstrap), resolve_optional("zookeeper", zookeeper))
+
+
+def _target(to: str | None, shift: int | None) -> Target:
+    from headworks.groups.moving import Shift
+
+    if (to is None) == (shift is None):
+        raise UsageError("a reset goes either --to a place, or by a --shift", fix="give one")
+    if shift is not None:
+        return Shift(shift)
+    assert to is not None
+    if to == "earliest":
+        return "earliest"
+    if to == "latest":
+        return "latest"
+    if to.isdecimal():
+        return int(to)
+    try:
+        instant = datetime.fromisoformat(to)
+    except ValueError:
+        instant = None
+    if instant is None or instant.tzinfo is None:
+        what = "is none of these" if instant is None else "has no time zone"
+        raise UsageError(
+            f"--to {to!r} {what}",
+            fix="earliest, latest, an offset like 1200, or a time like 2026-05-01T12:00:00Z",
+        )
+    return instant
+
+
+def _places(groups: Groups, found: Group | None, name: str, topics: Sequence[str]) -> list[Place]:
+    from headworks.groups import Place
+    from headworks.groups.moving import targets_of, topics_named
+
+    if not topics:
+        if found is None or not found.positions:
+            raise UsageError(f"group {name!r} has been nowhere yet", fix="say where: --topic TOPIC")
+        return [Place(p.topic, p.partition) for p in found.positions]
+    all_of: dict[str, list[Place]] = {}
+    for place in groups.partitions(topics_named(topics)):
+        all_of.setdefault(place.topic, []).append(place)
+    return targets_of(topics, all_of)
+
+
+def _verify(group: Group) -> None:
+    orphans = [p for p in group.positions if p.owner is None]
+    if orphans:
+        first = orphans[0]
+        raise FindingsError(
+            f"{len(orphans)} partitions of group {group.name} have no owner, the first is"
+            f" {first.topic} partition {first.partition}",
+            fix="start a consumer of the group, or wait until it has settled",
+        )
+
+
+def _print_with_lag(groups: Sequence[Group], format: Format) -> None:
+    if format is Format.JSON:
+        print_json([group.as_json() for group in groups])
+        return
+    print_table(
+        ("group", "kind", "state", "members", "lag", "behind"),
+        [(g.name, g.kind.value, g.state, len(g.members), g.lag, _age(g.behind_ms)) for g in groups],
+    )
+
+
+def _print_moves(moves: dict[str, list[Move]], format: Format, *, dry_run: bool) -> None:
+    if format is Format.JSON:
+        print_json(
+            [
+                {"group": name, "done": not dry_run, "moves": [move.as_json() for move in parts]}
+                for name, parts in moves.items()
+            ]
+        )
+        return
+    print_table(
+        ("group", "topic", "partition", "before", "after"),
+        [
+            (name, *move.place, _number(move.before), move.after)
+            for name, parts in moves.items()
+            for move in parts
+        ],
+    )
+    say("nothing was changed" if dry_run else f"moved {', '.join(moves)}")
+
+
+def _number(value: int | None) -> int | str:
+    return "-" if value is None else value
+
+
+def _age(milliseconds: int | None) -> str:
+    """An age in the unit that fits it."""
+    if milliseconds is None:
+        return "-"
+    seconds = milliseconds / 1000
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"
