@@ -4,7 +4,7 @@ Rules:
 
 - Ends and offsets by time are one call for all partitions.
 - A time by offset takes a read. It is remembered, because the message at an offset does not
-  change; the memory is bounded. One read serves one offset of every partition.
+  change; the memory is bounded. One read serves every partition, and offsets near each other.
 - What cannot be read before the deadline is None, never a guess.
 """
 
@@ -28,6 +28,8 @@ __all__ = ["Ends", "LogEnds", "Timestamps"]
 _TIMEOUT = 15.0
 _REMEMBERED = 100_000
 _TURN = 0.1
+_AT_ONCE = 500
+_NEAR = 500
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -82,7 +84,7 @@ class Timestamps:
         for spot in sorted(wanted - self._known.keys()):
             missing.setdefault(Place(spot.topic, spot.partition), []).append(spot)
         while missing and self._clock() < deadline:
-            self._read({place: left.pop(0) for place, left in missing.items()}, deadline)
+            self._read(missing, deadline)
             missing = {place: left for place, left in missing.items() if left}
         found = {spot: self._known[spot] for spot in wanted & self._known.keys()}
         for spot in found:
@@ -96,25 +98,31 @@ class Timestamps:
         if self._reader is not None:
             self._reader.close()
 
-    def _read(self, spots: Mapping[Place, Spot], deadline: float) -> None:
-        """Read one message of each partition."""
+    def _read(self, missing: Mapping[Place, list[Spot]], deadline: float) -> None:
+        """Read on from the first spot of each partition, past those that lie near behind it."""
         reader = self._reader = self._reader or confluent_kafka.Consumer(_reading(self._bootstrap))
-        waiting = dict(spots)
-        reader.assign([TopicPartition(*spot) for spot in spots.values()])
-        while waiting and self._clock() < deadline:
+        reading = set(missing)
+        reader.assign([TopicPartition(*left[0]) for left in missing.values()])
+        while reading and self._clock() < deadline:
             done = []
-            for message in reader.consume(len(waiting), _TURN):
+            for message in reader.consume(_AT_ONCE, _TURN):
                 place = Place(message.topic() or "", message.partition() or 0)
-                spot = waiting.get(place)
-                if spot is None:
-                    continue
-                if message.error() is None:
-                    self._known[spot] = message.timestamp()[1]
-                del waiting[place]
-                done.append(TopicPartition(*place))
-            if done and waiting:
+                if place in reading and self._ends_a_run(message, missing[place]):
+                    reading.discard(place)
+                    done.append(TopicPartition(*place))
+            if done and reading:
                 reader.incremental_unassign(done)
         reader.unassign()
+
+    def _ends_a_run(self, message: confluent_kafka.Message, left: list[Spot]) -> bool:
+        """Learn from a message; whether the next spot is nowhere near, or cannot be read."""
+        if message.error() is not None:
+            left.pop(0)
+            return True
+        offset = message.offset() or 0
+        while left and left[0].offset <= offset:
+            self._known[left.pop(0)] = message.timestamp()[1]
+        return not left or left[0].offset > offset + _NEAR
 
 
 def _reading(bootstrap: str) -> dict[str, Any]:
@@ -130,5 +138,6 @@ def _reading(bootstrap: str) -> dict[str, Any]:
         "queued.min.messages": 1,
         "queued.max.messages.kbytes": 64,
         "fetch.wait.max.ms": 50,
+        "fetch.queue.backoff.ms": 5,  # a full queue is emptied at once
         "log_level": 2,
     }
