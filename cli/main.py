@@ -27,6 +27,7 @@ _NOUNS = {
     "broker": "cli.broker:broker_app",
     "log": "cli.log:log_app",
     "registry": "cli.registry:registry_app",
+    "console": "cli.console:console_app",
     "topic": "cli.topic:topic_app",
     "group": "cli.group:group_app",
     "load": "cli.load:load_app",

@@ -1,4 +1,4 @@
-"""The all-in-one stack: broker and registry on loopback, over one data folder, or one of them.
+"""The all-in-one stack: broker, registry and console on loopback, over one data folder.
 
 Rules: what was started is stopped, in reverse order, however the block ends; the platform's own
 schemas (the audit event) are registered before anybody can produce.
@@ -16,7 +16,7 @@ from headworks.errors import UsageError
 from headworks.registry_client import RegistryClient
 from headworks.schema import governance_of, parse, subject_of
 
-__all__ = ["Stack", "running_registry", "running_stack"]
+__all__ = ["Stack", "running_console", "running_registry", "running_stack"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,17 @@ def running_registry(data_dir: Path, *, listen: str = "127.0.0.1:0") -> Iterator
     with service.start(start, log_file=data_dir / "logs" / "registry.log") as registry:
         _register_platform_schemas(RegistryClient(registry.url))
         yield registry
+
+
+@contextmanager
+def running_console(
+    data_dir: Path, *, broker: str, registry: str, listen: str = "127.0.0.1:0"
+) -> Iterator[service.Service]:
+    """Start the console over a broker, a registry and the warehouse of the folder."""
+    start = ["console", "start", "--listen", listen, "--bootstrap", broker]
+    start += ["--registry", registry, "--warehouse", str(data_dir / "warehouse")]
+    with service.start(start, log_file=data_dir / "logs" / "console.log") as console:
+        yield console
 
 
 def _make(data_dir: Path) -> None:

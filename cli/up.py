@@ -1,4 +1,4 @@
-"""`headworks up`: broker and registry on loopback until Ctrl-C, over a folder that persists."""
+"""`headworks up`: broker, registry and console on loopback until Ctrl-C, over a lasting folder."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
+from cli.guarding import address_of
 from cli.output import Format, FormatOption, print_json, say
-from cli.registry import address_of
 from headworks.errors import UnreachableError
 from headworks.service import Service
 from headworks.settings import resolve
@@ -29,26 +29,37 @@ def up(
     registry: Annotated[
         str | None, typer.Option(help="where the registry listens, HOST:PORT (setting registry)")
     ] = None,
+    console: Annotated[
+        str | None, typer.Option(help="where the console listens, HOST:PORT (setting console)")
+    ] = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Start broker and registry on this machine and keep them running until Ctrl-C."""
-    from cli.stack import running_stack
+    """Start broker, registry and console on this machine and keep them running until Ctrl-C."""
+    from cli.stack import running_console, running_stack
 
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     folder = Path(resolve("data_dir", data_dir))
     at_registry = registry or address_of(resolve("registry"))
-    with running_stack(folder, broker=resolve("bootstrap", broker), registry=at_registry) as stack:
+    at_console = console or address_of(resolve("console"))
+    with (
+        running_stack(folder, broker=resolve("bootstrap", broker), registry=at_registry) as stack,
+        running_console(
+            folder, broker=stack.broker.address, registry=stack.registry.url, listen=at_console
+        ) as shown,
+    ):
         if format is Format.JSON:
             addresses = {"broker": stack.broker.address, "registry": stack.registry.url}
+            addresses["console"] = shown.url
             print_json({"service": "stack", **addresses, "data_dir": str(folder)})
         else:
             say(f"broker    {stack.broker.address}")
             say(f"registry  {stack.registry.url}")
+            say(f"console   {shown.url}")
             say(f"data      {folder}  (logs in {folder / 'logs'})")
             say("try       headworks schema register schemas   (Ctrl-C stops everything)")
-        _wait(stop, [stack.broker, stack.registry])
+        _wait(stop, [stack.broker, stack.registry, shown])
         say("stopping")
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from hadoop_loader.staging import sync_folder
+from hadoop_loader.durable import sync_folder
 from headworks.errors import CorruptError, UsageError
 
 __all__ = ["Commit", "CommitFile", "CommitLog", "TableState", "TopicCommit", "fingerprint"]

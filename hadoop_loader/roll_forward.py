@@ -18,8 +18,8 @@ from typing import Protocol
 from hadoop_loader.columns import METADATA, StructField, quoted
 from hadoop_loader.commits import Commit, CommitLog, TableState
 from hadoop_loader.crash import Reach
+from hadoop_loader.durable import sync_folder
 from hadoop_loader.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
-from hadoop_loader.staging import sync_folder
 from hadoop_loader.views import Projection, file_columns, view_columns, view_query
 from headworks.errors import CorruptError
 from headworks.schema import Record, Schema, parse

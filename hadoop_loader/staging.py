@@ -14,7 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["StagedFile", "Stager", "sync_folder"]
+from hadoop_loader.durable import sync_folder
+
+__all__ = ["StagedFile", "Stager"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,3 @@ class Stager:
         """The files written; their names are durable from now on."""
         sync_folder(self._folder)
         return tuple(self._files)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -51,6 +51,7 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("bootstrap", "127.0.0.1:9092", "address of the broker, HOST:PORT[,HOST:PORT]"),
         Setting("zookeeper", None, "address of ZooKeeper, HOST:PORT[,HOST:PORT..][/chroot]"),
         Setting("registry", "http://127.0.0.1:8081", "address of the schema registry"),
+        Setting("console", "http://127.0.0.1:8090", "address of the web console"),
         Setting("data_dir", "headworks-data", "folder that holds all state on this machine"),
         Setting("schemas", "schemas", "folder of the event catalogue (.avsc files)"),
         Setting("warehouse", None, "folder of the Hive tables (default: data_dir/warehouse)"),

@@ -91,7 +91,7 @@ def test_no_module_is_longer_than_one_idea() -> None:
 
 
 def test_the_parts_are_where_the_design_puts_them() -> None:
-    expected = set(PARTS) - {"console"} | {"schemas", "tests", "docs"}
+    expected = set(PARTS) | {"schemas", "tests", "docs"}
     assert not [name for name in sorted(expected) if not (ROOT / name).is_dir()]
 
 

@@ -40,6 +40,7 @@ class SubjectVersion:
     """One version of a subject: `id` is global, `text` is the registry's canonical text.
 
     `properties` are those of its metadata.
+    `registered_ms` is when it was registered, milliseconds since 1970 UTC, if the registry says so.
     """
 
     subject: str
@@ -48,6 +49,7 @@ class SubjectVersion:
     text: str
     references: tuple[Reference, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    registered_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

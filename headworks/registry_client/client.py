@@ -31,6 +31,7 @@ __all__ = ["RegistryClient"]
 
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
 _INVALID_SCHEMA = 42201
+_PAGE = 1000
 
 
 class RegistryClient:
@@ -136,6 +137,17 @@ class RegistryClient:
     def history(self, subject: str) -> list[SubjectVersion]:
         """Every live version of `subject`, oldest first."""
         return [self.version(subject, number) for number in self.versions(subject)]
+
+    def listing(self, prefix: str = "", *, latest_only: bool = False) -> list[SubjectVersion]:
+        """The live versions of the subjects whose names begin so; few requests, however many."""
+        found: list[SubjectVersion] = []
+        query = f"subjectPrefix={_quoted(prefix)}&latestOnly={str(latest_only).lower()}"
+        while True:
+            at = f"/schemas?{query}&offset={len(found)}&limit={_PAGE}"
+            page = [_subject_version(one) for one in self._ask("GET", at)]
+            found += page
+            if len(page) < _PAGE:
+                return found
 
     def subjects(self) -> list[str]:
         """The names of all live subjects."""
@@ -258,6 +270,7 @@ def _subject_version(found: Answer) -> SubjectVersion:
             for each in found.get("references") or ()
         ),
         _properties(found.get("metadata")),
+        found.get("ts"),
     )
 
 

@@ -47,6 +47,7 @@ def reader(tmp_path: Path) -> dict[str, str]:
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "HEADWORKS_BOOTSTRAP": f"127.0.0.1:{free_port()}",
         "HEADWORKS_REGISTRY": f"http://127.0.0.1:{free_port()}",
+        "HEADWORKS_CONSOLE": f"http://127.0.0.1:{free_port()}",
     }
 
 

@@ -1,0 +1,115 @@
+"""`headworks console start`: the web console as a server."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.guarding import (
+    AccessOption,
+    Anonymous,
+    AnonymousOption,
+    AudienceOption,
+    GroupsClaimOption,
+    InsecureOption,
+    IssuerOption,
+    JwksCaOption,
+    JwksOption,
+    LogFormatOption,
+    LogLevelOption,
+    PrincipalClaimOption,
+    TlsCertOption,
+    TlsKeyOption,
+    UsersOption,
+    address_of,
+    guarding_of,
+    tls_of,
+)
+from cli.output import Format, FormatOption
+from headworks.settings import resolve
+
+__all__ = ["console_app"]
+
+console_app = typer.Typer(no_args_is_help=True, help="The web console.")
+
+
+@console_app.callback()
+def _console() -> None:
+    """The web console."""
+
+
+@console_app.command()
+def start(
+    listen: Annotated[
+        str | None, typer.Option(help="where to listen, HOST:PORT (setting console)")
+    ] = None,
+    bootstrap: Annotated[str | None, typer.Option(help="address of the broker")] = None,
+    registry: Annotated[str | None, typer.Option(help="address of the registry")] = None,
+    warehouse: Annotated[str | None, typer.Option(help="folder of the Hive tables")] = None,
+    schemas: Annotated[
+        str | None, typer.Option(help="folder of the catalogue, for its governance.toml")
+    ] = None,
+    users: UsersOption = None,
+    access: AccessOption = None,
+    jwks: JwksOption = None,
+    jwks_ca: JwksCaOption = None,
+    issuer: IssuerOption = None,
+    audience: AudienceOption = None,
+    jwt_principal: PrincipalClaimOption = "sub",
+    jwt_groups: GroupsClaimOption = "groups",
+    anonymous: AnonymousOption = Anonymous.NONE,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
+    insecure: InsecureOption = False,
+    log_format: LogFormatOption = None,
+    log_level: LogLevelOption = None,
+    format: FormatOption = Format.TEXT,
+) -> None:
+    """Serve the console until SIGTERM or Ctrl-C; it only reads."""
+    from headworks.service import end_with_parent
+
+    end_with_parent()
+    from console.app.server import Options, bind, serve
+    from console.sources import Places
+
+    guarding = guarding_of(
+        users=users,
+        access=access,
+        jwks=jwks,
+        jwks_ca=jwks_ca,
+        issuer=issuer,
+        audience=audience,
+        jwt_principal=jwt_principal,
+        jwt_groups=jwt_groups,
+        anonymous=anonymous,
+        insecure=insecure,
+    )
+    places = Places(
+        resolve("bootstrap", bootstrap),
+        resolve("registry", registry),
+        Path(resolve("warehouse", warehouse)),
+        Path(resolve("schemas", schemas)),
+    )
+    tls = tls_of(tls_cert, tls_key)
+    sock = bind(
+        listen or address_of(resolve("console")),
+        what="console",
+        guarded=guarding.authenticates,
+        insecure=insecure,
+    )
+    scheme = "http" if tls is None else "https"
+
+    def ready(at: str) -> None:
+        if format is Format.JSON:
+            line = json.dumps({"service": "console", "listen": at, "scheme": scheme})
+        else:
+            line = f"console: serving {scheme}://{at}"
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+    log = resolve("log_format", log_format), resolve("log_level", log_level)
+    serve(sock, ready, Options(places, guarding, tls, *log))

@@ -1,0 +1,116 @@
+"""The application: every screen under its path and under the same path with `.json`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastapi import Depends, FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+import headworks
+from console.app.ask import Ask, NotThereError
+from console.app.guard import Edge, admit, refused
+from console.app.page import Page, respond
+from console.app.routes import SCREENS
+from console.app.sight import EVERYTHING
+from console.sources import Sources
+from headworks.errors import HeadworksError, RefusedError, UnreachableError
+from registry.model.refusals import ServiceError
+from registry.security.security import Security
+
+__all__ = ["create_app"]
+
+_STATIC = Path(__file__).parent.parent / "static"
+_LOG = logging.getLogger(__name__)
+Screen = Callable[[Ask], Page]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why there is no answer, and what can be done."""
+
+    message: str
+    fix: str | None
+
+
+def create_app(
+    sources: Sources, *, security: Security | None = None, any_host: bool = False
+) -> ASGIApp:
+    """The console over its sources; it starts to watch them, and ends that when it ends.
+
+    Without `security` everybody sees everything; `any_host`: answer to whatever name.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        sources.start()
+        yield
+        sources.stop()
+        if security is not None:
+            security.close()
+
+    app = FastAPI(
+        title="Headworks console",
+        version=headworks.__version__,
+        lifespan=lifespan,
+        openapi_url=None,
+        redirect_slashes=False,
+    )
+    app.state.security = security
+    app.mount("/static", StaticFiles(directory=_STATIC), name="static")
+    app.add_api_route("/health", _health)
+    for path, screen in SCREENS.items():
+        endpoint = _endpoint(sources, screen)
+        for one in (path, "/home.json" if path == "/" else f"{path}.json"):
+            app.add_api_route(one, endpoint, dependencies=[Depends(admit)])
+    app.add_exception_handler(ServiceError, refused)
+    app.add_exception_handler(HTTPException, _no_route)
+    app.add_exception_handler(Exception, _broken)
+    return Edge(app, any_host=any_host)
+
+
+def _endpoint(sources: Sources, screen: Screen) -> Callable[[Request], Response]:
+    def endpoint(request: Request) -> Response:
+        try:
+            page = screen(Ask(request, sources, request.state.sight))
+        except HeadworksError as error:
+            page = _problem(error)
+        return respond(request, page)
+
+    return endpoint
+
+
+def _problem(error: HeadworksError) -> Page:
+    """The page of an answer that is not to be had."""
+    if isinstance(error, NotThereError):
+        status, title = 404, "Not here"
+    elif isinstance(error, UnreachableError | RefusedError):
+        status, title = 503, "Not to be had now"
+    else:
+        status, title = 400, "That will not do"
+    view = Problem(error.message, error.fix)
+    return Page("problem.html", title, view, "headworks --help", status=status)
+
+
+def _health() -> Response:
+    return JSONResponse({"status": "serving"})
+
+
+def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    request.state.sight = EVERYTHING
+    page = _problem(NotThereError(f"there is no page {request.url.path}", fix="begin at /"))
+    return respond(request, Page(page.template, page.title, page.view, page.command, status=404))
+
+
+def _broken(request: Request, error: Exception) -> Response:
+    """A fault of ours: the server logs it, the reader learns that."""
+    _LOG.error("%s failed", request.url.path, exc_info=error)
+    return JSONResponse({"error": "internal error: see the console's log"}, 500)

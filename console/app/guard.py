@@ -1,0 +1,110 @@
+"""In front of every route: paths as they were sent, who asks, and the headers of every answer.
+
+Rules:
+
+- Nobody sees a page before the same check that the registry makes; `/static` and `/health` say
+  nothing about anybody's data and are free.
+- A console that asks nobody who they are answers only requests that name it by an address or as
+  localhost, so that no web page can reach it under a name of its own (DNS rebinding).
+- Every answer forbids scripts, styles, frames and connections from elsewhere.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from console.app.sight import EVERYTHING, Sight
+from registry.model.refusals import ServiceError
+from registry.security.security import Security, authorization_of
+
+__all__ = ["Edge", "admit", "refused"]
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = (
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_FREE = ("/static/", "/health")
+
+
+class Edge:
+    """Wraps the application: raw paths, security headers, and the names it answers to."""
+
+    def __init__(self, app: ASGIApp, *, any_host: bool) -> None:
+        self._app = app
+        self._any_host = any_host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or pass on what is not one."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        # Names in a path may hold `/`: they stay percent-encoded until a route reads them.
+        scope["path"] = scope["raw_path"].decode("ascii", "replace").partition("?")[0]
+        free = scope["path"].startswith(_FREE)
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                caching = b"max-age=3600" if free else b"no-store"
+                extra = [*_HEADERS, (b"cache-control", caching)]
+                message["headers"] = [*message.get("headers", []), *extra]
+            await send(message)
+
+        if not self._any_host and not _is_local_name(dict(scope["headers"]).get(b"host", b"")):
+            refusal = PlainTextResponse("this console answers to an address, not to a name", 421)
+            await refusal(scope, receive, with_headers)
+            return
+        await self._app(scope, receive, with_headers)
+
+
+async def admit(request: Request) -> None:
+    """Find out who asks and what they may see; ServiceError 401, 429 or 503 if that is nobody."""
+    security: Security | None = request.app.state.security
+    request.state.sight = EVERYTHING
+    if security is not None:
+        permission = await security.admit(authorization_of(request.scope["headers"]))
+        request.state.sight = Sight(permission)
+        if not _sees_something(request.state.sight):
+            raise ServiceError(401, 401, "say who you are")
+
+
+def refused(request: Request, error: Exception) -> Response:
+    """The answer to who is not admitted."""
+    assert isinstance(error, ServiceError)
+    refusal = PlainTextResponse(error.message, error.status)
+    security: Security | None = request.app.state.security
+    if error.status == 401 and security is not None:
+        for challenge in security.challenges:
+            refusal.headers.append("WWW-Authenticate", challenge)
+    return refusal
+
+
+def _sees_something(sight: Sight) -> bool:
+    """Whether there is anything for them here; who has not said who they are may have grants."""
+    permission = sight.permission
+    if sight.name is not None or permission.anonymous_reads or permission.grants is None:
+        return True
+    return any("anonymous" in grant.to for grant in permission.grants)
+
+
+def _is_local_name(host: bytes) -> bool:
+    name = host.decode("latin-1")
+    name = name.partition("]")[0][1:] if name.startswith("[") else name.partition(":")[0]
+    if name == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

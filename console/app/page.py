@@ -1,0 +1,105 @@
+"""A page: one view, shown as HTML or, under the same path with `.json`, as JSON.
+
+Rules: both forms show the same view, so that what is masked or left out in one is so in the other;
+templates escape everything; the JSON says what the page says about its sources.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import Response
+
+from console.app import words
+from console.sources.watched import SourceState
+
+__all__ = ["Page", "as_json", "respond"]
+
+_TEMPLATES = Path(__file__).parent.parent / "templates"
+# What a browser could take for markup, were it ever to look for some in JSON.
+_ESCAPED = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a route answers: a view and its template, and what is said around it.
+
+    `command` gives the same answer in a terminal; `live` pages renew themselves.
+    """
+
+    template: str
+    title: str
+    view: Any
+    command: str
+    sources: Sequence[SourceState] = ()
+    live: bool = False
+    status: int = 200
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters.update(words.FILTERS)
+    return made
+
+
+_JINJA = _environment()
+
+
+def respond(request: Request, page: Page) -> Response:
+    """The page in the form that the path asks for."""
+    if request.url.path.endswith(".json"):
+        body = json.dumps(
+            {
+                "title": page.title,
+                "command": page.command,
+                "sources": as_json(page.sources),
+                "data": as_json(page.view),
+            },
+            ensure_ascii=False,
+            indent=1,
+            default=str,
+        ).translate(_ESCAPED)
+        return Response(body, page.status, media_type="application/json")
+    html = _JINJA.get_template(page.template).render(
+        page=page,
+        view=page.view,
+        path=request.url.path,
+        here=_with_query(request.url.path, request.url.query),
+        json_here=_with_query(_json_path(request.url.path), request.url.query),
+        who=request.state.sight.name,
+        section=request.url.path.split("/")[1],
+    )
+    return Response(html, page.status, media_type="text/html")
+
+
+def as_json(value: Any) -> Any:
+    """A view as JSON values."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: as_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): as_json(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    return value
+
+
+def _json_path(path: str) -> str:
+    return "/home.json" if path == "/" else f"{path}.json"
+
+
+def _with_query(path: str, query: str) -> str:
+    return f"{path}?{query}" if query else path

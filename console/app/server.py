@@ -1,0 +1,40 @@
+"""The console's process: who may use it, over what, and then serve until told to stop."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from console.app.application import create_app
+from console.sources import Places, Sources
+from headworks import logs
+from registry.listening import bind, serve_app
+from registry.security.options import Guarding, open_security
+
+__all__ = ["Options", "bind", "serve"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to serve: from which places, who may see what, over TLS or not, how to log."""
+
+    places: Places
+    guarding: Guarding
+    tls: ssl.SSLContext | None = None
+    log_format: str = "text"
+    log_level: str = "info"
+
+
+def serve(sock: socket.socket, ready: Callable[[str], None], options: Options) -> None:
+    """Serve the console on a bound socket until SIGTERM or SIGINT.
+
+    Calls `ready` with "HOST:PORT" once pages are answered.
+    """
+    logs.configure(options.log_format, options.log_level)
+    guarding = options.guarding
+    security = open_security(guarding, lambda _reason: None)
+    any_host = guarding.authenticates or guarding.insecure
+    app = create_app(Sources(options.places), security=security, any_host=any_host)
+    serve_app(sock, app, ready, tls=options.tls)

@@ -1,0 +1,52 @@
+"""What one principal may see: topics, subjects and groups, by the registry's and broker's grants.
+
+Rules: as in the registry, `writer` and `admin` include `reader`; the tables, loads and the audit of
+a topic are seen by who may read the topic; an open console shows everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headworks.security import ANONYMOUS, Kind, Role
+from registry.security.permission import ALL, Permission
+
+__all__ = ["EVERYTHING", "Sight"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What who holds the permission may see."""
+
+    permission: Permission
+
+    @property
+    def name(self) -> str | None:
+        """Who it is; None for who did not say."""
+        principal = self.permission.principal
+        return None if principal == ANONYMOUS else principal.name
+
+    def topic(self, name: str) -> bool:
+        """Whether a topic may be seen, with its messages, audit and table."""
+        return self._reads(Kind.TOPICS, name)
+
+    def group(self, name: str) -> bool:
+        """Whether a consumer group may be seen."""
+        return self._reads(Kind.GROUPS, name)
+
+    def subject(self, name: str) -> bool:
+        """Whether a subject may be seen, with its schemas."""
+        return self.permission.may(Role.READER, name)
+
+    def _reads(self, kind: Kind, name: str) -> bool:
+        permission = self.permission
+        if permission.grants is None or permission.anonymous_reads:
+            return True
+        return any(
+            name.startswith(grant.prefix)
+            and any(grant.covers(permission.principal, role, kind) for role in Role)
+            for grant in permission.grants
+        )
+
+
+EVERYTHING = Sight(ALL)

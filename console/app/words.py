@@ -1,0 +1,148 @@
+"""Values as people read them, for templates: numbers, sizes, times, ages, links.
+
+Rules: text only, never markup: whatever comes out is escaped where it is shown.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+__all__ = ["FILTERS"]
+
+_SECONDS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+_MILLIS_PER_S = 1000
+_NONE = "\u2013"
+
+
+def number(value: float | None) -> str:
+    """With thousands apart; a dash for none."""
+    if value is None:
+        return _NONE
+    if isinstance(value, float) and not value.is_integer():
+        return f"{value:,.1f}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{int(value):,}"
+
+
+def rate(value: float | None) -> str:
+    """Messages a second."""
+    if value is None:
+        return _NONE
+    return "0" if value == 0 else f"{value:,.2f}" if value < 10 else f"{value:,.0f}"
+
+
+def size(value: int) -> str:
+    """Bytes, in the unit that suits."""
+    amount = float(value)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:,.1f} TB"
+
+
+def duration(seconds: float | None) -> str:
+    """A length of time, in the largest unit that it fills."""
+    if seconds is None:
+        return _NONE
+    for length, unit in _SECONDS:
+        if seconds >= length:
+            return (
+                f"{seconds / length:.1f} {unit}"
+                if seconds < 10 * length
+                else (f"{seconds / length:.0f} {unit}")
+            )
+    return f"{seconds:.0f} s" if seconds >= 10 or seconds == int(seconds) else f"{seconds:.1f} s"
+
+
+def ago(millis: int | None) -> str:
+    """How long ago a moment was."""
+    if millis is None:
+        return _NONE
+    passed = time.time() - millis / _MILLIS_PER_S
+    return "just now" if passed < 1 else f"{duration(passed)} ago"
+
+
+def clock(millis: int | None) -> str:
+    """A moment in UTC, to the millisecond where it has some."""
+    if millis is None:
+        return _NONE
+    try:
+        moment = datetime.fromtimestamp(millis / _MILLIS_PER_S, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{millis} ms"
+    fraction = f".{millis % _MILLIS_PER_S:03d}" if millis % _MILLIS_PER_S else ""
+    return f"{moment:%Y-%m-%d %H:%M:%S}{fraction}"
+
+
+def short_clock(millis: int) -> str:
+    """Hour and minute, UTC."""
+    return f"{datetime.fromtimestamp(millis / _MILLIS_PER_S, UTC):%H:%M}"
+
+
+def day(millis: int) -> str:
+    """Month and day, UTC."""
+    return f"{datetime.fromtimestamp(millis / _MILLIS_PER_S, UTC):%d %b}"
+
+
+def percent(share: float | None) -> str:
+    """A share of 1, rounded down: only what is whole is shown as 100 %."""
+    if share is None:
+        return _NONE
+    if share >= 1:
+        return "100 %"
+    digits = 4 if share > 0.99 else 1
+    return f"{math.floor(share * 100 * 10**digits) / 10**digits:.{digits}f} %"
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a path."""
+    return quote(name, safe="")
+
+
+def query(parameters: Mapping[str, Any]) -> str:
+    """Parameters as a query; those without a value are left out."""
+    given = {name: value for name, value in parameters.items() if value not in (None, "")}
+    return "&".join(f"{quote(n, safe='')}={quote(str(v), safe='')}" for n, v in given.items())
+
+
+def pretty(value: Any) -> str:
+    """A value as indented JSON."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def compact(value: Any) -> str:
+    """A value as JSON on one line."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def spark(values: tuple[float, ...]) -> str:
+    """Points of a line 100 wide and 20 high, zero at the bottom; empty for less than two values."""
+    if len(values) < 2:
+        return ""
+    top = max(values) or 1.0
+    step = 100 / (len(values) - 1)
+    return " ".join(f"{i * step:.1f},{19 - 18 * v / top:.1f}" for i, v in enumerate(values))
+
+
+FILTERS: dict[str, Callable[..., str]] = {
+    "number": number,
+    "rate": rate,
+    "size": size,
+    "duration": duration,
+    "ago": ago,
+    "clock": clock,
+    "short_clock": short_clock,
+    "day": day,
+    "percent": percent,
+    "segment": segment,
+    "query": query,
+    "pretty": pretty,
+    "compact": compact,
+    "spark": spark,
+}

@@ -1,0 +1,104 @@
+"""Which fields of a schema are `sensitive`, and events without what they hold.
+
+A field, or a type, with the property `"sensitive": true` (any value but false and null) is not
+shown: its value becomes MASK.
+
+Rules:
+
+- Paths decide, not names: `customer.name` may be sensitive where `product.name` is not. A path is
+  masked if any of the topic's schemas marks it, so that marking a field covers older messages too.
+- Where a path cannot be told apart (inside a recursive type, a map or a record in a union), more is
+  masked rather than less.
+- Masking comes before anything else is done with a value: filters see only what is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headworks.schema import Array, MapType, Record, Schema, Union
+from headworks.schema.model import Json
+
+__all__ = ["MASK", "Paths", "masked", "sensitive_paths"]
+
+MASK = "•••"
+ITEM, ENTRY = "[]", "{}"
+Paths = frozenset[tuple[str, ...]]
+
+
+def sensitive_paths(schema: Schema) -> Paths:
+    """The paths whose values are not to be shown; () is the whole event."""
+    return frozenset(_walk(schema, (), ()))
+
+
+def masked(value: Any, paths: Paths) -> Any:
+    """The value with MASK in place of what lies at the paths; the value itself is not changed."""
+    if not paths:
+        return value
+    if () in paths:
+        return None if value is None else MASK
+    if isinstance(value, Mapping):
+        # A map and a record look alike here: a path of either counts.
+        return {key: masked(inner, _below(paths, key, ENTRY)) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [masked(item, _below(paths, ITEM)) for item in value]
+    return value
+
+
+def _below(paths: Paths, *steps: object) -> Paths:
+    return frozenset(path[1:] for path in paths if path[0] in steps)
+
+
+def _walk(
+    schema: Schema, here: tuple[str, ...], inside: tuple[Schema, ...]
+) -> Iterator[tuple[str, ...]]:
+    if not isinstance(schema, Union) and _marked(schema.props):
+        yield here
+        return
+    if isinstance(schema, Record):
+        if schema in inside:
+            if _marks(schema):
+                yield here
+            return
+        for field in schema.fields:
+            if _marked(field.props):
+                yield (*here, field.name)
+            else:
+                yield from _walk(field.type, (*here, field.name), (*inside, schema))
+    elif isinstance(schema, Array):
+        yield from _walk(schema.items, (*here, ITEM), inside)
+    elif isinstance(schema, MapType):
+        yield from _walk(schema.values, (*here, ENTRY), inside)
+    elif isinstance(schema, Union):
+        for branch in schema.branches:
+            yield from _walk(branch, here, inside)
+
+
+def _marked(props: Mapping[str, Json]) -> bool:
+    return props.get("sensitive") not in (None, False)
+
+
+def _marks(schema: Record) -> bool:
+    """Whether anything inside a recursive type is sensitive."""
+    seen: set[int] = set()
+    stack: list[Schema] = [schema]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Union):
+            stack += node.branches
+            continue
+        if _marked(node.props):
+            return True
+        if isinstance(node, Record):
+            if any(_marked(field.props) for field in node.fields):
+                return True
+            stack += [field.type for field in node.fields]
+        elif isinstance(node, Array):
+            stack.append(node.items)
+        elif isinstance(node, MapType):
+            stack.append(node.values)
+    return False

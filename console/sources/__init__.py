@@ -1,0 +1,10 @@
+"""What the console knows: registry, broker, groups, audit and loads, each read in the background.
+
+Rules: a page never asks a source for a list; it takes the last reading, however old, and says how
+old it is. What is asked while somebody waits is about one thing, with a deadline.
+"""
+
+from console.sources.everything import Places, Sources
+from console.sources.watched import Reading, Watched
+
+__all__ = ["Places", "Reading", "Sources", "Watched"]

@@ -1,0 +1,92 @@
+"""The registry's subjects, each with what its latest schema says of itself.
+
+Rules: one listing for all subjects, never a request for each; a schema is parsed once per id,
+because an id never changes; one that does not parse is shown with its problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from console.masking import sensitive_paths
+from headworks.errors import HeadworksError
+from headworks.registry_client import RegistryClient, SubjectVersion
+from headworks.schema import Record, governance_of, parse
+
+__all__ = ["SubjectReader", "SubjectRow", "Subjects"]
+
+_SUFFIX = "-value"
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectRow:
+    """A subject and its latest version; `topic` is None if it is not one of values."""
+
+    subject: str
+    topic: str | None
+    version: int
+    schema_id: int
+    registered_ms: int | None
+    type_name: str | None
+    fields: int
+    owner: str | None
+    doc: str | None
+    sensitive: bool
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """All live subjects by name, in order."""
+
+    rows: Mapping[str, SubjectRow]
+
+    def of_topic(self, topic: str) -> SubjectRow | None:
+        """The subject of a topic's values."""
+        return self.rows.get(f"{topic}{_SUFFIX}")
+
+
+class SubjectReader:
+    """Reads all subjects of a registry."""
+
+    def __init__(self, client: RegistryClient) -> None:
+        self._client = client
+        self._known: dict[int, SubjectRow] = {}
+
+    def __call__(self) -> Subjects:
+        """Read now; UnreachableError if no registry answers."""
+        listed = self._client.listing(latest_only=True)
+        rows = {one.subject: self._row(one) for one in sorted(listed, key=lambda one: one.subject)}
+        # Only ids that are some subject's latest are kept: as many as there are subjects.
+        self._known = {row.schema_id: row for row in rows.values()}
+        return Subjects(rows)
+
+    def _row(self, one: SubjectVersion) -> SubjectRow:
+        known = self._known.get(one.id)
+        if known is not None and (known.subject, known.version) == (one.subject, one.version):
+            return known
+        topic = one.subject.removesuffix(_SUFFIX) if one.subject.endswith(_SUFFIX) else None
+        name, fields, owner, doc, sensitive, problem = None, 0, None, None, False, None
+        try:
+            text = self._client.schema_text(one.id) if one.references else one.text
+            schema = parse(text, strict=False)
+            sensitive = bool(sensitive_paths(schema))
+            if isinstance(schema, Record):
+                name, fields, doc = schema.name, len(schema.fields), schema.doc
+                owner = governance_of(schema).owner
+        except HeadworksError as error:
+            problem = error.message
+        return SubjectRow(
+            one.subject,
+            topic,
+            one.version,
+            one.id,
+            one.registered_ms,
+            name,
+            fields,
+            owner,
+            doc,
+            sensitive,
+            problem,
+        )

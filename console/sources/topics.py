@@ -1,0 +1,127 @@
+"""The broker's topics: partitions, messages kept, and how many come in a second.
+
+Rules: two kinds of requests for all topics together (metadata, offsets), never one for each; the
+rate is the growth of the end offsets over the last readings, so it costs nothing more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import Any
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from headworks.broker_client import broker_client
+from headworks.errors import UnreachableError
+
+__all__ = ["TopicReader", "TopicRow", "Topics", "broker_silent"]
+
+_DEADLINE = 10.0
+_BATCH = 2_000
+_SAMPLES = 30
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """A topic: `messages` it keeps, `end` counts all it ever had; `rates` oldest first."""
+
+    topic: str
+    partitions: int
+    messages: int
+    end: int
+    rate: float | None
+    rates: tuple[float, ...]
+
+    @property
+    def internal(self) -> bool:
+        """Whether it is Headworks' own or the broker's."""
+        return self.topic.startswith(("headworks.", "__"))
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """All topics by name, in order."""
+
+    rows: Mapping[str, TopicRow]
+
+
+def broker_silent(bootstrap: str, error: KafkaException) -> UnreachableError:
+    """The error of a broker that does not answer."""
+    return UnreachableError(
+        f"no broker answers at {bootstrap}: {error.args[0].str()}",
+        fix="start one with `headworks up`, or check the setting `bootstrap`",
+    )
+
+
+class TopicReader:
+    """Reads all topics of the broker at `bootstrap`."""
+
+    def __init__(self, bootstrap: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._bootstrap = bootstrap
+        self._clock = clock
+        self._admin = AdminClient({**broker_client(bootstrap), "log_level": 0})
+        self._ends: deque[tuple[float, dict[str, int]]] = deque(maxlen=_SAMPLES + 1)
+
+    def __call__(self) -> Topics:
+        """Read now; UnreachableError if no broker answers."""
+        try:
+            found = self._admin.list_topics(timeout=_DEADLINE).topics
+            partitions = [
+                TopicPartition(name, number)
+                for name, topic in found.items()
+                for number in topic.partitions
+            ]
+            firsts = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+            ends = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        except KafkaException as error:
+            raise broker_silent(self._bootstrap, error) from None
+        self._ends.append((self._clock(), ends))
+        return Topics(
+            {
+                name: self._row(name, len(found[name].partitions), firsts, ends)
+                for name in sorted(found)
+            }
+        )
+
+    def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[str, int]:
+        """The sums over each topic's partitions; a partition without a leader counts nothing."""
+        sums: dict[str, int] = {}
+        for batch in _batches(partitions):
+            futures = self._admin.list_offsets(
+                dict.fromkeys(batch, spec), request_timeout=_DEADLINE
+            )
+            for partition, future in futures.items():
+                try:
+                    offset = max(0, future.result(_DEADLINE).offset)
+                except KafkaException as error:
+                    if error.args[0].retriable():
+                        raise
+                    offset = 0
+                sums[partition.topic] = sums.get(partition.topic, 0) + offset
+        return sums
+
+    def _row(
+        self, name: str, partitions: int, firsts: Mapping[str, int], ends: Mapping[str, int]
+    ) -> TopicRow:
+        end = ends.get(name, 0)
+        rates = tuple(self._rates(name))
+        rate = rates[-1] if rates else None
+        return TopicRow(name, partitions, max(0, end - firsts.get(name, 0)), end, rate, rates)
+
+    def _rates(self, name: str) -> Iterator[float]:
+        samples = list(self._ends)
+        for (before, old), (after, new) in pairwise(samples):
+            if name in old and name in new and after > before:
+                yield max(0.0, (new[name] - old[name]) / (after - before))
+
+
+def _batches(partitions: Iterable[TopicPartition]) -> Iterator[list[Any]]:
+    source = iter(partitions)
+    while batch := list(islice(source, _BATCH)):
+        yield batch

@@ -1,0 +1,106 @@
+"""A source that is read again and again in the background, and what it said last.
+
+Rules:
+
+- A failed reading keeps the last good one and says why there is no newer; it ends nothing.
+- One thread a source: a source that hangs makes nobody else wait.
+- Reading takes a fifth of a source's time at most: what takes long is read less often.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from headworks.errors import HeadworksError
+
+__all__ = ["Reading", "SourceState", "Watched"]
+
+T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
+_FIRST_PATIENCE = 0.5
+_SHARE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """How fresh a source is: the age of the last good reading, and what is wrong since."""
+
+    name: str
+    age_seconds: float | None
+    problem: str | None = None
+    fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Generic[T]):
+    """What a source said last; `value` is None before it said anything."""
+
+    value: T | None
+    state: SourceState
+
+
+class Watched(Generic[T]):
+    """Calls `read` every `every` seconds once started; `latest` never waits long."""
+
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[], T],
+        *,
+        every: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self._read = read
+        self._every = every
+        self._clock = clock
+        self._value: T | None = None
+        self._taken: float | None = None
+        self._problem: HeadworksError | None = None
+        self._tried = threading.Event()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"watch-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read, in a thread of its own."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the thread to end; a reading that is under way is not waited for."""
+        self._stopped.set()
+
+    def refresh(self) -> None:
+        """Read once, now; a failure is kept, not raised."""
+        try:
+            self._value = self._read()
+            self._taken, self._problem = self._clock(), None
+        except HeadworksError as error:
+            self._problem = error
+        except Exception as error:  # a fault of ours must not end the watching
+            _LOG.exception("reading %s failed", self.name)
+            self._problem = HeadworksError(f"{self.name} could not be read: {error}")
+        finally:
+            self._tried.set()
+
+    @property
+    def latest(self) -> Reading[T]:
+        """The last reading; before the first one, wait for it a little."""
+        if not self._tried.is_set() and self._thread.is_alive():
+            self._tried.wait(_FIRST_PATIENCE)
+        age = None if self._taken is None else round(max(0.0, self._clock() - self._taken), 1)
+        problem = self._problem
+        if problem is None:
+            return Reading(self._value, SourceState(self.name, age))
+        return Reading(self._value, SourceState(self.name, age, problem.message, problem.fix))
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            began = self._clock()
+            self.refresh()
+            spent = self._clock() - began
+            self._stopped.wait(max(self._every, spent * _SHARE))

@@ -1,0 +1,1 @@
+"""The console: its views, its pages, and a browser that uses them."""
