@@ -1,72 +1,22 @@
-"""The sums of the audit: increments in any order and any number of copies to exact balances.
+"""The sums of the audit, the naive way: every increment in memory, added up when asked.
 
 Rules: pure, no clock and no I/O; adding an increment twice (same id) changes nothing; the answer
-does not depend on the order of addition.
-
-The reference is the producer tier's `delivered`: what the broker acknowledged. A tier accounts
-for a message when it loaded it or put it in quarantine. Per topic and window, what is accounted
-for less than the reference is lost, what is more is duplicated; the two are summed over windows
-without ever cancelling out (a loss in one window is not repaired by a duplicate in another).
-Messages whose producer was killed before it heard of their fate are `unresolved`: whether or not
-they arrived, they are neither lost nor duplicated, and shown.
+does not depend on the order of addition. It shares no code with the store but the arithmetic of
+a balance, so that `audit verify` can hold one against the other.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-__all__ = ["PRODUCER_TIER", "Balance", "Increment", "Ledger", "total"]
+from audit.balance import Balance, balance_of
+from audit.increments import Increment
 
-PRODUCER_TIER = "producer"
+__all__ = ["Ledger"]
+
+_PRODUCER = "producer"
 _ACCOUNTED = ("loaded", "quarantined", "consumed", "skipped", "mirrored")
-
-
-@dataclass(frozen=True, slots=True)
-class Increment:
-    """One audit message: what one tier counted since it last reported.
-
-    `window_start` and `sent_at` are milliseconds since 1970 UTC; `counts` is by outcome.
-    """
-
-    id: str
-    topic: str
-    tier: str
-    window_start: int
-    counts: Mapping[str, int]
-    bytes: int
-    host: str
-    application: str
-    sent_at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Balance:
-    """The reference and one tier, for one topic and one window (None: all windows)."""
-
-    topic: str
-    window_start: int | None
-    attempted: int
-    sent: int
-    failed: int
-    dropped: int
-    unresolved: int
-    accounted: int
-    quarantined: int
-    lost: int
-    duplicated: int
-    referenced: bool
-
-    @property
-    def completeness(self) -> float:
-        """The share of the reference that is accounted for, 0 to 1; nothing sent is complete."""
-        return 1.0 if self.sent == 0 else (self.sent - self.lost) / self.sent
-
-    @property
-    def complete(self) -> bool:
-        """Whether every message sent is accounted for exactly once."""
-        return self.lost == 0 and self.duplicated == 0
 
 
 class Ledger:
@@ -89,51 +39,30 @@ class Ledger:
         """Every topic that some tier has reported, sorted."""
         return sorted({topic for topic, _, _ in self._counts})
 
+    def tiers(self) -> list[str]:
+        """Every tier below the producers that has reported, sorted."""
+        return sorted({tier for _, tier, _ in self._counts} - {_PRODUCER})
+
     def balances(self, tier: str, topic: str | None = None) -> list[Balance]:
         """The balance of `tier` against the producers per topic and window, in that order."""
-        referenced = {t for t, name, _ in self._counts if name == PRODUCER_TIER}
+        return list(self._balances(tier, topic))
+
+    def _balances(self, tier: str, topic: str | None) -> Iterator[Balance]:
+        referenced = {t for t, name, _ in self._counts if name == _PRODUCER}
         keys = {
             (t, window)
             for t, name, window in self._counts
-            if name in (tier, PRODUCER_TIER) and topic in (None, t)
+            if name in (tier, _PRODUCER) and topic in (None, t)
         }
-        return [self._balance(t, window, tier, t in referenced) for t, window in sorted(keys)]
-
-    def _balance(self, topic: str, window: int, tier: str, referenced: bool) -> Balance:
-        sent = self._counts.get((topic, PRODUCER_TIER, window), Counter())
-        seen = self._counts.get((topic, tier, window), Counter())
-        accounted = sum(seen[outcome] for outcome in _ACCOUNTED)
-        gap = sent["delivered"] - accounted if referenced else 0
-        return Balance(
-            topic=topic,
-            window_start=window,
-            attempted=sent["attempted"],
-            sent=sent["delivered"],
-            failed=sent["failed"],
-            dropped=sum(n for outcome, n in sent.items() if outcome.startswith("dropped")),
-            unresolved=sent["unresolved"],
-            accounted=accounted,
-            quarantined=seen["quarantined"],
-            lost=max(0, gap),
-            duplicated=max(0, -gap - sent["unresolved"]),
-            referenced=referenced,
-        )
+        for t, window in sorted(keys):
+            sent = _columns(self._counts.get((t, _PRODUCER, window), Counter()))
+            seen = _columns(self._counts.get((t, tier, window), Counter()))
+            yield balance_of(t, window, sent, seen, referenced=t in referenced)
 
 
-def total(balances: Iterable[Balance], topic: str = "") -> Balance:
-    """The sum of balances over windows (and topics), shown under the name `topic`."""
-    rows = list(balances)
-    return Balance(
-        topic=topic,
-        window_start=None,
-        attempted=sum(row.attempted for row in rows),
-        sent=sum(row.sent for row in rows),
-        failed=sum(row.failed for row in rows),
-        dropped=sum(row.dropped for row in rows),
-        unresolved=sum(row.unresolved for row in rows),
-        accounted=sum(row.accounted for row in rows),
-        quarantined=sum(row.quarantined for row in rows),
-        lost=sum(row.lost for row in rows),
-        duplicated=sum(row.duplicated for row in rows),
-        referenced=all(row.referenced for row in rows),
-    )
+def _columns(counts: Counter[str]) -> Counter[str]:
+    columns = Counter(counts)
+    columns["dropped"] = sum(n for outcome, n in counts.items() if outcome.startswith("dropped"))
+    columns["accounted"] = sum(counts[outcome] for outcome in _ACCOUNTED)
+    columns["gone"] = counts["lost"]
+    return columns

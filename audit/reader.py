@@ -6,22 +6,17 @@ event stops the reading with its partition and offset, because a sum with a hole
 
 from __future__ import annotations
 
-import io
-import json
 import time
 from collections.abc import Iterator
-from datetime import datetime
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from fastavro import parse_schema, schemaless_reader
 
-from audit.ledger import Increment, Ledger
+from audit.increments import Increment, IncrementDecoder
+from audit.ledger import Ledger
 from headworks.audit import AUDIT_TOPIC
 from headworks.broker_client import broker_client
-from headworks.errors import CorruptError, HeadworksError, UnreachableError
+from headworks.errors import CorruptError, UnreachableError
 from headworks.registry_client import RegistryClient
-from headworks.wire import unframe
 
 __all__ = ["read_ledger"]
 
@@ -41,39 +36,13 @@ def read_ledger(bootstrap: str, registry: str) -> Ledger:
 
 
 def _increments(bootstrap: str, registry: RegistryClient) -> Iterator[Increment]:
-    schemas: dict[int, Any] = {}
+    decode = IncrementDecoder(registry)
     for message in _messages(bootstrap):
-        where = f"{AUDIT_TOPIC} partition {message.partition()} offset {message.offset()}"
         try:
-            schema_id, payload = unframe(message.value() or b"")
-            if schema_id not in schemas:
-                schemas[schema_id] = parse_schema(json.loads(registry.schema_text(schema_id)))
-            yield _increment(schemaless_reader(io.BytesIO(payload), schemas[schema_id], None))
-        except UnreachableError:
-            raise
-        except (HeadworksError, ValueError, KeyError, EOFError, TypeError) as error:
-            raise CorruptError(
-                f"{where} is not an audit event: {error}",
-                fix="only Headworks' own tiers may write to this topic",
-            ) from error
-
-
-def _increment(event: Any) -> Increment:
-    return Increment(
-        id=event["id"],
-        topic=event["topic"],
-        tier=event["tier"],
-        window_start=_millis(event["window_start"]),
-        counts=event["counts"],
-        bytes=event["bytes"],
-        host=event["host"],
-        application=event["application"],
-        sent_at=_millis(event["sent_at"]),
-    )
-
-
-def _millis(instant: datetime) -> int:
-    return round(instant.timestamp() * 1000)
+            yield decode(message.value() or b"")
+        except CorruptError as error:
+            where = f"{AUDIT_TOPIC} partition {message.partition()} offset {message.offset()}"
+            raise CorruptError(f"{where} is {error.message}", fix=error.fix) from error
 
 
 def _messages(bootstrap: str) -> Iterator[Message]:

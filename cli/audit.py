@@ -1,22 +1,34 @@
-"""`headworks audit status`: what was sent, what arrived, what was lost, what came twice."""
+"""`headworks audit status|explain`: what was sent, what arrived, what was lost, what came twice."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.output import Format, FormatOption, percent, print_json, print_table
+from cli.audit_store import caught_up
+from cli.instants import instant, shown
+from cli.output import Format, FormatOption, percent, print_json, print_table, say
 from headworks.settings import resolve
 
 if TYPE_CHECKING:
-    from audit.ledger import Balance
+    from audit.answers import Explanation
+    from audit.balance import Balance
+    from audit.increments import Range
 
 __all__ = ["audit_app"]
 
 audit_app = typer.Typer(no_args_is_help=True, help="The audit trail: sent, arrived, lost, doubled.")
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option(help="sqlite:///FILE or postgresql://.. (setting audit_store)"),
+]
+Bootstrap = Annotated[str | None, typer.Option(help="address of the broker")]
+Registry = Annotated[str | None, typer.Option(help="address of the registry")]
 
 
 @audit_app.callback()
@@ -28,41 +40,137 @@ def audit() -> None:
 def status(
     tier: Annotated[str, typer.Option(help="the tier to compare with the producers")] = "hadoop",
     topic: Annotated[str | None, typer.Option(help="one topic, window by window")] = None,
-    bootstrap: Annotated[str | None, typer.Option(help="address of the broker")] = None,
-    registry: Annotated[str | None, typer.Option(help="address of the registry")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="windows that start at this time, or after")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="windows that start before this time")] = None,
+    sla: Annotated[
+        float, typer.Option(min=0, max=100, help="percent that must be there exactly once")
+    ] = 100.0,
+    store: StoreOption = None,
+    bootstrap: Bootstrap = None,
+    registry: Registry = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Compare a tier with the producers, per topic; exit 1 if anything is lost or doubled."""
-    from audit.ledger import total
-    from audit.reader import read_ledger
+    """Compare a tier with the producers, per topic; exit 1 if one is below the SLA."""
+    from audit import queries
+    from audit.balance import total
     from headworks.errors import FindingsError
 
-    ledger = read_ledger(resolve("bootstrap", bootstrap), resolve("registry", registry))
-    if topic is None:
-        rows = [total(ledger.balances(tier, name), name) for name in ledger.topics()]
-    else:
-        rows = ledger.balances(tier, topic)
+    first = None if since is None else instant(since, "--since")
+    end = None if until is None else instant(until, "--until")
+    with caught_up(store, resolve("bootstrap", bootstrap), resolve("registry", registry)) as opened:
+        if topic is None:
+            rows = sorted(
+                queries.topic_sums(opened, tier, since=first, until=end), key=lambda row: row.topic
+            )
+        else:
+            rows = queries.balances(opened, tier, topic, since=first, until=end)
+        holes = queries.holes(opened)
     everything = total(rows, "all")
     if format is Format.JSON:
-        print_json(
-            {"tier": tier, "rows": [_as_json(r) for r in rows], "total": _as_json(everything)}
-        )
+        listed = [_as_json(r) for r in rows]
+        unread = asdict(holes)
+        print_json({"tier": tier, "rows": listed, "total": _as_json(everything), **unread})
     else:
         _print(rows, everything)
-    if not everything.complete:
+    if holes.unreadable or holes.missed:
+        raise FindingsError(
+            f"{holes.unreadable} messages of the audit topic are no audit events, and "
+            f"{holes.missed} were gone before they were read: the sums prove nothing",
+            fix="see who writes to the topic headworks.audit, and keep it longer than the "
+            "reconciler may be away",
+        )
+    below = [row for row in (*rows, everything) if not row.meets(sla / 100)]
+    if below:
         raise FindingsError(
             f"{everything.lost} messages lost and {everything.duplicated} duplicated "
             f"between the producers and {tier}",
             fix="run the loader (`headworks load run`) if it has not run since, then look at "
-            "the windows of a topic with --topic",
+            "the windows of a topic with --topic, and at one with `headworks audit explain`",
         )
+
+
+@audit_app.command()
+def explain(
+    topic: Annotated[str, typer.Argument(help="the topic")],
+    window: Annotated[str, typer.Argument(help="any time in the window, like 2026-05-01T13:20Z")],
+    store: StoreOption = None,
+    bootstrap: Bootstrap = None,
+    registry: Registry = None,
+    format: FormatOption = Format.TEXT,
+) -> None:
+    """Say who counted what of one window: hosts, applications, loads and their offsets."""
+    from audit import queries
+    from headworks.audit import window_of
+    from headworks.errors import UsageError
+
+    start = window_of(instant(window, "the window"))
+    with caught_up(store, resolve("bootstrap", bootstrap), resolve("registry", registry)) as opened:
+        found = queries.explain(opened, topic, start)
+        known = queries.topics(opened) if not found.contributions else []
+    if not found.contributions and topic not in known:
+        raise UsageError(
+            f"no tier has counted topic {topic!r}", fix="`headworks audit status` lists topics"
+        )
+    if format is Format.JSON:
+        print_json({**asdict(found), "window_start": shown(start)})
+    else:
+        _print_explanation(found)
+
+
+def _print_explanation(found: Explanation) -> None:
+    say(f"{found.topic}, the ten minutes from {shown(found.window_start)}")
+    if not found.contributions:
+        say("nobody counted a message of it, or it was longer ago than who counted is remembered")
+    for tier, state in found.states.items():
+        row = state.balance
+        complete = "" if state.complete_at is None else f", complete at {shown(state.complete_at)}"
+        reopened = ", reopened by late messages" if state.reopened else ""
+        say(
+            f"{tier}: expected {row.expected:,}, there {row.accounted:,}, lost {row.lost:,}, "
+            f"duplicated {row.duplicated:,}{complete}{reopened}"
+        )
+    print_table(
+        ["tier", "host", "application", "counted", "first report", "last report"],
+        [
+            [
+                c.tier,
+                c.host,
+                c.application,
+                _counts(c.counts),
+                shown(c.first_sent),
+                shown(c.last_sent),
+            ]
+            for c in found.contributions
+        ],
+    )
+    if found.loads:
+        sys.stdout.write("\n")
+        print_table(
+            ["load", "counted", "offsets", "committed"],
+            [
+                [load.load, _counts(load.counts), _offsets(load.ranges), shown(load.committed_at)]
+                for load in found.loads
+            ],
+        )
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {n:,}" for name, n in sorted(counts.items()))
+
+
+def _offsets(ranges: Sequence[Range]) -> str:
+    return ", ".join(f"{r.partition}: {r.first}-{r.end - 1}" for r in ranges)
 
 
 def _as_json(balance: Balance) -> dict[str, Any]:
     start = balance.window_start
     return {
         **asdict(balance),
-        "window_start": None if start is None else _clock(start),
+        "window_start": None if start is None else shown(start),
+        "expected": balance.expected,
+        "in_flight": balance.in_flight,
         "completeness": balance.completeness,
     }
 
@@ -75,6 +183,7 @@ def _print(rows: list[Balance], everything: Balance) -> None:
         "arrived",
         "lost",
         "duplicated",
+        "failed",
         "dropped",
         "unresolved",
         "complete",
@@ -84,19 +193,16 @@ def _print(rows: list[Balance], everything: Balance) -> None:
         [
             (
                 row.topic,
-                "all" if row.window_start is None else _clock(row.window_start),
+                "all" if row.window_start is None else shown(row.window_start),
                 row.sent,
                 row.accounted,
                 row.lost,
                 row.duplicated,
+                row.failed,
                 row.dropped,
-                row.unresolved,
+                row.unresolved + row.in_flight,
                 percent(row.completeness) if row.referenced else "no producer counts",
             )
             for row in [*rows, everything]
         ],
     )
-
-
-def _clock(millis: int) -> str:
-    return datetime.fromtimestamp(millis / 1000, UTC).isoformat().replace("+00:00", "Z")

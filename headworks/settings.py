@@ -56,6 +56,7 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("schemas", "schemas", "folder of the event catalogue (.avsc files)"),
         Setting("warehouse", None, "folder of the Hive tables (default: data_dir/warehouse)"),
         Setting("database", "default", "Hive database in which the tables appear"),
+        Setting("audit_store", None, "store of the audit (default: audit.db in data_dir)"),
         Setting("hive", None, "address of a running HiveServer2, HOST:PORT"),
         Setting("username", None, "who to be for the broker and the registry"),
         Setting("password", None, "that user's password"),

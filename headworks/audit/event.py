@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import datetime as _dt
 from dataclasses import dataclass as _dataclass
+from dataclasses import field as _field
 from typing import ClassVar as _ClassVar
 
 from headworks.codec import EventType as _EventType
+from headworks.codec import RecordType as _RecordType
+from headworks.codec.values import array_of as _array_of
 from headworks.codec.values import instant_millis as _instant_millis
 from headworks.codec.values import map_of as _map_of
 from headworks.codec.values import millis as _millis
@@ -18,10 +21,12 @@ from headworks.codec.values import utf8 as _utf8
 from headworks.codec.varints import COUNT as _COUNT
 from headworks.codec.varints import ZIGZAG as _ZIGZAG
 from headworks.codec.varints import count as _count
+from headworks.codec.varints import int32 as _int32
 from headworks.codec.varints import int64 as _int64
 
 __all__ = [
     "AuditCount",
+    "OffsetRange",
 ]
 
 
@@ -49,7 +54,9 @@ class AuditCount:
 
     counts: dict[str, int]
     """Messages by outcome. Producer: attempted, delivered, failed, dropped:REASON, unresolved (it
-    was killed before it knew). Hadoop: loaded, quarantined, lost. Consumer: consumed, skipped.
+    was killed before it knew). Hadoop: loaded, quarantined, late (of the loaded, those whose
+    window had ended more than an hour before), lost (the broker no longer had them; their window
+    is not known and given as 0). Consumer: consumed, skipped.
     """
 
     bytes: int
@@ -63,6 +70,28 @@ class AuditCount:
 
     sent_at: _dt.datetime
     """When this increment was sent, by the clock of the machine that counted."""
+
+    commit: int | None = None
+    """Number of the load that counted, in the warehouse's commit log; null for other tiers."""
+
+    ranges: list[OffsetRange] = _field(default_factory=lambda: [])
+    """Offsets among which the messages counted lie, for a tier that knows them."""
+
+
+@_dataclass(slots=True, kw_only=True)
+class OffsetRange:
+    """Offsets of one partition, from the first to before the end."""
+
+    __headworks__: _ClassVar[_RecordType[OffsetRange]]
+
+    partition: int
+    """The partition."""
+
+    first: int
+    """The first offset."""
+
+    end: int
+    """The offset after the last."""
 
 
 def _encode_AuditCount(_v: AuditCount) -> bytes:
@@ -85,6 +114,17 @@ def _encode_AuditCount(_v: AuditCount) -> bytes:
     _13 = len(_12)
     _14 = _utf8(_v.application)
     _15 = len(_14)
+    _16 = _v.commit
+    if _16 is None:
+        _17 = b"\x00"
+    else:
+        _17 = b"\x02" + (_ZIGZAG[_16] if _16.__class__ is int and -8192 <= _16 < 8192 else _int64(_16))
+    _18 = _v.ranges
+    if _18.__class__ is not list:
+        _array_of(_18)
+    _19 = [_count(len(_18))] if _18 else []
+    for _20 in _18:
+        _19.append(_encode_OffsetRange(_20))
     return b"".join((
         _COUNT[_2] if _2 < 8192 else _count(_2),
         _1,
@@ -100,6 +140,8 @@ def _encode_AuditCount(_v: AuditCount) -> bytes:
         _COUNT[_15] if _15 < 8192 else _count(_15),
         _14,
         _instant_millis(_v.sent_at),
+        _17,
+        b"".join(_19) + b"\x00",
     ))
 
 
@@ -119,6 +161,8 @@ AuditCount.__headworks__ = _EventType(
         "host": "host",
         "application": "application",
         "sent_at": "sent_at",
+        "commit": "commit",
+        "ranges": "ranges",
     },
     schema=(
         '{\n'
@@ -154,7 +198,7 @@ AuditCount.__headworks__ = _EventType(
         '    },\n'
         '    {\n'
         '      "name": "counts",\n'
-        '      "doc": "Messages by outcome. Producer: attempted, delivered, failed, dropped:REASON, unresolved (it was killed before it knew). Hadoop: loaded, quarantined, lost. Consumer: consumed, skipped.",\n'
+        '      "doc": "Messages by outcome. Producer: attempted, delivered, failed, dropped:REASON, unresolved (it was killed before it knew). Hadoop: loaded, quarantined, late (of the loaded, those whose window had ended more than an hour before), lost (the broker no longer had them; their window is not known and given as 0). Consumer: consumed, skipped.",\n'
         '      "type": {"type": "map", "values": "long"}\n'
         '    },\n'
         '    {\n'
@@ -176,16 +220,60 @@ AuditCount.__headworks__ = _EventType(
         '      "name": "sent_at",\n'
         '      "doc": "When this increment was sent, by the clock of the machine that counted.",\n'
         '      "type": {"type": "long", "logicalType": "timestamp-millis"}\n'
+        '    },\n'
+        '    {\n'
+        '      "name": "commit",\n'
+        '      "doc": "Number of the load that counted, in the warehouse\'s commit log; null for other tiers.",\n'
+        '      "type": ["null", "long"],\n'
+        '      "default": null\n'
+        '    },\n'
+        '    {\n'
+        '      "name": "ranges",\n'
+        '      "doc": "Offsets among which the messages counted lie, for a tier that knows them.",\n'
+        '      "type": {\n'
+        '        "type": "array",\n'
+        '        "items": {\n'
+        '          "type": "record",\n'
+        '          "name": "OffsetRange",\n'
+        '          "doc": "Offsets of one partition, from the first to before the end.",\n'
+        '          "fields": [\n'
+        '            {"name": "partition", "doc": "The partition.", "type": "int"},\n'
+        '            {"name": "first", "doc": "The first offset.", "type": "long"},\n'
+        '            {"name": "end", "doc": "The offset after the last.", "type": "long"}\n'
+        '          ]\n'
+        '        }\n'
+        '      },\n'
+        '      "default": []\n'
         '    }\n'
         '  ]\n'
         '}\n'
     ),
-    fingerprint="d63bab08d65ec0946089a873746296cc1b63946c6f1ea85efc358e27721bb373",
+    fingerprint="4fbe9a4484b0490476a5acd9716f7693c82c25ed2ce4258ee572e812c588ffba",
     topic="headworks.audit",
     encode=_encode_AuditCount,
     event_time=_time_AuditCount,
     key=None,
     types=lambda: {
         "headworks.audit.AuditCount": AuditCount,
+        "headworks.audit.OffsetRange": OffsetRange,
+    },
+)
+
+
+def _encode_OffsetRange(_v: OffsetRange) -> bytes:
+    if _v.__class__ is not OffsetRange and not isinstance(_v, OffsetRange):
+        raise TypeError(_v)
+    _1 = _v.partition
+    _2 = _v.first
+    _3 = _v.end
+    return (_ZIGZAG[_1] if _1.__class__ is int and -8192 <= _1 < 8192 else _int32(_1)) + (_ZIGZAG[_2] if _2.__class__ is int and -8192 <= _2 < 8192 else _int64(_2)) + (_ZIGZAG[_3] if _3.__class__ is int and -8192 <= _3 < 8192 else _int64(_3))
+
+
+OffsetRange.__headworks__ = _RecordType(
+    "headworks.audit.OffsetRange",
+    {
+        "partition": "partition",
+        "first": "first",
+        "end": "end",
     },
 )

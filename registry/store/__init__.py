@@ -1,8 +1,8 @@
 """The store: tables, migrations, transactions and the queries over them.
 
-- `tables` and `migrations`: what is kept, and how it came to its present form.
-- `dialects`: all that differs between SQLite and PostgreSQL.
-- `database`: opens a store and hands out transactions.
+- `tables`: what is kept.
+- `database`: opens a store, and the steps by which it came to its present form
+  (`headworks.database` has what is not the registry's own).
 - `schemas`, `settings`, `changes`: the queries, one module per kind of row.
 """
 

@@ -1,92 +1,31 @@
-"""Opens a store and hands out transactions.
+"""The registry's store: its tables, and the steps by which they came to be.
 
-Rules:
-
-- A request reads in one transaction and writes in one transaction; nothing is kept between them.
-- Writers wait for each other: each one first moves `state.revision`, whose row stays locked until
-  it commits. So what a writer reads stays true until it has written, with any number of servers
-  on one store and no leader among them.
-- Those of one process queue before they take a connection: a database's own queue may be unfair
-  (SQLite's is a matter of luck), and a waiting writer must not keep readers from a connection.
+Rule: a step that has been released is never edited; a change of the tables is a new step.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from threading import Lock
+from collections.abc import Callable, Sequence
 
-from sqlalchemy import Connection, select, update
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Connection, insert
 
-from headworks.errors import HeadworksError, UnreachableError, UsageError
-from registry.store import dialects, tables
-from registry.store.migrations import migrate
+from headworks import database
+from headworks.database import Step, now_ms
+from registry.store import tables
 
 __all__ = ["Database", "now_ms"]
 
 
-def now_ms() -> int:
-    """The clock of the store: milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
+def _first_tables(connection: Connection) -> None:
+    tables.metadata.create_all(connection)
+    connection.execute(insert(tables.state).values(id=1, revision=0))
 
 
-class Database:
-    """The store at a URL, migrated to its present form; safe to share between threads.
+_STEPS: Sequence[Step] = (("first tables", _first_tables),)
 
-    `store` is `sqlite:///FILE` or `postgresql://..`; `clock` gives milliseconds since 1970.
-    Raises UsageError if it cannot be opened, UnreachableError if no database answers there.
-    """
+
+class Database(database.Database):
+    """The store at a URL; errors as `headworks.database.Database`."""
 
     def __init__(self, store: str, *, clock: Callable[[], int] = now_ms) -> None:
-        self.clock = clock
-        self._listeners: list[Callable[[], None]] = []
-        self._turn = Lock()
-        self._engine = dialects.connect(store)
-        self._reading = dialects.reading(self._engine)
-        self._writing = dialects.writing(self._engine)
-        try:
-            with self._writing.begin() as connection:
-                dialects.lock_for_migration(connection)
-                migrate(connection, clock())
-        except SQLAlchemyError as error:
-            self._engine.dispose()
-            raise self._cannot_open(error) from None
-
-    def _cannot_open(self, error: SQLAlchemyError) -> HeadworksError:
-        reason = str(error.__cause__ or error).strip()
-        what = f"cannot open the store {self._engine.url.render_as_string()}: {reason}"
-        if dialects.is_away(error):
-            return UnreachableError(what, fix="start the database, or check the address in --store")
-        return UsageError(
-            what, fix="check the address given with --store, and who may read and write there"
-        )
-
-    @contextmanager
-    def read(self) -> Iterator[Connection]:
-        """A transaction that sees the store as it is at one moment."""
-        with self._reading.begin() as connection:
-            yield connection
-
-    @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """A transaction that changes the store; no other writer runs meanwhile."""
-        with self._turn, self._writing.begin() as connection:
-            connection.execute(update(tables.state).values(revision=tables.state.c.revision + 1))
-            yield connection
-        for listener in self._listeners:
-            listener()
-
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after every change made here, before its maker hears of success."""
-        self._listeners.append(listener)
-
-    def revision(self) -> int:
-        """A number that grows with every change of the store."""
-        with self._reading.begin() as connection:
-            return int(connection.scalar(select(tables.state.c.revision)) or 0)
-
-    def close(self) -> None:
-        """Close every connection."""
-        self._engine.dispose()
+        super().__init__(store, tables.own, _STEPS, clock=clock)

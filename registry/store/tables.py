@@ -23,6 +23,8 @@ from sqlalchemy import (
     Text,
 )
 
+from headworks.database import bookkeeping
+
 __all__ = [
     "audit",
     "configs",
@@ -30,6 +32,7 @@ __all__ = [
     "metadata",
     "migrations",
     "modes",
+    "own",
     "references",
     "schemas",
     "state",
@@ -38,21 +41,8 @@ __all__ = [
 
 metadata = MetaData()
 
-migrations = Table(
-    "schema_migrations",
-    metadata,
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("what", String, nullable=False),
-    Column("applied_ms", BigInteger, nullable=False),
-)
-
-# One row. Every writer changes it first, which makes writers wait for each other on any database.
-state = Table(
-    "state",
-    metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("revision", BigInteger, nullable=False),
-)
+own = bookkeeping(metadata)
+migrations, state = own.migrations, own.state
 
 contexts = Table(
     "contexts",

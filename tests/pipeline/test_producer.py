@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from audit.ledger import Balance, total
+from audit.balance import Balance, total
 from audit.reader import read_ledger
 from headworks.codec import EncodeError
 from headworks.errors import UnreachableError, UsageError

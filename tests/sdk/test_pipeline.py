@@ -11,7 +11,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from audit.ledger import Balance, total
+from audit.balance import Balance, total
 from audit.reader import read_ledger
 from consumer_sdk import Consumer, OnPoison, PoisonMessageError
 from headworks.codec import EncodeError

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.ledger import Balance, total
+from audit.balance import Balance, total
 from audit.reader import read_ledger
 from headworks.service import Service
 from producer_sdk import Producer

@@ -93,7 +93,7 @@ def _connect_sqlite(url: URL) -> Engine:
     if not url.database or url.database == ":memory:":
         raise UsageError(
             "a store in memory would be lost, and is not shared between threads",
-            fix="name a file: --store sqlite:////absolute/path/registry.db",
+            fix="name a file: --store sqlite:////absolute/path/FILE",
         )
     folder = Path(url.database).parent
     if not folder.is_dir():

@@ -1,0 +1,196 @@
+"""What `audit.queries` answers with: frozen, plain values, ready to be shown or written as JSON.
+
+Times are milliseconds since 1970 (UTC); durations are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from audit.balance import Balance
+from audit.increments import Range
+from headworks.audit import WINDOW_MS
+
+__all__ = [
+    "Contribution",
+    "Explanation",
+    "Health",
+    "HealthRow",
+    "Holes",
+    "LoadShare",
+    "Source",
+    "TierLine",
+    "TierState",
+    "TimeToComplete",
+    "TopicAudit",
+    "WindowState",
+]
+
+_SETTLED_MS = 120_000
+_CLOSED_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class WindowState:
+    """One window of one topic at one tier.
+
+    `first_sent` and `last_sent` are when the producers first and last counted into it (None:
+    they never did), `last_heard` when any of the two did; `complete_at` is when 99.9 % of what
+    the producers sent was at the tier, None if it is not.
+    """
+
+    balance: Balance
+    window_start: int
+    first_sent: int | None
+    last_sent: int | None
+    last_heard: int
+    complete_at: int | None
+
+    @property
+    def window_end(self) -> int:
+        """Where the window ends."""
+        return self.window_start + WINDOW_MS
+
+    @property
+    def seconds_to_complete(self) -> float | None:
+        """From the window's end until it was complete; 0 if it was so before its end."""
+        if self.complete_at is None:
+            return None
+        return max(0.0, (self.complete_at - self.window_end) / 1000)
+
+    @property
+    def reopened(self) -> bool:
+        """Whether producers counted into it an hour after it had ended and been counted first."""
+        if self.first_sent is None or self.last_sent is None:
+            return False
+        return self.last_sent > max(self.window_end, self.first_sent) + _CLOSED_MS
+
+    def settled(self, now: int) -> bool:
+        """Whether it has ended and nobody has counted into it for two minutes."""
+        return now > max(self.window_end, self.last_heard) + _SETTLED_MS
+
+
+@dataclass(frozen=True, slots=True)
+class HealthRow:
+    """A topic's line in the heatmap: None where neither producers nor the tier have anything."""
+
+    sum: Balance
+    cells: tuple[WindowState | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The heatmap: the windows' starts, a page of rows, and the sums over all topics."""
+
+    tier: str
+    windows: tuple[int, ...]
+    rows: tuple[HealthRow, ...]
+    topics: int
+    incomplete: int
+    expected: int
+    lost: int
+    duplicated: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeToComplete:
+    """Percentiles over `windows` windows, in seconds; None: that share is not complete yet."""
+
+    tier: str
+    windows: int
+    complete: int
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TierLine:
+    """A tier's windows, in step with `TopicAudit.windows`."""
+
+    tier: str
+    cells: tuple[WindowState | None, ...]
+    time_to_complete: TimeToComplete
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAudit:
+    """One topic: what producers attempted per window, a line per tier, drops by reason."""
+
+    topic: str
+    windows: tuple[int, ...]
+    attempted: tuple[int, ...]
+    tiers: tuple[TierLine, ...]
+    drops: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TierState:
+    """A tier: how many sources report for it, since when, until when, and what is open there."""
+
+    tier: str
+    sources: int
+    first_sent: int
+    last_sent: int
+    unsettled: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A host and application that report for a tier.
+
+    `unsettled` messages were attempted and their fate is not reported; `lag_ms` is the shortest
+    way from its clock to the reconciler's when last seen live (negative: its clock is ahead).
+    """
+
+    tier: str
+    host: str
+    application: str
+    first_sent: int
+    last_sent: int
+    unsettled: int
+    lag_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What one host and application counted of a window, in how many increments."""
+
+    tier: str
+    host: str
+    application: str
+    counts: Mapping[str, int]
+    bytes: int
+    increments: int
+    first_sent: int
+    last_sent: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadShare:
+    """What one load counted of a window, and the offsets that it covered."""
+
+    load: int
+    counts: Mapping[str, int]
+    ranges: tuple[Range, ...]
+    committed_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A topic's window: its state by tier, who counted it, and which loads."""
+
+    topic: str
+    window_start: int
+    states: Mapping[str, WindowState]
+    contributions: tuple[Contribution, ...]
+    loads: tuple[LoadShare, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Holes:
+    """Messages of the audit topic that could not be read, and that were gone before they were."""
+
+    unreadable: int
+    missed: int

@@ -1,0 +1,297 @@
+"""What the store knows, asked: balances, heatmap, one topic's page, time to complete, explanations.
+
+For `audit` commands, the loader's completion marks and the console. Rules:
+
+- Reads only, each question in one transaction; answers are frozen dataclasses of plain values.
+- Times are milliseconds since 1970 (UTC). `now` is the caller's.
+- A list is asked for by pages and ranked by the database: no question brings every topic's every
+  window into memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Row, func, select
+
+from audit.answers import (
+    Contribution,
+    Explanation,
+    Health,
+    HealthRow,
+    Holes,
+    LoadShare,
+    Source,
+    TierLine,
+    TierState,
+    TimeToComplete,
+    TopicAudit,
+    WindowState,
+)
+from audit.balance import Balance
+from audit.increments import Range
+from audit.statements import (
+    attempted_in,
+    drops_in,
+    newest_windows,
+    percentiles,
+    states_in,
+    topic_sums_in,
+    waited,
+    within,
+)
+from audit.store import AuditStore, tables
+from audit.store.fold import PRODUCER_TIER
+from audit.store.tables import MISSED
+
+__all__ = [
+    "balances",
+    "explain",
+    "health",
+    "holes",
+    "sources",
+    "tiers",
+    "time_to_complete",
+    "topic_audit",
+    "topic_sums",
+    "topics",
+]
+
+_w = tables.windows.c
+
+
+def topics(store: AuditStore) -> list[str]:
+    """Every topic that some tier has counted, sorted."""
+    with store.read() as connection:
+        column = tables.topics.c.topic
+        return list(connection.scalars(select(column).distinct().order_by(column)))
+
+
+def balances(
+    store: AuditStore,
+    tier: str,
+    topic: str | None = None,
+    *,
+    since: int | None = None,
+    until: int | None = None,
+) -> list[Balance]:
+    """The balance of `tier` against the producers, per topic and window in that order.
+
+    `since` and `until` bound the windows' starts (until: exclusive). Meant for one topic, or for
+    few windows: every row is brought into memory.
+    """
+    with store.read() as connection:
+        rows = states_in(connection, tier, within(since, until), [topic] if topic else None)
+        return [row.balance for row in rows]
+
+
+def topic_sums(
+    store: AuditStore,
+    tier: str,
+    *,
+    since: int | None = None,
+    until: int | None = None,
+    limit: int = 1_000_000,
+    offset: int = 0,
+) -> list[Balance]:
+    """Every topic's balance with `tier` summed over windows, the worst first."""
+    with store.read() as connection:
+        return topic_sums_in(connection, tier, within(since, until), None, limit, offset)
+
+
+def health(
+    store: AuditStore,
+    *,
+    now: int,
+    tier: str = "hadoop",
+    windows: int = 36,
+    limit: int = 50,
+    offset: int = 0,
+    containing: str = "",
+) -> Health:
+    """The heatmap: topics by windows, the worst topic first.
+
+    The windows are the newest `windows` that hold anything for the producers or `tier`, oldest
+    first; the rows are page `offset`, `limit` of the topics whose name contains `containing`.
+    """
+    with store.read() as connection:
+        starts = newest_windows(connection, tier, now, windows)
+        if not starts:
+            return Health(tier, (), (), 0, 0, 0, 0, 0)
+        bounds = within(starts[0], starts[-1] + 1)
+        everything = topic_sums_in(connection, tier, bounds, containing)
+        page = everything[offset : offset + limit]
+        states = states_in(connection, tier, bounds, [row.topic for row in page])
+    by_topic: defaultdict[str, dict[int, WindowState]] = defaultdict(dict)
+    for state in states:
+        by_topic[state.balance.topic][state.window_start] = state
+    return Health(
+        tier=tier,
+        windows=tuple(starts),
+        rows=tuple(
+            HealthRow(row, tuple(by_topic[row.topic].get(start) for start in starts))
+            for row in page
+        ),
+        topics=len(everything),
+        incomplete=sum(1 for row in everything if row.lost or row.duplicated),
+        expected=sum(row.expected for row in everything),
+        lost=sum(row.lost for row in everything),
+        duplicated=sum(row.duplicated for row in everything),
+    )
+
+
+def topic_audit(store: AuditStore, topic: str, *, now: int, windows: int = 144) -> TopicAudit:
+    """One topic's page: a line per tier over its newest `windows`, drops, time to complete."""
+    with store.read() as connection:
+        starts = newest_windows(connection, None, now, windows, topic)
+        names = list(
+            connection.scalars(
+                select(tables.topics.c.tier)
+                .where(tables.topics.c.topic == topic, tables.topics.c.tier != PRODUCER_TIER)
+                .order_by(tables.topics.c.tier)
+            )
+        )
+        bounds = within(starts[0], starts[-1] + 1) if starts else []
+        lines = []
+        for tier in names:
+            states = states_in(connection, tier, bounds, [topic])
+            found = {state.window_start: state for state in states}
+            took = [s.seconds_to_complete for s in states if s.balance.expected > 0]
+            lines.append(
+                TierLine(tier, tuple(found.get(s) for s in starts), percentiles(tier, took))
+            )
+        sent = attempted_in(connection, bounds, topic)
+        drops = drops_in(connection, topic, starts)
+    return TopicAudit(
+        topic=topic,
+        windows=tuple(starts),
+        attempted=tuple(sent.get(start, 0) for start in starts),
+        tiers=tuple(lines),
+        drops=drops,
+    )
+
+
+def time_to_complete(
+    store: AuditStore,
+    tier: str,
+    *,
+    topic: str | None = None,
+    since: int | None = None,
+    until: int | None = None,
+) -> TimeToComplete:
+    """How long after a window's end 99.9 % of it was at `tier`: percentiles over windows."""
+    seen, sent = tables.windows.alias("seen"), tables.windows.alias("sent")
+    bounds = [sent.c.tier == PRODUCER_TIER, sent.c.attempted > sent.c.failed + sent.c.dropped]
+    if topic is not None:
+        bounds.append(sent.c.topic == topic)
+    if since is not None:
+        bounds.append(sent.c.window_start >= since)
+    if until is not None:
+        bounds.append(sent.c.window_start < until)
+    same = (
+        (seen.c.tier == tier)
+        & (seen.c.window_start == sent.c.window_start)
+        & (seen.c.topic == sent.c.topic)
+    )
+    question = select(sent.c.window_start, seen.c.complete_at).select_from(
+        sent.outerjoin(seen, same)
+    )
+    with store.read() as connection:
+        rows = connection.execute(question.where(*bounds)).all()
+    return percentiles(tier, [waited(start, at) for start, at in rows])
+
+
+def tiers(store: AuditStore) -> list[TierState]:
+    """Every tier that has ever reported, and when it last did, in order of name."""
+    c = tables.sources.c
+    question = select(
+        c.tier, func.count(), func.min(c.first_sent), func.max(c.last_sent), func.sum(c.unsettled)
+    ).group_by(c.tier)
+    with store.read() as connection:
+        rows = connection.execute(question.order_by(c.tier)).all()
+    return [TierState(tier, n, first, last, int(open_)) for tier, n, first, last, open_ in rows]
+
+
+def sources(store: AuditStore, *, tier: str | None = None) -> list[Source]:
+    """Who reports: each host and application of each tier, the longest silent first."""
+    question = select(tables.sources).order_by(tables.sources.c.last_sent)
+    if tier is not None:
+        question = question.where(tables.sources.c.tier == tier)
+    with store.read() as connection:
+        return [
+            Source(r.tier, r.host, r.application, r.first_sent, r.last_sent, r.unsettled, r.lag_ms)
+            for r in connection.execute(question)
+        ]
+
+
+def explain(store: AuditStore, topic: str, window_start: int) -> Explanation:
+    """Who counted what of a topic's window: hosts and applications of every tier, and loads.
+
+    Only of increments that upkeep has not removed; the sums per tier stay.
+    """
+    with store.read() as connection:
+        name_of = {row.id: row.name for row in connection.execute(select(tables.names))}
+        i, n = tables.increments.c, tables.names.c
+        number = select(n.id).where(n.name == topic).scalar_subquery()
+        rows = connection.execute(
+            select(tables.increments)
+            .where(i.topic == number, i.window_start == window_start)
+            .order_by(i.sent_at)
+        ).all()
+        names = list(
+            connection.scalars(
+                select(_w.tier).where(_w.topic == topic, _w.window_start == window_start)
+            )
+        )
+        states = {
+            tier: state
+            for tier in sorted(set(names) - {PRODUCER_TIER})
+            for state in states_in(
+                connection, tier, within(window_start, window_start + 1), [topic]
+            )
+        }
+    return Explanation(topic, window_start, states, _contributions(rows, name_of), _loads(rows))
+
+
+def holes(store: AuditStore) -> Holes:
+    """What of the audit topic is not in the sums."""
+    missed = select(tables.facts.c.value).where(tables.facts.c.name == MISSED)
+    with store.read() as connection:
+        unreadable = connection.scalar(select(func.count()).select_from(tables.unreadable))
+        return Holes(unreadable or 0, int(connection.scalar(missed) or 0))
+
+
+def _contributions(
+    rows: Iterable[Row[Any]], name_of: Mapping[int, str]
+) -> tuple[Contribution, ...]:
+    grouped: defaultdict[tuple[str, str, str], list[Row[Any]]] = defaultdict(list)
+    for row in rows:
+        who = (name_of[row.tier], name_of[row.host], name_of[row.application])
+        grouped[who].append(row)
+    found = []
+    for (tier, host, application), some in sorted(grouped.items()):
+        counts: Counter[str] = Counter()
+        for row in some:
+            counts.update(json.loads(row.counts))
+        size = sum(row.bytes for row in some)
+        first, last = some[0].sent_at, some[-1].sent_at
+        found.append(
+            Contribution(tier, host, application, dict(counts), size, len(some), first, last)
+        )
+    return tuple(found)
+
+
+def _loads(rows: Iterable[Row[Any]]) -> tuple[LoadShare, ...]:
+    return tuple(
+        LoadShare(
+            row.load,
+            json.loads(row.counts),
+            tuple(Range(*one) for one in json.loads(row.ranges or "[]")),
+            row.sent_at,
+        )
+        for row in rows
+        if row.load is not None
+    )

@@ -1,0 +1,263 @@
+"""The audit topic, followed into the store.
+
+Rules:
+
+- Reads without a consumer group, from the positions in the store; nothing is read twice and
+  nothing is passed over, whoever else reconciles into the same store.
+- A message that is no audit event is written down with its place (a sum with a hole proves
+  nothing, so `audit status` says so) and does not stop the rest.
+- A batch is bounded in messages: memory does not grow with what there is to read.
+- A store belongs to one audit topic of one cluster; another one's is refused.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from sqlalchemy import insert, select
+
+from audit.increments import Increment, IncrementDecoder
+from audit.store import AuditStore, tables
+from audit.store.writing import Batch, MovedError, apply, positions
+from headworks.audit import AUDIT_TOPIC
+from headworks.broker_client import broker_client
+from headworks.errors import CorruptError, UnreachableError, UsageError
+from headworks.registry_client import RegistryClient
+
+__all__ = ["Progress", "Reconciler"]
+
+_TIMEOUT = 10.0
+_BATCH = 20_000
+_GATHER = 1.0
+_LOOK_AGAIN = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the reconciler is: messages read since it was made, and messages to read."""
+
+    read: int
+    behind: int
+
+
+class Reconciler:
+    """Follows the audit topic of the broker at `bootstrap` into `store`.
+
+    Raises UnreachableError if the broker does not answer, UsageError if the store belongs to
+    another cluster.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        registry: str,
+        store: AuditStore,
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._store = store
+        self._now = now
+        self._decode = IncrementDecoder(RegistryClient(registry))
+        self._ends: dict[int, int] = {}
+        self._looked = 0.0
+        self._read = 0
+        self._positions: dict[int, int] = {}
+        self._consumer = Consumer(
+            {
+                **broker_client(bootstrap),
+                "group.id": "headworks-audit",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "queued.max.messages.kbytes": 16_384,
+                "log_level": 2,
+            }
+        )
+        try:
+            self._belongs()
+            self._seek()
+        except BaseException:
+            self._consumer.close()
+            raise
+
+    def __enter__(self) -> Reconciler:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the broker; the store stays open."""
+        self._consumer.close()
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is, by the ends that it last saw."""
+        behind = sum(max(0, end - self._positions.get(p, end)) for p, end in self._ends.items())
+        return Progress(self._read, behind)
+
+    def catch_up(self) -> int:
+        """Read to the ends that the topic has now; the number of increments that were new."""
+        self._look()
+        goal, new = dict(self._ends), 0
+        heard = time.monotonic()
+        while any(self._positions[p] < end for p, end in goal.items()):
+            before = dict(self._positions)
+            new += self._step(0.2)
+            if self._positions != before:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > _TIMEOUT:
+                raise UnreachableError(
+                    f"the broker at {self._bootstrap} stopped answering while the audit was read",
+                    fix="look at its log, then ask again",
+                )
+        return new
+
+    def follow(self, stop: threading.Event, seen: Callable[[int], None] | None = None) -> None:
+        """Read until `stop` is set; `seen` hears after every batch how many were new."""
+        while not stop.is_set():
+            if time.monotonic() - self._looked > _LOOK_AGAIN:
+                self._look()
+            new = self._step(_GATHER)
+            if seen is not None:
+                seen(new)
+
+    def _step(self, seconds: float) -> int:
+        messages = self._consumer.consume(_BATCH, timeout=seconds)
+        if not messages:
+            return 0
+        batch = self._batch(messages)
+        if batch.end == batch.start:
+            return 0
+        try:
+            new = apply(self._store, batch)
+        except MovedError:
+            self._seek()
+            return 0
+        self._read += len(batch.increments)
+        self._positions = dict(batch.end)
+        return new
+
+    def _batch(self, messages: list[Message]) -> Batch:
+        end = dict(self._positions)
+        increments: list[Increment] = []
+        unreadable: dict[tuple[int, int], str] = {}
+        for message in messages:
+            partition, offset = message.partition(), message.offset()
+            error = message.error()
+            if error is not None:
+                self._heard(error)
+                continue
+            assert partition is not None
+            assert offset is not None
+            try:
+                increments.append(self._decode(message.value() or b""))
+            except CorruptError as problem:
+                unreadable[partition, offset] = problem.message
+            end[partition] = offset + 1
+        live = len(messages) < _BATCH and all(end[p] >= e for p, e in self._ends.items())
+        now = int(self._now() * 1000)
+        return Batch(dict(self._positions), end, increments, now, live, unreadable)
+
+    def _heard(self, error: Any) -> None:
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF or error.retriable():
+            return
+        if code in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
+            self._seek()
+        elif code not in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
+            raise UnreachableError(f"reading {AUDIT_TOPIC}: {error.str()}")
+
+    def _belongs(self) -> None:
+        try:
+            cluster = self._consumer.list_topics(AUDIT_TOPIC, timeout=_TIMEOUT).cluster_id
+        except KafkaException as error:
+            raise self._unreachable(error) from None
+        with self._store.write() as connection:
+            known = connection.scalar(
+                select(tables.facts.c.value).where(tables.facts.c.name == tables.CLUSTER)
+            )
+            if known is None:
+                connection.execute(
+                    insert(tables.facts).values(name=tables.CLUSTER, value=str(cluster))
+                )
+            elif known != str(cluster):
+                raise UsageError(
+                    f"the store holds the audit of cluster {known}, "
+                    f"and the broker at {self._bootstrap} is of cluster {cluster}",
+                    fix="give another with --store, or the right --bootstrap",
+                )
+
+    def _look(self) -> None:
+        """See which partitions there are, and their ends."""
+        known = set(self._ends)
+        self._ends = {p: high for p, (_, high) in self._watermarks().items()}
+        self._looked = time.monotonic()
+        if set(self._ends) != known:
+            self._seek()
+
+    def _watermarks(self) -> dict[int, tuple[int, int]]:
+        try:
+            topic = self._consumer.list_topics(AUDIT_TOPIC, timeout=_TIMEOUT).topics[AUDIT_TOPIC]
+            if topic.error is not None:
+                return {}
+            return {
+                p: self._consumer.get_watermark_offsets(
+                    TopicPartition(AUDIT_TOPIC, p), timeout=_TIMEOUT
+                )
+                for p in topic.partitions
+            }
+        except KafkaException as error:
+            raise self._unreachable(error) from None
+
+    def _seek(self) -> None:
+        """Read on from the store's positions; what the topic no longer has is noted as missed."""
+        marks = self._watermarks()
+        self._ends = {p: high for p, (_, high) in marks.items()}
+        self._looked = time.monotonic()
+        with self._store.read() as connection:
+            stored = positions(connection)
+        wanted = dict(stored)
+        missed = 0
+        for partition, (low, high) in marks.items():
+            at = wanted.setdefault(partition, low)
+            if at > high:
+                raise CorruptError(
+                    f"the store has read {AUDIT_TOPIC} partition {partition} to offset {at}, "
+                    f"and it ends at {high}: the topic is not the one that was read",
+                    fix="give another store with --store, or remove this one to begin anew",
+                )
+            if at < low:
+                missed += low - at
+                wanted[partition] = low
+        if wanted != stored:
+            self._note(stored, wanted, missed)
+        self._positions = wanted
+        self._consumer.assign([TopicPartition(AUDIT_TOPIC, p, wanted[p]) for p in marks])
+
+    def _note(self, stored: dict[int, int], wanted: dict[int, int], missed: int) -> None:
+        batch = Batch(stored, wanted, (), int(self._now() * 1000), live=False)
+        try:
+            apply(self._store, batch)
+        except MovedError:
+            return self._seek()
+        if missed:
+            with self._store.write() as connection:
+                c = tables.facts.c
+                known = connection.scalar(select(c.value).where(c.name == tables.MISSED))
+                connection.execute(tables.facts.delete().where(c.name == tables.MISSED))
+                total = str(int(known or 0) + missed)
+                connection.execute(insert(tables.facts).values(name=tables.MISSED, value=total))
+        return None
+
+    def _unreachable(self, error: KafkaException) -> UnreachableError:
+        return UnreachableError(
+            f"the broker at {self._bootstrap} does not answer: {error.args[0].str()}",
+            fix="start it with `headworks up`, or give --bootstrap",
+        )

@@ -1,0 +1,188 @@
+"""The tables. Types and keys only; every constraint holds on SQLite and on PostgreSQL.
+
+Rules:
+
+- `positions` moves in the transaction that adds what lies before it: a restart repeats nothing.
+- `increments` has every increment once, by its id, until upkeep removes old ones; the sums in
+  `windows`, `outcomes` and `progress` are sums of increments and of nothing else.
+- A row of `windows` is one tier's count of one topic and window; `accounted` is what a tier below
+  the producer had in its hands, however it ended there.
+- Times are milliseconds since 1970 (UTC), but for `progress.second`.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+from headworks.database import bookkeeping
+
+__all__ = [
+    "CLUSTER",
+    "COUNTED",
+    "MISSED",
+    "alerts",
+    "facts",
+    "increments",
+    "metadata",
+    "names",
+    "outcomes",
+    "own",
+    "positions",
+    "progress",
+    "sources",
+    "topics",
+    "unreadable",
+    "windows",
+]
+
+# Names in `facts`: the cluster whose topic was read, and how many messages were gone before.
+CLUSTER, MISSED = "cluster", "missed"
+
+metadata = MetaData()
+own = bookkeeping(metadata, prefix="audit_")
+
+# What is added up in `windows`, in this order.
+COUNTED = (
+    "attempted",
+    "delivered",
+    "failed",
+    "dropped",
+    "unresolved",
+    "accounted",
+    "quarantined",
+    "late",
+    "gone",
+    "bytes",
+)
+
+positions = Table(
+    "audit_positions",
+    metadata,
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("next_offset", BigInteger, nullable=False),
+)
+
+facts = Table(
+    "audit_facts",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+# Topics, tiers, hosts and applications by number: an increment's row is short.
+names = Table(
+    "audit_names",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("name", String, nullable=False, unique=True),
+)
+
+increments = Table(
+    "audit_increments",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("id", LargeBinary(16), nullable=False),
+    Column("topic", Integer, nullable=False),
+    Column("window_start", BigInteger, nullable=False),
+    Column("tier", Integer, nullable=False),
+    Column("host", Integer, nullable=False),
+    Column("application", Integer, nullable=False),
+    Column("sent_at", BigInteger, nullable=False),
+    Column("read_at", BigInteger, nullable=False),
+    Column("counts", Text, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("load", BigInteger),
+    Column("ranges", Text),
+    Index("audit_increments_by_id", "id", unique=True),
+    Index("audit_increments_by_window", "topic", "window_start"),
+)
+
+windows = Table(
+    "audit_windows",
+    metadata,
+    Column("tier", String, primary_key=True),
+    Column("window_start", BigInteger, primary_key=True, autoincrement=False),
+    Column("topic", String, primary_key=True),
+    *(Column(name, BigInteger, nullable=False) for name in COUNTED),
+    Column("first_sent", BigInteger, nullable=False),
+    Column("last_sent", BigInteger, nullable=False),
+    Column("complete_at", BigInteger),
+    Index("audit_windows_by_topic", "topic", "window_start"),
+    sqlite_with_rowid=False,
+)
+
+# Drops by reason, and whatever else a tier names that has no column of its own.
+outcomes = Table(
+    "audit_outcomes",
+    metadata,
+    Column("topic", String, primary_key=True),
+    Column("window_start", BigInteger, primary_key=True, autoincrement=False),
+    Column("tier", String, primary_key=True),
+    Column("outcome", String, primary_key=True),
+    Column("messages", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# How a tier's accounted messages grew: sums by the second in which they were said.
+progress = Table(
+    "audit_progress",
+    metadata,
+    Column("topic", String, primary_key=True),
+    Column("window_start", BigInteger, primary_key=True, autoincrement=False),
+    Column("tier", String, primary_key=True),
+    Column("second", BigInteger, primary_key=True, autoincrement=False),
+    Column("accounted", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# Which topics a tier has ever counted.
+topics = Table(
+    "audit_topics",
+    metadata,
+    Column("tier", String, primary_key=True),
+    Column("topic", String, primary_key=True),
+    Column("first_sent", BigInteger, nullable=False),
+    Column("last_sent", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# Who reports: `unsettled` messages are attempted and not resolved; `lag_ms` is the shortest way
+# from a source's clock to ours that was seen in its last batch (null: never seen live).
+sources = Table(
+    "audit_sources",
+    metadata,
+    Column("tier", String, primary_key=True),
+    Column("host", String, primary_key=True),
+    Column("application", String, primary_key=True),
+    Column("first_sent", BigInteger, nullable=False),
+    Column("last_sent", BigInteger, nullable=False),
+    Column("unsettled", BigInteger, nullable=False),
+    Column("lag_ms", BigInteger),
+    sqlite_with_rowid=False,
+)
+
+unreadable = Table(
+    "audit_unreadable",
+    metadata,
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("offset", BigInteger, primary_key=True, autoincrement=False),
+    Column("reason", Text, nullable=False),
+)
+
+alerts = Table(
+    "audit_alerts",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("content", Text, nullable=False),
+    Column("since", BigInteger, nullable=False),
+)

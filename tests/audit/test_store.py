@@ -1,0 +1,270 @@
+"""The store against a brute-force count: redelivery, restarts, order and lateness never matter."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit import queries
+from audit.increments import Increment, Range
+from audit.store import AuditStore
+from audit.store.writing import Batch, MovedError, apply, positions
+
+WINDOW = 600_000
+DAY = 86_400_000
+NOW = 10 * DAY
+
+
+def increment(
+    topic: str,
+    tier: str,
+    window: int,
+    counts: dict[str, int],
+    *,
+    sent_at: int = 0,
+    host: str = "host",
+    commit: int | None = None,
+    ranges: tuple[Range, ...] = (),
+) -> Increment:
+    name = str(uuid.uuid4())
+    start = window * WINDOW
+    return Increment(name, topic, tier, start, counts, 0, host, "app", sent_at, commit, ranges)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[AuditStore]:
+    opened = AuditStore(f"sqlite:///{tmp_path / 'audit.db'}")
+    yield opened
+    opened.close()
+
+
+def add(store: AuditStore, *increments: Increment, at: int = 0) -> int:
+    with store.read() as connection:
+        start = positions(connection)
+    end = {0: start.get(0, 0) + len(increments)}
+    return apply(store, Batch(start, end, increments, at, live=True))
+
+
+@dataclass(frozen=True)
+class Report:
+    topic: str
+    tier: str
+    window: int
+    first: int
+    second: int
+    sent_at: int
+
+
+reports = st.lists(
+    st.builds(
+        Report,
+        st.sampled_from(["a", "b"]),
+        st.sampled_from(["producer", "hadoop", "consumer:g"]),
+        st.integers(0, 3),
+        st.integers(0, 60),
+        st.integers(0, 3),
+        st.integers(0, 3 * DAY),
+    ),
+    max_size=40,
+)
+
+
+def as_increment(report: Report) -> Increment:
+    if report.tier == "producer":
+        lost = min(report.first, report.second)
+        counts = {"attempted": report.first, "delivered": report.first - lost, "unresolved": lost}
+    else:
+        first, second = (
+            ("loaded", "quarantined")
+            if report.tier == "hadoop"
+            else (
+                "consumed",
+                "skipped",
+            )
+        )
+        counts = {first: report.first, second: report.second}
+    counts = {name: n for name, n in counts.items() if n}
+    return increment(report.topic, report.tier, report.window, counts, sent_at=report.sent_at)
+
+
+def expected_answer(given_reports: list[Report], tier: str) -> dict[tuple[str, int], list[object]]:
+    """Lost, duplicated and the moment of 99.9 %, counted one report at a time."""
+    found: dict[tuple[str, int], list[object]] = {}
+    referenced = {r.topic for r in given_reports if r.tier == "producer"}
+    for topic in {r.topic for r in given_reports}:
+        for window in {r.window for r in given_reports if r.topic == topic}:
+            here = [r for r in given_reports if (r.topic, r.window) == (topic, window)]
+            if not any(r.tier in (tier, "producer") for r in here):
+                continue
+            sent = sum(r.first for r in here if r.tier == "producer")
+            seen = sorted((r for r in here if r.tier == tier), key=lambda r: -(-r.sent_at // 1000))
+            arrived, moment = 0, None
+            for at in sorted({-(-r.sent_at // 1000) for r in seen}):
+                arrived += sum(r.first + r.second for r in seen if -(-r.sent_at // 1000) == at)
+                if moment is None and sent and arrived >= 0.999 * sent and arrived:
+                    moment = at * 1000
+            known = topic in referenced
+            found[topic, window * WINDOW] = [
+                max(0, sent - arrived) if known else 0,
+                max(0, arrived - sent) if known else 0,
+                moment,
+            ]
+    return found
+
+
+@given(reports, st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_any_order_redelivery_restart_and_rival_give_the_brute_force_answer(
+    given_reports: list[Report], chance: random.Random
+) -> None:
+    increments = [as_increment(report) for report in given_reports]
+    topic = increments + [i for i in increments if chance.random() < 0.5]
+    chance.shuffle(topic)
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/audit.db"
+        store = AuditStore(url)
+        at = 0
+        while at < len(topic):
+            end = min(len(topic), at + chance.randint(1, 15))
+            batch = Batch({0: at} if at else {}, {0: end}, topic[at:end], 0, live=False)
+            apply(store, batch)
+            if chance.random() < 0.3:  # a rival that read the same, or this one after a crash
+                with pytest.raises(MovedError):
+                    apply(store, batch)
+            if chance.random() < 0.3:
+                store.close()
+                store = AuditStore(url)
+            at = end
+        for tier in ("hadoop", "consumer:g"):
+            answer = expected_answer(given_reports, tier)
+            rows = queries.balances(store, tier)
+            assert {(r.topic, r.window_start): [r.lost, r.duplicated] for r in rows} == {
+                key: value[:2] for key, value in answer.items()
+            }
+            sums = queries.topic_sums(store, tier)
+            for row in sums:
+                mine = [v for (t, _), v in answer.items() if t == row.topic]
+                assert row.lost == sum(int(str(v[0])) for v in mine)
+                assert row.duplicated == sum(int(str(v[1])) for v in mine)
+            for name in {t for t, _ in answer}:
+                page = queries.topic_audit(store, name, now=NOW)
+                for line in page.tiers:
+                    if line.tier == tier:
+                        assert {
+                            c.window_start: c.complete_at for c in line.cells if c is not None
+                        } == {w: v[2] for (t, w), v in answer.items() if t == name}
+        store.close()
+
+
+def test_a_copy_of_an_increment_counts_once_within_a_batch_and_later(store: AuditStore) -> None:
+    one = increment("t", "producer", 0, {"attempted": 5, "delivered": 5})
+    assert add(store, one, one) == 1
+    assert add(store, one) == 0
+    assert queries.topic_sums(store, "hadoop")[0].lost == 5
+
+
+def test_what_a_killed_producer_took_with_it_is_lost_and_what_arrived_is_not(
+    store: AuditStore,
+) -> None:
+    add(store, increment("t", "producer", 0, {"attempted": 10, "delivered": 6, "unresolved": 4}))
+    add(store, increment("t", "hadoop", 0, {"loaded": 7}))
+    (row,) = queries.balances(store, "hadoop")
+    assert (row.lost, row.duplicated, row.unresolved) == (3, 0, 4)
+
+
+def test_what_failed_and_arrived_all_the_same_is_no_duplicate(store: AuditStore) -> None:
+    add(store, increment("t", "producer", 0, {"attempted": 10, "delivered": 8, "failed": 2}))
+    add(store, increment("t", "hadoop", 0, {"loaded": 9}))
+    (row,) = queries.balances(store, "hadoop")
+    assert (row.lost, row.duplicated) == (0, 0)
+
+
+def test_time_to_complete_waits_for_windows_that_are_not(store: AuditStore) -> None:
+    for window in range(4):
+        sent = {"attempted": 1000, "delivered": 1000}
+        add(store, increment("t", "producer", window, sent))
+    for window, seconds in ((0, 10), (1, 20), (2, 30)):
+        half = (window + 1) * WINDOW + seconds * 1000
+        add(store, increment("t", "hadoop", window, {"loaded": 998}, sent_at=half - 5000))
+        add(store, increment("t", "hadoop", window, {"loaded": 1}, sent_at=half))
+    found = queries.time_to_complete(store, "hadoop")
+    assert (found.windows, found.complete) == (4, 3)
+    assert (found.p50, found.p95, found.p99) == (20.0, None, None)
+
+
+def test_late_data_reopens_a_window(store: AuditStore) -> None:
+    add(store, increment("t", "producer", 0, {"attempted": 1, "delivered": 1}, sent_at=WINDOW))
+    add(store, increment("t", "hadoop", 0, {"loaded": 1}, sent_at=WINDOW + 1))
+    line = queries.topic_audit(store, "t", now=NOW).tiers[0]
+    assert line.cells[0] is not None
+    assert not line.cells[0].reopened
+    add(store, increment("t", "producer", 0, {"attempted": 1, "delivered": 1}, sent_at=2 * DAY))
+    cell = queries.topic_audit(store, "t", now=NOW).tiers[0].cells[0]
+    assert cell is not None
+    assert cell.reopened
+    assert (cell.balance.lost, cell.complete_at) == (1, None)
+
+
+def test_the_heatmap_shows_the_worst_topics_first_and_a_page_of_them(store: AuditStore) -> None:
+    for n in range(20):
+        sent = increment(f"topic{n:02}", "producer", n % 3, {"attempted": 100, "delivered": 100})
+        add(store, sent, increment(f"topic{n:02}", "hadoop", n % 3, {"loaded": 100 - n}))
+    page = queries.health(store, now=NOW, limit=5)
+    assert [row.sum.topic for row in page.rows] == [f"topic{n}" for n in (19, 18, 17, 16, 15)]
+    assert (page.topics, page.incomplete, page.lost) == (20, 19, sum(range(20)))
+    assert page.windows == (0, WINDOW, 2 * WINDOW)
+    assert [cell is None for cell in page.rows[0].cells] == [True, False, True]
+    beyond = queries.health(store, now=NOW, limit=5, offset=15, containing="topic")
+    assert [row.sum.topic for row in beyond.rows] == [f"topic0{n}" for n in (4, 3, 2, 1, 0)]
+
+
+def test_explain_names_hosts_offsets_and_loads(store: AuditStore) -> None:
+    add(
+        store,
+        increment("t", "producer", 0, {"attempted": 3, "delivered": 3}, host="web1", sent_at=5),
+        increment("t", "producer", 0, {"attempted": 4, "delivered": 4}, host="web2", sent_at=6),
+        increment("t", "producer", 0, {"attempted": 1, "delivered": 1}, host="web1", sent_at=9),
+        increment(
+            "t", "hadoop", 0, {"loaded": 7}, host="etl", commit=12, ranges=(Range(0, 5, 12),)
+        ),
+    )
+    found = queries.explain(store, "t", 0)
+    web1 = next(c for c in found.contributions if c.host == "web1")
+    assert (web1.counts, web1.increments) == ({"attempted": 4, "delivered": 4}, 2)
+    assert (web1.first_sent, web1.last_sent) == (5, 9)
+    (load,) = found.loads
+    assert (load.load, load.ranges, load.counts) == (12, (Range(0, 5, 12),), {"loaded": 7})
+    assert found.states["hadoop"].balance.lost == 1
+
+
+def test_a_topic_without_producer_counts_claims_nothing(store: AuditStore) -> None:
+    add(store, increment("t", "hadoop", 0, {"loaded": 7}))
+    (row,) = queries.topic_sums(store, "hadoop")
+    assert (row.lost, row.duplicated, row.referenced) == (0, 0, False)
+
+
+def test_drops_are_told_by_reason(store: AuditStore) -> None:
+    counts = {"attempted": 9, "dropped:queue_full": 2, "dropped:too_large": 1, "delivered": 6}
+    add(store, increment("t", "producer", 0, counts), increment("t", "hadoop", 0, {"loaded": 6}))
+    page = queries.topic_audit(store, "t", now=NOW)
+    assert page.drops == {"queue_full": 2, "too_large": 1}
+    assert page.tiers[0].cells[0] is not None
+    assert page.tiers[0].cells[0].balance.complete
+
+
+def test_sources_show_clock_and_open_messages(store: AuditStore) -> None:
+    one = increment("t", "producer", 0, {"attempted": 9, "delivered": 6}, sent_at=1_000)
+    add(store, one, replace(one, id=str(uuid.uuid4()), host="ahead", sent_at=90_000), at=3_000)
+    found = {s.host: s for s in queries.sources(store)}
+    assert (found["host"].unsettled, found["host"].lag_ms) == (3, 2_000)
+    assert found["ahead"].lag_ms == -87_000
+    (tier,) = queries.tiers(store)
+    assert (tier.sources, tier.unsettled, tier.last_sent) == (2, 6, 90_000)
