@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import KafkaException
 
 from headworks.audit import AUDIT_TOPIC, window_of
 from headworks.audit.counters import CONSUMED, SKIPPED, CounterFile
-from headworks.audit.reporting import Reporter
+from headworks.audit.reporting import Reporter, through
 from headworks.errors import HeadworksError
+from headworks.kafka_clients import KafkaProducer
 from headworks.registry_client.schema_ids import SchemaIds
 
 __all__ = ["AuditTier"]
@@ -45,7 +45,7 @@ class AuditTier:
     ) -> None:
         folder = state_dir / group.replace("/", "%2F")
         self._counters = CounterFile(folder)
-        self._producer = confluent_kafka.Producer(
+        self._producer = KafkaProducer(
             {**client, "enable.idempotence": True, "linger.ms": 20, "log_level": 2}
         )
         self._reporter = Reporter(
@@ -53,7 +53,7 @@ class AuditTier:
             tier=f"consumer:{group}",
             application=application,
             ids=SchemaIds(registry, state_dir),
-            send=self._send,
+            send=through(self._producer),
         )
         self._every = every
         self._stopping = threading.Event()
@@ -97,10 +97,3 @@ class AuditTier:
         except HeadworksError as error:
             _log.warning("audit counts are kept for later: %s", error)
             return 0
-
-    def _send(self, value: bytes, on_delivery: Any) -> bool:
-        try:
-            self._producer.produce(AUDIT_TOPIC, value, on_delivery=on_delivery)
-        except (BufferError, KafkaException):
-            return False
-        return True

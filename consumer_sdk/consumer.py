@@ -34,6 +34,7 @@ from consumer_sdk.poison import DeadLetters, OnPoison, PoisonMessageError
 from headworks.broker_client import broker_client
 from headworks.codec.event import EventType, event_type
 from headworks.errors import HeadworksError, UnreachableError, UsageError
+from headworks.kafka_clients import KafkaConsumer
 from headworks.registry_client import RegistryClient
 from headworks.settings import resolve
 from headworks.wire import FramingError
@@ -122,7 +123,7 @@ class Consumer(Generic[T]):
         if excluding is not None:
             properties["topic.blacklist"] = _whole(excluding)
         self._cooperative = "cooperative" in properties.get("partition.assignment.strategy", "")
-        self._consumer = confluent_kafka.Consumer(properties)
+        self._consumer = KafkaConsumer(properties)
         self._consumer.subscribe(
             [_whole(matching)] if matching else [k.topic for k in types] or list(topics),
             on_assign=self._assigned,

@@ -14,6 +14,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 
 from headworks.errors import CorruptError, UnreachableError
+from headworks.kafka_clients import KafkaProducer
 
 __all__ = ["DeadLetters", "OnPoison", "PoisonMessageError"]
 
@@ -40,7 +41,7 @@ class DeadLetters:
         self._client = client
         self._group = group
         self._topic = topic
-        self._producer: confluent_kafka.Producer | None = None
+        self._producer: KafkaProducer | None = None
 
     def send(self, message: confluent_kafka.Message, reason: str) -> None:
         """Write a message, and return when the broker has it on disk; UnreachableError if not."""
@@ -66,9 +67,9 @@ class DeadLetters:
                 fix="it was not processed, and comes again; see that the broker takes the topic",
             )
 
-    def _running(self) -> confluent_kafka.Producer:
+    def _running(self) -> KafkaProducer:
         if self._producer is None:
-            self._producer = confluent_kafka.Producer(
+            self._producer = KafkaProducer(
                 {
                     **self._client,
                     "enable.idempotence": True,

@@ -263,10 +263,7 @@ class Producer:
             return self._running
 
     def _after_fork(self) -> None:
-        """In a forked child: let go of the parent's client and counters without touching them."""
-        if self._running is not None:
-            self._running.forget()
-        _abandoned.append(self._running)
+        """In a forked child: what the parent runs stays the parent's."""
         self._lock = threading.Lock()
         self._running = None
 
@@ -315,9 +312,6 @@ def _default_state_dir() -> Path:
     return Path(base) / "headworks" / "producer"
 
 
-# Freed by the end of the process only: librdkafka's threads did not survive the fork, and to
-# destroy such a client would wait for them for ever.
-_abandoned: list[Running | None] = []
 _alive: weakref.WeakSet[Producer] = weakref.WeakSet()
 
 

@@ -3,8 +3,9 @@
 Rules:
 
 - Everything counted is resolved: attempted = delivered + failed + dropped + still queued.
-- The thread serves delivery reports, sends again what was spilled, and publishes the counts; it
-  survives every error, because without it nothing is delivered any more.
+- One thread serves delivery reports and sends again what was spilled; it survives every error,
+  because without it nothing is delivered any more. Another publishes the counts: it may have to
+  wait for the registry, and reports of deliveries must not wait with it.
 - While anything is spilled, new messages are spilled too, so that they stay in order.
 """
 
@@ -20,13 +21,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
-from headworks.audit import AUDIT_TOPIC, window_of
+from headworks.audit import window_of
 from headworks.audit.counters import BROKER_ERROR, QUEUE_FULL, TOO_LARGE, CounterFile, Slot
-from headworks.audit.reporting import Reporter
+from headworks.audit.reporting import Reporter, through
 from headworks.errors import HeadworksError
+from headworks.kafka_clients import KafkaProducer
 from headworks.registry_client.schema_ids import SchemaIds
 from producer_sdk.context import Headers
 from producer_sdk.spill import Spill, Spilled, leftover_spills
@@ -36,6 +37,8 @@ __all__ = ["OnDelivery", "Running", "RunningConfig"]
 OnDelivery = Callable[[Any, Any], None]
 _log = logging.getLogger("headworks.producer")
 _POLL = 0.1
+_PURGING = 1.0
+_LAST_COUNTS = 0.5
 _SPILL_BATCH = 10_000
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
@@ -56,14 +59,14 @@ class Running:
     """Takes encoded messages (`put`) until `stop`."""
 
     def __init__(self, config: RunningConfig) -> None:
-        self.client = confluent_kafka.Producer(dict(config.client))
+        self.client = KafkaProducer(config.client)
         self.counters = CounterFile(config.state_dir)
         self._reporter = Reporter(
             config.state_dir,
             tier="producer",
             application=config.application,
             ids=config.ids,
-            send=self._send_audit,
+            send=through(self.client),
         )
         self._spill: Spill | None = None
         self._respilling: deque[Spill] = deque()  # those that hold something, the oldest first
@@ -74,11 +77,11 @@ class Running:
             self._spill = Spill(config.state_dir, limit=config.spill_bytes)
             self._respilling.append(self._spill)
         self._every = config.audit_every
-        self._reporting = threading.Lock()
-        self._stopping = threading.Event()
+        self._stopping, self._counted = threading.Event(), threading.Event()
         self._closing = False
-        self._thread = threading.Thread(target=self._serve, name="headworks-producer", daemon=True)
-        self._thread.start()
+        self._deadline = 0.0
+        self._server = _started(self._serve, "headworks-producer")
+        self._publisher = _started(self._publish, "headworks-audit")
 
     def put(
         self,
@@ -120,7 +123,7 @@ class Running:
                     return self._spilled(spill, slot, topic, value, key, timestamp, headers)
                 now = time.monotonic()
                 deadline = deadline or now + wait_ms / 1000
-                if now < deadline:
+                if now < deadline and not self._stopping.is_set():
                     time.sleep(0.002)
                     continue
                 slot.resolve(QUEUE_FULL)
@@ -136,7 +139,8 @@ class Running:
         deadline = time.monotonic() + timeout
         while self._has_spilled() and time.monotonic() < deadline:
             time.sleep(0.01)
-        return self.client.flush(max(0.0, deadline - time.monotonic()))
+        self.client.flush(max(0.0, deadline - time.monotonic()))
+        return self.counters.open_messages()
 
     def stop(self, timeout: float) -> int:
         """Deliver and publish within `timeout` seconds; the number of messages left.
@@ -147,34 +151,27 @@ class Running:
         while self._has_spilled() and time.monotonic() < deadline:
             time.sleep(0.01)
         self._stopping.set()
-        self._thread.join(timeout)
-        left = self.client.flush(max(0.1, deadline - time.monotonic()))
+        self._server.join(timeout)
+        self.client.flush(max(0.1, deadline - time.monotonic()))
+        left = self.counters.open_messages()
         if self._respilling and not self._outstanding:
             self._respilling[0].taken()
-        while self._report() and time.monotonic() < deadline:
-            self.client.flush(max(0.1, deadline - time.monotonic()))
-        self._reporter.close()
-        spilled = self._spill.messages if self._spill is not None else 0
-        if left or spilled:
+        if left:
             self._closing = True
             self.client.purge()
-            self.client.flush(1.0)
-            if self._spill is None:
-                _log.error("%d messages were not delivered when the producer closed", left)
-            else:
-                _log.warning("%d messages wait in %s", left + spilled, self._spill.path.parent)
-            self._report()
-        for spill in (*self._respilling, *([self._spill] if self._spill else ())):
+            self.client.flush(_PURGING)
+        self._deadline = deadline
+        self._counted.set()
+        self._publisher.join(max(_LAST_COUNTS, deadline - time.monotonic()))
+        self._reporter.close()
+        if left and self._spill is None:
+            _log.error("%d messages were not delivered when the producer closed", left)
+        elif left and self._spill is not None:
+            _log.warning("%d messages wait in %s", left, self._spill.folder)
+        for spill in {*self._respilling, *([self._spill] if self._spill else ())}:
             spill.close()
         self.counters.close(remove=self.counters.settled())
-        return left + spilled
-
-    def forget(self) -> None:
-        """In a forked child: the spills are the parent's; holding them would hide its death."""
-        for spill in {*self._respilling, *([self._spill] if self._spill else ())}:
-            spill.forget()
-        self._respilling.clear()
-        self._spill = None
+        return left
 
     def _has_spilled(self) -> bool:
         return any(not spill.empty for spill in tuple(self._respilling))
@@ -194,7 +191,7 @@ class Running:
             if spill.put(kept):
                 return True
         except OSError as error:
-            _log.error("the spill %s does not take messages: %s", spill.path, error)
+            _log.error("the spill in %s does not take messages: %s", spill.folder, error)
         slot.resolve(QUEUE_FULL)
         return False
 
@@ -211,15 +208,11 @@ class Running:
             report(error, message)
 
     def _serve(self) -> None:
-        due = time.monotonic()
         while not self._stopping.is_set():
             try:
                 self.client.poll(_POLL)
                 if self._respilling:
                     self._send_spilled()
-                if time.monotonic() >= due:
-                    due = time.monotonic() + self._every
-                    self._report()
             except Exception:
                 _log.exception("serving delivery reports failed")
                 self._stopping.wait(1.0)
@@ -270,21 +263,29 @@ class Running:
         slot.report(error, message)
         self._outstanding -= 1
 
+    def _publish(self) -> None:
+        """Publish the counts now and then; at the end, all that `_deadline` leaves time for."""
+        self._report()
+        while not self._counted.wait(self._every):
+            self._report()
+        while (self._report() or self._reporter.waiting) and time.monotonic() < self._deadline:
+            self.client.flush(max(0.0, self._deadline - time.monotonic()))
+
     def _report(self) -> int:
         """Queue what is to be published; 0 if nothing, or if the audit cannot be reached now."""
-        with self._reporting:
-            try:
-                return self._reporter.report_leftovers() + self._reporter.report(self.counters)
-            except HeadworksError as error:
-                _log.warning("audit counts are kept for later: %s", error)
-                return 0
-
-    def _send_audit(self, value: bytes, report: OnDelivery) -> bool:
         try:
-            self.client.produce(AUDIT_TOPIC, value, on_delivery=report)
-        except (BufferError, KafkaException):
-            return False
-        return True
+            return self._reporter.report_leftovers() + self._reporter.report(self.counters)
+        except HeadworksError as error:
+            _log.warning("audit counts are kept for later: %s", error)
+        except Exception:
+            _log.exception("publishing the audit counts failed")
+        return 0
+
+
+def _started(target: Callable[[], None], name: str) -> threading.Thread:
+    thread = threading.Thread(target=target, name=name, daemon=True)
+    thread.start()
+    return thread
 
 
 def _both(first: OnDelivery, second: OnDelivery) -> OnDelivery:

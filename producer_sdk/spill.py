@@ -2,98 +2,76 @@
 
 Rules:
 
-- One file per process, locked while it lives; `leftover_spills` finds those of dead processes.
-- A message is in the file from `put` until the broker has acknowledged it (`taken` moves the
-  position), so a crash sends some again and loses none that were written.
-- The file never holds more than `limit` bytes; it is emptied whenever all of it is delivered.
-- What survives is what the page cache holds: a killed process loses nothing, a power cut may.
-
-Layout: magic and position (8 bytes each), then records: length and CRC-32 of the body, the body.
-A record that is cut or damaged ends the file: it was being written when the process died.
+- A spill is a row of files, each locked while its process lives; `leftover_spills` finds those of
+  dead processes.
+- A message is on disk from `put` until the broker has acknowledged it (`taken`), so a crash sends
+  some again and loses none that were written.
+- The files never hold more than `limit` bytes together. What is delivered makes room: a file goes
+  as soon as all of it is, whatever still waits in those behind it.
+- A forked child lets go of the parent's files at once: holding them would hide the parent's death.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import struct
 import threading
 import uuid
-import zlib
-from collections.abc import Iterator
+import weakref
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import count, groupby
 from pathlib import Path
-from typing import NamedTuple
 
 from headworks.errors import CorruptError
+from producer_sdk.segment import HEADER, Segment, Spilled, record_of
 
 __all__ = ["Spill", "Spilled", "leftover_spills"]
 
-_MAGIC = b"HWSPILL1"
-_HEADER = 16
-_POSITION = 8
 _SUFFIX = ".spill"
-_RECORD = struct.Struct("<II")
-_FIXED = struct.Struct("<qiiiH")
-_LENGTHS = struct.Struct("<ii")
-_NONE = -1
-Headers = dict[str, bytes | str]
-
-
-class Spilled(NamedTuple):
-    """A message that waits on disk."""
-
-    topic: str
-    value: bytes
-    key: bytes | None
-    timestamp: int
-    headers: Headers | None
+_SEGMENTS = 16  # room is made in steps of a sixteenth of the limit
 
 
 class Spill:
-    """The spill of this process, a new file in `folder`; or, by `path`, a dead one's."""
+    """The spill of this process, new files in `folder`; or a dead one's, which are `found`."""
 
-    def __init__(self, folder: Path, *, limit: int, path: Path | None = None) -> None:
+    def __init__(self, folder: Path, *, limit: int, found: Sequence[Segment] = ()) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.path = path or folder / f"{uuid.uuid4()}{_SUFFIX}"
+        self.folder = folder
         self._limit = limit
+        self._name = uuid.uuid4()
+        self._numbers = count(1)
         self._lock = threading.Lock()
-        self._file = os.open(self.path, os.O_RDWR | (os.O_CREAT if path is None else 0), 0o600)
-        try:
-            # Others who look for leftovers may hold a new file for a moment.
-            fcntl.flock(self._file, fcntl.LOCK_EX | (0 if path is None else fcntl.LOCK_NB))
-            if path is None:
-                os.pwrite(self._file, _MAGIC + _HEADER.to_bytes(8, "little"), 0)
-            head = os.pread(self._file, _HEADER, 0)
-            if len(head) < _HEADER or head[:8] != _MAGIC:
-                raise CorruptError(f"{self.path} is not a spill of a producer", fix="remove it")
-        except BaseException:
-            os.close(self._file)
-            raise
-        self._position = int.from_bytes(head[8:], "little")
-        self._read = self._position
+        self._closed = False
+        self._segments = deque(found or [self._new()])
         self.messages = 0  # put here by this process, and not delivered yet
         self._given = 0
-        self._end = max(_HEADER, os.fstat(self._file).st_size)
+        _open_spills.add(self)
 
     @property
     def empty(self) -> bool:
         """Whether everything that was put has been delivered."""
-        return self._position >= self._end
+        segments = self._segments
+        return segments[-1].delivered and (len(segments) == 1 or segments[0].delivered)
 
     def put(self, message: Spilled) -> bool:
-        """Append a message; False if the file would grow beyond its limit.
+        """Append a message; False if the files would grow beyond their limit.
 
         OSError if the disk does not take it; then nothing of it is left.
         """
-        body = _packed(message)
-        record = _RECORD.pack(len(body), zlib.crc32(body)) + body
+        record = record_of(message)
         with self._lock:
-            if self._file < 0 or self._end + len(record) > self._limit:
+            if self._closed:
                 return False
-            if os.pwrite(self._file, record, self._end) != len(record):
-                os.ftruncate(self._file, self._end)
+            last = self._segments[-1]
+            more = last.size + len(record) > self._limit // _SEGMENTS and last.size > HEADER
+            held = sum(segment.size for segment in self._segments) + HEADER * more
+            if held + len(record) > self._limit:
                 return False
-            self._end += len(record)
+            if more:
+                last = self._new()
+                self._segments.append(last)
+            if not last.append(record):
+                return False
             self.messages += 1
         return True
 
@@ -101,97 +79,77 @@ class Spill:
         """The next messages in order, `most` at most; they stay until `taken` is called."""
         found: list[Spilled] = []
         with self._lock:
-            stop = self._read + most_bytes
-            while len(found) < most and self._read < min(self._end, stop):
-                message, size = self._at(self._read)
-                if message is None:
-                    self._end = self._read
+            for segment in () if self._closed else self._segments:
+                found += segment.read(most - len(found), most_bytes)
+                if len(found) >= most:
                     break
-                found.append(message)
-                self._read += size
             self._given = len(found)
         return found
 
     def taken(self) -> None:
         """What `take` gave has been delivered (or has failed for good)."""
         with self._lock:
-            self._position = self._read
+            if self._closed:
+                return
             self.messages, self._given = max(0, self.messages - self._given), 0
-            if self._position >= self._end:
-                os.ftruncate(self._file, _HEADER)
-                self._position = self._read = self._end = _HEADER
-            os.pwrite(self._file, self._position.to_bytes(8, "little"), _POSITION)
+            for segment in self._segments:
+                segment.taken()
+            while len(self._segments) > 1 and self._segments[0].delivered:
+                self._segments.popleft().close()
 
     def close(self) -> None:
-        """Let go of the file; it is removed if it is empty."""
+        """Let go of the files; those that are delivered are removed."""
         with self._lock:
-            if self._file < 0:
-                return
-            if self.empty:
-                self.path.unlink(missing_ok=True)
-            os.close(self._file)
-            self._file = -1
+            if not self._closed:
+                self._closed = True
+                for segment in self._segments:
+                    segment.close()
 
-    def forget(self) -> None:
-        """In a forked child: let go of the parent's file, which stays the parent's."""
-        os.close(self._file)
-        self._file = -1
+    def _new(self) -> Segment:
+        return Segment(self.folder / f"{self._name}-{next(self._numbers):08d}{_SUFFIX}")
 
-    def _at(self, place: int) -> tuple[Spilled | None, int]:
-        head = os.pread(self._file, _RECORD.size, place)
-        if len(head) < _RECORD.size:
-            return None, 0
-        size, checksum = _RECORD.unpack(head)
-        if not _FIXED.size <= size <= self._end - place:  # a hole reads as zeros
-            return None, 0
-        body = os.pread(self._file, size, place + _RECORD.size)
-        if len(body) < size or zlib.crc32(body) != checksum:
-            return None, 0
-        return _unpacked(body), _RECORD.size + size
+    def _after_fork(self) -> None:
+        """In a forked child; a thread that did not survive the fork may have held the lock."""
+        self._lock = threading.Lock()
+        if not self._closed:
+            self._closed = True
+            for segment in self._segments:
+                segment.forget()
+
+
+_open_spills: weakref.WeakSet[Spill] = weakref.WeakSet()
+
+
+def _let_go_after_fork() -> None:
+    for spill in list(_open_spills):
+        spill._after_fork()
+    _open_spills.clear()
+
+
+os.register_at_fork(after_in_child=_let_go_after_fork)
 
 
 def leftover_spills(folder: Path) -> Iterator[Spill]:
     """The spills of dead processes in `folder`, opened and locked, one by one."""
-    for path in sorted(folder.glob(f"*{_SUFFIX}")):
+    paths = sorted(folder.glob(f"*{_SUFFIX}"))
+    for _, of_one in groupby(paths, lambda path: path.name.rpartition("-")[0]):
+        found = _locked(list(of_one))
+        if found:
+            yield Spill(folder, limit=0, found=found)
+
+
+def _locked(paths: Sequence[Path]) -> list[Segment]:
+    """The files of one process, or nothing if it lives (or another has just found them)."""
+    found: list[Segment] = []
+    for path in paths:
         try:
-            yield Spill(folder, limit=0, path=path)
-        except (BlockingIOError, FileNotFoundError):
-            continue  # its process lives, or another has just emptied it
+            found.append(Segment(path, found=True))
+        except BlockingIOError:
+            for segment in found:
+                segment.forget()
+            return []
+        except FileNotFoundError:
+            continue  # all of it has just been delivered
         except CorruptError:
             continue  # died before it wrote anything
-
-
-def _packed(message: Spilled) -> bytes:
-    topic, headers = message.topic.encode(), message.headers or {}
-    parts = [
-        _FIXED.pack(
-            message.timestamp,
-            len(topic),
-            len(message.value),
-            _NONE if message.key is None else len(message.key),
-            len(headers),
-        ),
-        topic,
-        message.value,
-        message.key or b"",
-    ]
-    for name, value in headers.items():
-        raw = value if isinstance(value, bytes) else value.encode()
-        parts += [_LENGTHS.pack(len(name.encode()), len(raw)), name.encode(), raw]
-    return b"".join(parts)
-
-
-def _unpacked(body: bytes) -> Spilled:
-    timestamp, topic_size, value_size, key_size, count = _FIXED.unpack_from(body)
-    at = _FIXED.size
-    topic, at = body[at : at + topic_size].decode(), at + topic_size
-    value, at = body[at : at + value_size], at + value_size
-    key = None if key_size == _NONE else body[at : at + key_size]
-    at += max(0, key_size)
-    headers: Headers = {}
-    for _ in range(count):
-        name_size, size = _LENGTHS.unpack_from(body, at)
-        at += _LENGTHS.size
-        name, at = body[at : at + name_size].decode(), at + name_size
-        headers[name], at = body[at : at + size], at + size
-    return Spilled(topic, value, key, timestamp, headers or None)
+    return found

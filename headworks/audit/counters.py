@@ -10,6 +10,7 @@ Rules:
   Because the snapshot is in the file before it is sent, a crash in between sends the same
   increment again under the same id, and the audit counts it once.
 - `words` is read under the lock only: growing the file replaces it, and the old one is void.
+- A forked child lets go of the parent's files at once: holding them would hide the parent's death.
 - What survives is what the page cache holds: a killed process loses nothing, a power cut may.
 
 Layout, in unsigned 64-bit words: a header (magic, slots used), then slots of SLOT_WORDS words:
@@ -23,12 +24,15 @@ import mmap
 import os
 import threading
 import uuid
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headworks.errors import CorruptError
+from confluent_kafka import KafkaError
+
+from headworks.errors import CorruptError, UsageError
 
 __all__ = ["OUTCOMES", "CounterFile", "PendingIncrement", "Slot", "leftover_files"]
 
@@ -39,12 +43,14 @@ OUTCOMES: Final = (
     "dropped:queue_full",
     "dropped:too_large",
     "dropped:broker_error",
+    "dropped:timed_out",
+    "dropped:closed",
     "unresolved",
     "consumed",
     "skipped",
 )
-ATTEMPTED, DELIVERED, FAILED, QUEUE_FULL, TOO_LARGE, BROKER_ERROR, UNRESOLVED = range(7)
-CONSUMED, SKIPPED = 7, 8
+ATTEMPTED, DELIVERED, FAILED, QUEUE_FULL, TOO_LARGE, BROKER_ERROR, TIMED_OUT, CLOSED = range(8)
+UNRESOLVED, CONSUMED, SKIPPED = 8, 9, 10
 _BYTES = len(OUTCOMES)
 _COUNTS = len(OUTCOMES) + 1
 _TOPIC_WORDS = 32  # a topic's name has at most 249 bytes
@@ -53,12 +59,18 @@ _CURRENT = _TOPIC + _TOPIC_WORDS
 _SNAPSHOT = _CURRENT + _COUNTS
 _REPORTED = _SNAPSHOT + _COUNTS
 SLOT_WORDS: Final = _REPORTED + _COUNTS
-_MAGIC = int.from_bytes(b"HWAUDIT2", "little")
+_MAGIC = int.from_bytes(b"HWAUDIT3", "little")
 _MASK = (1 << 64) - 1
 _HEADER_WORDS = 2
 _FIRST_SLOTS = 256
 _MOST_SLOTS = 1 << 17
 _SUFFIX = ".counts"
+_FATES: Final = {
+    KafkaError._MSG_TIMED_OUT: TIMED_OUT,
+    KafkaError._PURGE_QUEUE: CLOSED,
+    KafkaError._PURGE_INFLIGHT: CLOSED,
+    KafkaError.MSG_SIZE_TOO_LARGE: TOO_LARGE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +101,12 @@ class Slot:
         """Count what became of a message; `outcome` indexes OUTCOMES."""
         file = self._file
         with file.lock:
-            file.words[self._base + _CURRENT + outcome] += 1
+            if not file.closed:  # else its fate is open: the next process publishes it so
+                file.words[self._base + _CURRENT + outcome] += 1
 
-    def report(self, error: object, _message: object) -> None:
-        """Count a message as delivered, or as failed if `error` is not None."""
-        self.resolve(DELIVERED if error is None else FAILED)
+    def report(self, error: KafkaError | None, _message: object) -> None:
+        """Count a message as delivered, or by what `error` says became of it."""
+        self.resolve(DELIVERED if error is None else _FATES.get(error.code(), FAILED))
 
 
 class CounterFile:
@@ -101,6 +114,7 @@ class CounterFile:
 
     def __init__(self, folder: Path, *, path: Path | None = None) -> None:
         self.lock = threading.Lock()
+        self.closed = False
         self.path = path or folder / f"{uuid.uuid4()}{_SUFFIX}"
         folder.mkdir(parents=True, exist_ok=True)
         self._descriptor = os.open(
@@ -123,6 +137,7 @@ class CounterFile:
         self._namespace = uuid.uuid5(uuid.NAMESPACE_URL, self.path.name)
         self._slots: dict[tuple[str, int], Slot] = {}
         self._free: list[int] = []
+        _open_files.add(self)
 
     @property
     def used(self) -> int:
@@ -135,6 +150,8 @@ class CounterFile:
         When very many windows are open at once, further ones are counted together in window 0.
         """
         with self.lock:
+            if self.closed:
+                raise UsageError("the producer is closed", fix="send before close, or make another")
             slot = self._slots.get((topic, window)) or self._take(topic, window)
             at = slot._base + _CURRENT
             self.words[at] += 1
@@ -188,9 +205,11 @@ class CounterFile:
         With `owner_died`, messages whose fate was open count as `unresolved`.
         """
         with self.lock:
-            used = self.used
+            used = 0 if self.closed else self.used
         for number in range(used):
             with self.lock:
+                if self.closed:
+                    return
                 named = self.words[_base_of(number) + _LENGTH]
                 increment = self._pending(number, owner_died) if named else None
             if increment is not None:
@@ -226,6 +245,8 @@ class CounterFile:
         """
         base = _base_of(increment.slot)
         with self.lock:
+            if self.closed:
+                return
             words = self.words
             for i in range(_COUNTS):
                 words[base + _REPORTED + i] = words[base + _SNAPSHOT + i]
@@ -235,6 +256,11 @@ class CounterFile:
                 words[base + _LENGTH] = 0
                 self._slots.pop((increment.topic, increment.window_start), None)
                 self._free.append(increment.slot)
+
+    def open_messages(self) -> int:
+        """How many messages were handed over whose fate is not known yet."""
+        with self.lock:
+            return sum(map(self._open_messages, self._bases()))
 
     def settled(self) -> bool:
         """Whether everything counted is resolved and published: the file may go."""
@@ -254,14 +280,24 @@ class CounterFile:
 
     def close(self, *, remove: bool = False) -> None:
         """Let go of the file, or remove it."""
-        if self._descriptor < 0:
-            return
-        if remove:
-            self.path.unlink(missing_ok=True)
+        with self.lock:
+            if self.closed:
+                return
+            if remove:
+                self.path.unlink(missing_ok=True)
+            self._release()
+
+    def _release(self) -> None:
+        self.closed = True
         self.words.release()
         self._memory.close()
         os.close(self._descriptor)
-        self._descriptor = -1
+
+    def _after_fork(self) -> None:
+        """In a forked child; a thread that did not survive the fork may have held the lock."""
+        self.lock = threading.Lock()
+        if not self.closed:
+            self._release()
 
     def _bases(self) -> Iterator[int]:
         for number in range(self.used):
@@ -288,6 +324,18 @@ class CounterFile:
     def _map(self) -> None:
         self._memory = mmap.mmap(self._descriptor, 0)
         self.words = memoryview(self._memory).cast("Q")
+
+
+_open_files: weakref.WeakSet[CounterFile] = weakref.WeakSet()
+
+
+def _let_go_after_fork() -> None:
+    for file in list(_open_files):
+        file._after_fork()
+    _open_files.clear()
+
+
+os.register_at_fork(after_in_child=_let_go_after_fork)
 
 
 def leftover_files(folder: Path) -> Iterator[CounterFile]:

@@ -13,13 +13,17 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+
+from headworks.audit import AUDIT_TOPIC
 from headworks.audit.counters import CounterFile, PendingIncrement, leftover_files
 from headworks.audit.event import AuditCount
 from headworks.codec import event_type
+from headworks.kafka_clients import KafkaProducer
 from headworks.registry_client.schema_ids import SchemaIds
 from headworks.wire import prefix
 
-__all__ = ["Reporter"]
+__all__ = ["Reporter", "through"]
 
 Send = Callable[[bytes, Callable[[object, object], None]], bool]
 
@@ -41,7 +45,13 @@ class Reporter:
         self._send = send
         self._host = socket.gethostname()
         self._leftovers: list[CounterFile] = []
+        self._in_flight: set[str] = set()
         self._prefix: bytes | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something was sent whose fate is not known yet."""
+        return bool(self._in_flight)
 
     def report(self, counters: CounterFile) -> int:
         """Send what `counters` holds that is not published; the number of events sent."""
@@ -61,11 +71,22 @@ class Reporter:
     def _send_all(self, counters: CounterFile, *, owner_died: bool) -> int:
         sent = 0
         for increment in counters.increments(owner_died=owner_died):
-            event = self._event(increment)
-            if not self._send(self._value(event), partial(_acknowledged, counters, increment)):
+            if increment.id in self._in_flight:
+                continue
+            value = self._value(self._event(increment))
+            self._in_flight.add(increment.id)
+            if not self._send(value, partial(self._acknowledged, counters, increment)):
+                self._in_flight.discard(increment.id)
                 break  # the queue is full: the rest goes with the next report
             sent += 1
         return sent
+
+    def _acknowledged(
+        self, counters: CounterFile, increment: PendingIncrement, error: object, _message: object
+    ) -> None:
+        self._in_flight.discard(increment.id)
+        if error is None:
+            counters.published(increment)
 
     def _value(self, event: AuditCount) -> bytes:
         kind = event_type(AuditCount)
@@ -87,8 +108,14 @@ class Reporter:
         )
 
 
-def _acknowledged(
-    counters: CounterFile, increment: PendingIncrement, error: object, _message: object
-) -> None:
-    if error is None:
-        counters.published(increment)
+def through(client: KafkaProducer) -> Send:
+    """What sends to the audit topic by `client`."""
+
+    def send(value: bytes, on_delivery: Callable[[object, object], None]) -> bool:
+        try:
+            client.produce(AUDIT_TOPIC, value, on_delivery=on_delivery)
+        except (BufferError, KafkaException):
+            return False
+        return True
+
+    return send

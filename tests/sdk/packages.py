@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,12 @@ from types import ModuleType
 from producer_sdk.generator import generate, write
 
 _NUMBER = itertools.count()
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The environment of a program whose own modules lie in `folder`."""
+    path = filter(None, (str(folder), os.environ.get("PYTHONPATH")))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def build(folder: Path, texts: Mapping[str, str]) -> dict[str, ModuleType]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from producer_sdk.hung_broker import HungBroker
 from producer_sdk.pytest_plugin import Stack
 from producer_sdk.testing import RecordingProducer
 from tests.sdk.events import Site, new_site
+from tests.sdk.packages import environment
 
 SCHEMA = """{
   "type": "record", "name": "Ordered", "namespace": "shop",
@@ -60,7 +60,7 @@ def test_a_users_own_tests_find_a_running_stack(tmp_path: Path) -> None:
         text=True,
         check=False,
         timeout=120,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env=environment(tmp_path),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from audit.reader import read_ledger
 from headworks.service import Service
 from producer_sdk import Producer
 from tests.sdk.events import Site, new_site
+from tests.sdk.packages import environment
 
 PRELUDE = """
 import os, signal, sys, datetime as dt
@@ -45,7 +45,7 @@ def run(site: Site, code: str, *, bootstrap: str | None = None) -> subprocess.Co
     return subprocess.run(
         [sys.executable, "-c", prelude + textwrap.dedent(code)],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder)},
+        env=environment(folder),
         capture_output=True,
         text=True,
         timeout=60,

@@ -55,9 +55,9 @@ def test_what_was_acknowledged_of_a_spill_is_not_sent_again_after_a_crash(tmp_pa
     running._send_spilled()  # the third batch is taken, and then the process dies
 
     spill._lock.acquire()  # nobody writes any more
-    position = spill.path.read_bytes()
     (tmp_path / "dead").mkdir()
-    (tmp_path / "dead" / "one.spill").write_bytes(position)
+    for path in tmp_path.glob("*.spill"):
+        (tmp_path / "dead" / path.name).write_bytes(path.read_bytes())
     left = [m.value for found in leftover_spills(tmp_path / "dead") for m in found.take(total)]
     assert left == [b"%d" % n for n in range(2 * _SPILL_BATCH, total)]
     assert client.values[: 2 * _SPILL_BATCH] == [b"%d" % n for n in range(2 * _SPILL_BATCH)]

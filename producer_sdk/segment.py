@@ -1,0 +1,167 @@
+"""One file of a spill: records in order, and the position up to which they are delivered.
+
+Rules:
+
+- The file is locked while its process lives.
+- What survives is what the page cache holds: a killed process loses nothing, a power cut may.
+- A record that is cut or damaged ends the file: it was being written when the process died.
+- Not for several threads: the spill has a lock.
+
+Layout: magic and position (8 bytes each), then records: length and CRC-32 of the body, the body.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+from headworks.errors import CorruptError
+
+__all__ = ["HEADER", "Headers", "Segment", "Spilled", "record_of"]
+
+_MAGIC = b"HWSPILL1"
+HEADER = 16
+_POSITION = 8
+_RECORD = struct.Struct("<II")
+_FIXED = struct.Struct("<qiiiH")
+_LENGTHS = struct.Struct("<ii")
+_NONE = -1
+Headers = dict[str, bytes | str]
+
+
+class Spilled(NamedTuple):
+    """A message that waits on disk."""
+
+    topic: str
+    value: bytes
+    key: bytes | None
+    timestamp: int
+    headers: Headers | None
+
+
+class Segment:
+    """A new file at `path`, or (`found`) one that a dead process left.
+
+    BlockingIOError if its process lives, FileNotFoundError if it is gone, CorruptError if it is
+    not a segment.
+    """
+
+    def __init__(self, path: Path, *, found: bool = False) -> None:
+        self.path = path
+        self._file = os.open(path, os.O_RDWR | (0 if found else os.O_CREAT), 0o600)
+        try:
+            # Others who look for leftovers may hold a new file for a moment.
+            fcntl.flock(self._file, fcntl.LOCK_EX | (fcntl.LOCK_NB if found else 0))
+            if not found:
+                os.pwrite(self._file, _MAGIC + HEADER.to_bytes(8, "little"), 0)
+            head = os.pread(self._file, HEADER, 0)
+            if len(head) < HEADER or head[:8] != _MAGIC:
+                raise CorruptError(f"{path} is not a spill of a producer", fix="remove it")
+        except BaseException:
+            os.close(self._file)
+            raise
+        self._position = self._read = int.from_bytes(head[8:], "little")
+        self.size = max(HEADER, os.fstat(self._file).st_size)
+
+    @property
+    def delivered(self) -> bool:
+        """Whether all of it is."""
+        return self._position >= self.size
+
+    def append(self, record: bytes) -> bool:
+        """Write a record; False or OSError if the disk does not take it: nothing of it is left."""
+        if os.pwrite(self._file, record, self.size) != len(record):
+            os.ftruncate(self._file, self.size)
+            return False
+        self.size += len(record)
+        return True
+
+    def read(self, most: int, most_bytes: int) -> list[Spilled]:
+        """The next messages, which are not delivered before `taken` says so."""
+        found: list[Spilled] = []
+        stop = self._read + most_bytes
+        while len(found) < most and self._read < min(self.size, stop):
+            message, size = self._at(self._read)
+            if message is None:
+                self.size = self._read
+                break
+            found.append(message)
+            self._read += size
+        return found
+
+    def taken(self) -> None:
+        """What was read is delivered; a file of nothing else is emptied."""
+        if self._position != self._read:
+            self._position = self._read
+            if self.delivered:
+                os.ftruncate(self._file, HEADER)
+                self._position = self._read = self.size = HEADER
+            os.pwrite(self._file, self._position.to_bytes(8, "little"), _POSITION)
+
+    def close(self) -> None:
+        """Let go of the file; it is removed if all of it is delivered."""
+        if self.delivered:
+            self.path.unlink(missing_ok=True)
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of the file as it is."""
+        os.close(self._file)
+
+    def _at(self, place: int) -> tuple[Spilled | None, int]:
+        head = os.pread(self._file, _RECORD.size, place)
+        if len(head) < _RECORD.size:
+            return None, 0
+        size, checksum = _RECORD.unpack(head)
+        if not _FIXED.size <= size <= self.size - place:  # a hole reads as zeros
+            return None, 0
+        body = os.pread(self._file, size, place + _RECORD.size)
+        if len(body) < size or zlib.crc32(body) != checksum:
+            return None, 0
+        return _unpacked(body), _RECORD.size + size
+
+
+def record_of(message: Spilled) -> bytes:
+    """A message as a record."""
+    body = _packed(message)
+    return _RECORD.pack(len(body), zlib.crc32(body)) + body
+
+
+def _packed(message: Spilled) -> bytes:
+    topic, headers = message.topic.encode(), message.headers or {}
+    parts = [
+        _FIXED.pack(
+            message.timestamp,
+            len(topic),
+            len(message.value),
+            _NONE if message.key is None else len(message.key),
+            len(headers),
+        ),
+        topic,
+        message.value,
+        message.key or b"",
+    ]
+    for name, value in headers.items():
+        raw = value if isinstance(value, bytes) else value.encode()
+        parts += [_LENGTHS.pack(len(name.encode()), len(raw)), name.encode(), raw]
+    return b"".join(parts)
+
+
+def _unpacked(body: bytes) -> Spilled:
+    timestamp, topic_size, value_size, key_size, count = _FIXED.unpack_from(body)
+    at = _FIXED.size
+    topic, at = body[at : at + topic_size].decode(), at + topic_size
+    value, at = body[at : at + value_size], at + value_size
+    key = None if key_size == _NONE else body[at : at + key_size]
+    at += max(0, key_size)
+    headers: Headers = {}
+    for _ in range(count):
+        name_size, size = _LENGTHS.unpack_from(body, at)
+        at += _LENGTHS.size
+        name, at = body[at : at + name_size].decode(), at + name_size
+        headers[name], at = body[at : at + size], at + size
+    return Spilled(topic, value, key, timestamp, headers or None)
