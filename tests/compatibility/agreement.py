@@ -125,11 +125,11 @@ def check_decoding(oracle: Oracle, cases: Sequence[tuple[str, str]], data: int =
             done.data += data
             if not promotes_before_exact(reader):
                 done.compared += data
-                done.broken += _different(case, reader, writer, answer[3].split())
+                done.broken += different(case, reader, writer, answer[3].split())
     return done
 
 
-def _different(
+def different(
     case: tuple[str, str], reader: Schema, writer: Schema, data: Sequence[str]
 ) -> list[Disagreement]:
     """The first datum that fastavro and Java decode differently, if any."""

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from headworks.compatibility import Policy, check_pair
-from tests.compatibility.agreement import check_decoding, check_verdicts, pairs, read
+from headworks.schema import parse
+from tests.compatibility.agreement import (
+    check_decoding,
+    check_verdicts,
+    different,
+    pairs,
+    read,
+)
 from tests.compatibility.generate import random_pair
 from tests.compatibility.oracle import Oracle, compact
 
@@ -32,3 +41,60 @@ def test_strict_and_warehouse_only_add(oracle: Oracle) -> None:
         lax, strict, table = (check_pair(left, right, policy) for policy in Policy)
         assert [one for one in strict if one.rule < "HW100"] == lax
         assert table[: len(strict)] == strict
+
+
+def own(kind: str, name: str, **more: object) -> dict[str, object]:
+    return {
+        "type": kind,
+        "name": name.rpartition(".")[2],
+        "namespace": name.rpartition(".")[0],
+        **more,
+    }
+
+
+def holding(name: str, *fields: object) -> dict[str, object]:
+    """A record whose fields are named a, b, .. by their place."""
+    return own(
+        "record",
+        name,
+        fields=[{"name": chr(ord("a") + at), "type": one} for at, one in enumerate(fields)],
+    )
+
+
+# Found by `agreement.py` in generated pairs: Java's verdict is "compatible", and data do not
+# survive. The union holds the record that it stands in.
+NAMESAKE = own("enum", "n.A", symbols=["X", "Z"])
+COUNTER_EXAMPLES = [
+    pytest.param(
+        holding("m.A", ["long", NAMESAKE, "m.A"], "float"),
+        holding("m.A", ["long", NAMESAKE, "m.A"], "long"),
+        "HW102",
+        id="a union of the record around it and an enum of that simple name",
+    ),
+    pytest.param(
+        holding("m.A", ["m.A", NAMESAKE]),
+        holding("m.A", ["m.A", own("enum", "n.A", symbols=["X"])]),
+        "HW102",
+        id="the same, with a symbol more",
+    ),
+    pytest.param(
+        holding("m.D", [own("fixed", "n.C", size=4), "m.D"], ["null", "int"]),
+        holding("m.D", [own("fixed", "m.C", size=4), "m.D"], "int"),
+        "HW109",
+        id="a fixed that moved, in a union with the record around it",
+    ),
+]
+
+
+@pytest.mark.parametrize(("reader", "writer", "rule"), COUNTER_EXAMPLES)
+def test_counter_examples_are_refused_by_strict(
+    oracle: Oracle, reader: dict[str, object], writer: dict[str, object], rule: str
+) -> None:
+    case = compact(reader), compact(writer)
+    left, right = (parse(text) for text in case)
+    assert check_pair(left, right, Policy.AVRO) == []
+    assert {one.rule for one in check_pair(left, right, Policy.STRICT)} == {rule}
+    assert check_verdicts(oracle, [case]) == []
+    (answer,) = oracle.ask_all([("decode", *case, "50", "1")])
+    broken = answer[:2] != ["ok", "0"] or different(case, left, right, answer[3].split())
+    assert broken, "the rule refuses what works"
