@@ -29,7 +29,7 @@ from broker.records.compression import Codec
 from broker.topics import Partition, StorageFailureError
 from headworks.errors import RefusedError
 
-__all__ = ["Answers", "Production", "commit"]
+__all__ = ["Answers", "Outcome", "Production", "check_records", "commit"]
 
 _ALL = -1
 _LAST_CODEC = int(Codec.ZSTD)
@@ -52,6 +52,19 @@ class Answers(Protocol):
 
     def close(self, reason: str) -> None:
         """Something went wrong that can be told in no other way."""
+
+
+class Outcome(Protocol):
+    """What was staged of one request or several, to be written and answered."""
+
+    acks: int
+    touched: list[tuple[int, Partition, int]]  # result's number, partition, end
+
+    def fail(self, partition: Partition, message: str) -> None:
+        """Writing to `partition` failed: nothing that was staged there happened."""
+
+    def finish(self) -> None:
+        """Answer, now or when everything touched is on disk."""
 
 
 class Production:
@@ -97,7 +110,7 @@ class Production:
         self, node: Node, part: Part, buffer: bytearray, refusal: BadBatchError | None
     ) -> Result:
         partition = _find(node, part)
-        batch = _check(part, buffer, partition)
+        batch = check_records(buffer, part.start, part.stop, partition)
         if refusal is not None:
             raise refusal
         log, append_time = partition.log, -1
@@ -162,7 +175,7 @@ class Production:
                 return
 
 
-def commit(productions: Sequence[Production]) -> None:
+def commit(productions: Sequence[Outcome]) -> None:
     """Write what `productions` staged, once per partition, and answer them in order."""
     urgent: dict[Partition, bool] = {}
     for production in productions:
@@ -201,9 +214,9 @@ def _find(node: Node, part: Part) -> Partition:
     )
 
 
-def _check(part: Part, buffer: bytearray, partition: Partition) -> Batch:
-    """Everything that can be wrong with a client's batch."""
-    size = part.stop - part.start
+def check_records(buffer: bytearray, start: int, stop: int, partition: Partition) -> Batch:
+    """The batch of a part; everything that can be wrong with it is a RefusedError with its code."""
+    size = stop - start
     if size <= 0:
         raise refused(ErrorCode.INVALID_RECORD, "there are no records")
     if size > partition.config.max_message_bytes:
@@ -212,7 +225,7 @@ def _check(part: Part, buffer: bytearray, partition: Partition) -> Batch:
             f"{size} bytes exceed max.message.bytes = {partition.config.max_message_bytes}",
         )
     try:
-        batch = check_batch(buffer, part.start, part.stop)
+        batch = check_batch(buffer, start, stop)
     except InvalidBatchError as error:
         raise refused(_CODES[error.reason], str(error)) from None
     if batch.length + LENGTH_PREFIX != size:

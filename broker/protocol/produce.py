@@ -4,9 +4,9 @@ Request body (v3-8; from v9 with compact lengths and tagged fields):
 `transactional id, acks, timeout, [topic, [partition, records]]`. Versions 0-2, without the first,
 are parsed only so that they can be refused in their own layout.
 
-A client's requests are alike but for correlation id and records: `Repeats` knows one like the
-last without parsing it again, and a reply that only tells an offset is put together from what is
-the same in all of them. At one message a request, that is a third of the broker's work.
+A client's requests are alike but for correlation id and records: `Repeats` knows those like the
+last without parsing them again, and replies that only tell an offset are put together from what is
+the same in all of them. At one message a request, that is most of the broker's work.
 
 Rule: a parsed request only points into the receive buffer; it must be used before that moves.
 """
@@ -14,7 +14,7 @@ Rule: a parsed request only points into the receive buffer; it must be used befo
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -22,7 +22,20 @@ from broker.protocol.frame import Header, MalformedError, check_count, skip_tags
 from broker.records.batch import Buffer
 from broker.records.varint import read_unsigned, write_unsigned
 
-__all__ = ["Part", "ProduceRequest", "Repeats", "Result", "encode_reply", "parse_request"]
+__all__ = [
+    "Part",
+    "ProduceRequest",
+    "Repeated",
+    "Repeats",
+    "Result",
+    "encode_offsets",
+    "encode_reply",
+    "parse_request",
+]
+
+# A request that repeats the last: its correlation id, its partition, where its records start and
+# stop, and where the next request begins.
+Repeated = tuple[int, int, int, int, int]
 
 _FLEXIBLE = 9
 _ALIKE = 5  # from here on a result has the same fields in front
@@ -33,9 +46,9 @@ _PART = struct.Struct(">ii")
 _REPLY = struct.Struct(">ii")
 _RESULT = struct.Struct(">ihq")
 _LONG = struct.Struct(">q")
-_DONE = struct.Struct(">ihqqq")
-_CORRELATION = struct.Struct(">i")
-_KIND_SIZE, _PREAMBLE = 4, 8  # key and version; with the correlation id
+_HEAD = struct.Struct(">iii")  # length, key and version, correlation id
+_PREAMBLE = 8  # key and version, correlation id
+_NEVER = -1  # as key and version
 _NO_TAGS = b"\0\0\0"  # of the partition, the topic and the request
 
 
@@ -84,24 +97,16 @@ def parse_request(buffer: Buffer, position: int, end: int, version: int) -> Prod
 
 
 class Repeats:
-    """The last request of a connection, if it had one part, to know the next one by.
+    """The last request of a connection, if it had one part, to know the next ones by.
 
-    Correlation id, partition and records may differ.
+    Correlation id, partition and records may differ; `version`, `topic` and `acks` are the same.
     """
 
-    __slots__ = (
-        "_acks",
-        "_client",
-        "_flexible",
-        "_key",
-        "_kind",
-        "_same",
-        "_topic",
-        "_version",
-    )
+    __slots__ = ("_flexible", "_kind", "_same", "acks", "topic", "version")
 
     def __init__(self) -> None:
-        self._kind, self._same = b"never", b""
+        self._kind, self._same, self._flexible = _NEVER, b"", False
+        self.version, self.topic, self.acks = 0, "", 0
 
     def learn(
         self, buffer: bytearray, position: int, header: Header, request: ProduceRequest
@@ -109,47 +114,53 @@ class Repeats:
         """Remember a request that was parsed: all between correlation id and partition."""
         part = request.parts[0] if len(request.parts) == 1 else None
         if part is None or part.stop <= part.start or request.transactional_id is not None:
-            self._kind = b"never"
+            self._kind = _NEVER
             return
         self._flexible = header.version >= _FLEXIBLE
         size = part.stop - part.start
         length = write_unsigned(size + 1) if self._flexible else _INT.pack(size)
-        self._kind = bytes(buffer[position : position + _KIND_SIZE])
+        (self._kind,) = _INT.unpack_from(buffer, position)
         self._same = bytes(buffer[position + _PREAMBLE : part.start - len(length) - _INT.size])
-        self._key, self._version, self._client = header.key, header.version, header.client_id
-        self._acks, self._topic = request.acks, part.topic
+        self.version, self.topic, self.acks = header.version, part.topic, request.acks
 
-    def find(
-        self, buffer: bytearray, position: int, end: int
-    ) -> tuple[Header, ProduceRequest] | None:
-        """The request at `position`..`end` if it repeats the last one; None: parse it."""
-        same = self._same
-        at = position + _PREAMBLE + len(same)
-        if (
-            at + _PART.size > end
-            or not buffer.startswith(self._kind, position)
-            or not buffer.startswith(same, position + _PREAMBLE)
-        ):
-            return None
-        stop = end
-        if self._flexible:
-            (index,) = _INT.unpack_from(buffer, at)
-            try:
-                size, start = read_unsigned(buffer, at + _INT.size)
-            except (IndexError, ValueError):  # parsing will say what is wrong
-                return None
-            size, stop = size - 1, end - len(_NO_TAGS)
-            if buffer[stop:end] != _NO_TAGS:
-                return None
-        else:
-            index, size = _PART.unpack_from(buffer, at)
-            start = at + _PART.size
-        if size <= 0 or start + size != stop:
-            return None
-        (correlation,) = _CORRELATION.unpack_from(buffer, position + _KIND_SIZE)
-        header = Header(self._key, self._version, correlation, self._client, position)
-        part = Part(self._topic, index, start, stop)
-        return header, ProduceRequest(None, self._acks, [part])
+    def following(
+        self, buffer: bytearray, position: int, end: int, largest: int
+    ) -> Iterator[Repeated]:
+        """The requests from `position` (of a length field) on that repeat the last one.
+
+        Ends before the first that does not, is not whole, or is larger than `largest` bytes: that
+        one is to be parsed.
+        """
+        kind, same, flexible = self._kind, self._same, self._flexible
+        to_part = _INT.size + _PREAMBLE + len(same)
+        last = end - to_part - _PART.size
+        while position <= last:
+            size, found, correlation = _HEAD.unpack_from(buffer, position)
+            stop = after = position + _INT.size + size
+            at = position + to_part
+            if (
+                found != kind
+                or after > end
+                or size > largest
+                or not buffer.startswith(same, at - len(same))
+            ):
+                return
+            if flexible:
+                (index,) = _INT.unpack_from(buffer, at)
+                try:
+                    length, start = read_unsigned(buffer, at + _INT.size)
+                except (IndexError, ValueError):  # parsing will say what is wrong
+                    return
+                length, stop = length - 1, after - len(_NO_TAGS)
+                if buffer[stop:after] != _NO_TAGS:
+                    return
+            else:
+                index, length = _PART.unpack_from(buffer, at)
+                start = at + _PART.size
+            if length <= 0 or start + length != stop:
+                return
+            yield correlation, index, start, stop, after
+            position = after
 
 
 def _parse_plain(
@@ -228,9 +239,8 @@ def encode_reply(correlation: int, version: int, results: Sequence[Result]) -> b
     if len(results) == 1 and version >= _ALIKE:
         topic, index, error, base, append_time, log_start, message, records = results[0]
         if not error and message is None and not records:
-            size, before, after = _around(topic, version)
-            done = _DONE.pack(index, 0, base, append_time, log_start)
-            return _REPLY.pack(size, correlation) + before + done + after
+            pack, size, before, after = _around(topic, version)
+            return pack(size, correlation, before, index, 0, base, append_time, log_start, after)
     flexible = version >= _FLEXIBLE
     topics = _by_topic(results)
     out = [b"\0", _count(len(topics), flexible)] if flexible else [_count(len(topics), flexible)]
@@ -256,15 +266,34 @@ def encode_reply(correlation: int, version: int, results: Sequence[Result]) -> b
     return _REPLY.pack(4 + len(body), correlation) + body
 
 
+def encode_offsets(
+    version: int, topic: str, index: int, log_start: int, placed: Iterable[tuple[int, int]]
+) -> bytes:
+    """The frames of replies that only tell an offset; `placed`: correlation id, base offset."""
+    if version < _ALIKE:
+        return b"".join(
+            encode_reply(correlation, version, [Result(topic, index, 0, base)])
+            for correlation, base in placed
+        )
+    pack, size, before, after = _around(topic, version)
+    return b"".join(
+        [
+            pack(size, correlation, before, index, 0, base, -1, log_start, after)
+            for correlation, base in placed
+        ]
+    )
+
+
 @lru_cache(4096)
-def _around(topic: str, version: int) -> tuple[int, bytes, bytes]:
-    """The length of a reply that tells one offset, and what comes before and after that."""
+def _around(topic: str, version: int) -> tuple[Callable[..., bytes], int, bytes, bytes]:
+    """How a reply that tells one offset is packed: its length, what comes before and after that."""
     flexible = version >= _FLEXIBLE
     one, tags = _count(1, flexible), b"\0" if flexible else b""
     before = tags + one + _text(topic, flexible) + one
     nothing = _count(0, flexible) + _text(None, flexible) if version >= 8 else b""
     after = nothing + 2 * tags + b"\0\0\0\0" + tags
-    return 4 + len(before) + _DONE.size + len(after), before, after
+    layout = struct.Struct(f">ii{len(before)}sihqqq{len(after)}s")
+    return layout.pack, layout.size - _INT.size, before, after
 
 
 def _by_topic(results: Sequence[Result]) -> dict[str, Sequence[Result]]:

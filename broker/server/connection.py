@@ -24,7 +24,8 @@ from broker.handlers.api_versions import api_versions
 from broker.handlers.fetch import Fetch
 from broker.handlers.inspection import UNTOUCHED, inspect
 from broker.handlers.permissions import RULES
-from broker.handlers.produce import Production, commit
+from broker.handlers.produce import Outcome, Production, commit
+from broker.handlers.produce_run import take_run
 from broker.protocol import APIS, Header, MalformedError, decode, encode, parse_header, seal
 from broker.protocol import fetch as fetch_messages
 from broker.protocol import produce as produce_messages
@@ -70,7 +71,7 @@ class Connection:
         self._outbox = Outbox(transport)
         self._inbox = Inbox(house.memory, self.last_active)
         self._repeats = produce_messages.Repeats()
-        self._productions: list[Production] = []
+        self._productions: list[Outcome] = []
         self._answered = 0  # of the productions that are being committed
         self._fetches: set[Fetch] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -143,17 +144,18 @@ class Connection:
     def _requests(self) -> None:
         if self._held:
             return
-        inbox, waiting, in_flight = self._inbox, self._outbox.slots, self._in_flight
-        outbox, limits = self._outbox, self._limits
-        buffer = inbox.buffer
+        inbox, outbox, limits = self._inbox, self._outbox, self._limits
+        buffer, in_flight = inbox.buffer, self._in_flight
         while self.open and inbox.end - inbox.start >= 4:
             if (
-                len(waiting) >= in_flight
+                outbox.waiting >= in_flight
                 or self._working >= limits.working
                 or outbox.held > limits.reply_bytes
             ):
                 self._paused = True
                 return
+            if self._take_run(in_flight - outbox.waiting):
+                continue
             start = inbox.start + 4
             size = int.from_bytes(buffer[inbox.start : start], "big", signed=True)
             if not 8 <= size <= self._largest:
@@ -182,11 +184,6 @@ class Connection:
     # -- requests ----------------------------------------------------------------------------
 
     def _request(self, position: int, stop: int) -> None:
-        repeated = self._repeats.find(self._inbox.buffer, position, stop)
-        if repeated is not None:
-            self._counters.requests[PRODUCE] += 1
-            self._take(*repeated)
-            return
         header = parse_header(self._inbox.buffer, position, stop)
         key = header.key
         api = APIS.get(key)
@@ -239,6 +236,19 @@ class Connection:
         self._repeats.learn(buffer, position, header, request)
         self._take(header, request)
 
+    def _take_run(self, most: int) -> bool:
+        """Stage the requests that repeat the last one; False if the next does not."""
+        inbox, repeats = self._inbox, self._repeats
+        alike = repeats.following(inbox.buffer, inbox.start, inbox.end, self._largest)
+        run = take_run(self._node, repeats, alike, inbox.buffer, most, self)
+        if run is None:
+            return False
+        if run.acks:
+            run.place = self._outbox.reserve(self.last_active, len(run))
+        self._productions.append(run)
+        inbox.start = run.after
+        return True
+
     def _take(self, header: Header, request: ProduceRequest) -> None:
         """Stage a produce request; `_commit` writes it."""
         buffer = self._inbox.buffer
@@ -276,9 +286,9 @@ class Connection:
     def produced(self, place: Slot, frame: bytes) -> None:
         """The answer to a produce request; its place in the order was kept."""
         if self._committing:
-            self._answered += 1
+            self._answered += place.count
         else:
-            self._produce_time.observe(self._loop.time() - place.since)
+            self._produce_time.observe(self._loop.time() - place.since, place.count)
         self._outbox.fill_one(place, frame)
         if not self._in_pass:
             self._send()
@@ -399,7 +409,7 @@ class Connection:
         """Whether more requests may be taken after a pause."""
         limits = self._limits
         return (
-            len(self._outbox.slots) <= self._in_flight // 2
+            self._outbox.waiting <= self._in_flight // 2
             and self._working <= limits.working // 2
             and self._outbox.held <= limits.reply_bytes
         )
@@ -456,7 +466,7 @@ class Connection:
         if slow:
             self.close(slow, "stalled")
             return
-        waits_for_us = self._held or (bool(self._outbox.slots) and not self._writing)
+        waits_for_us = self._held or (self._outbox.waiting > 0 and not self._writing)
         if self.last_active < now - self._limits.idle_seconds and not waits_for_us:
             self.close("idle", "idle")
 

@@ -23,13 +23,17 @@ _MOST_AT_ONCE = 8 << 20
 
 
 class Slot:
-    """The place of one reply; `pieces` is None until the reply is there."""
+    """The place of the reply to one request, or to `count` that are answered together.
 
-    __slots__ = ("pieces", "since")
+    `pieces` is None until the reply is there.
+    """
 
-    def __init__(self, since: float) -> None:
+    __slots__ = ("count", "pieces", "since")
+
+    def __init__(self, since: float, count: int = 1) -> None:
         self.pieces: Sequence[bytes | Slice] | None = None
         self.since = since  # when the request came
+        self.count = count
 
 
 class Outbox:
@@ -41,17 +45,19 @@ class Outbox:
         self._send_slice = self._send_file if transport.sends_files else self._load_file
         self.held = 0  # bytes in memory that wait to be sent
         self.sent = 0
-        self.slots: deque[Slot] = deque()  # replies that are not there yet, or not sent
+        self.waiting = 0  # requests whose reply is not there yet, or not on its way
+        self._slots: deque[Slot] = deque()
         self._pieces: deque[bytes | memoryview | Slice] = deque()
 
-    def reserve(self, since: float) -> Slot:
-        """The place of the reply to a request that came then."""
-        slot = Slot(since)
-        self.slots.append(slot)
+    def reserve(self, since: float, count: int = 1) -> Slot:
+        """The place of the reply to a request, or to several, that came then."""
+        slot = Slot(since, count)
+        self._slots.append(slot)
+        self.waiting += count
         return slot
 
     def fill_one(self, slot: Slot, frame: bytes) -> None:
-        """A reply in one piece for a place."""
+        """What belongs to a place, in one piece."""
         slot.pieces = (frame,)
         self.held += len(frame)
 
@@ -64,10 +70,10 @@ class Outbox:
 
     def send(self) -> bool:
         """Send what can be sent now; True when nothing ready is left. Raises OSError."""
-        slots, pieces = self.slots, self._pieces
+        slots, pieces = self._slots, self._pieces
         while slots and (ready := slots[0].pieces) is not None:
             pieces.extend(ready)
-            slots.popleft()
+            self.waiting -= slots.popleft().count
         enough = self.sent + _MOST_AT_ONCE
         try:
             while pieces:

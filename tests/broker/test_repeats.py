@@ -1,18 +1,33 @@
-"""A produce request that is like the last one is known without being parsed: to the same effect."""
+"""Produce requests like the last one are known without being parsed: to the same effect."""
 
 from __future__ import annotations
 
 import importlib
+import itertools
 import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 
 from broker.protocol.frame import parse_header
-from broker.protocol.produce import Repeats, Result, encode_reply, parse_request
+from broker.protocol.produce import (
+    Repeated,
+    Repeats,
+    Result,
+    encode_offsets,
+    encode_reply,
+    parse_request,
+)
 from broker.records.varint import write_unsigned
+from tests.broker.build import batch
+from tests.broker.conftest import start_broker
+from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced
+
+_topics = itertools.count()
 
 
 def request(
@@ -37,12 +52,6 @@ def request(
     return head + body + struct.pack(">iii", 1, index, len(records)) + records
 
 
-def parsed(data: bytearray) -> tuple[object, ...]:
-    """What parsing finds, but for where the body begins."""
-    header = parse_header(data, 0, len(data))
-    return header[:4], parse_request(data, header.body, len(data), header.version)
-
-
 def learned(data: bytearray) -> Repeats:
     repeats = Repeats()
     header = parse_header(data, 0, len(data))
@@ -50,61 +59,99 @@ def learned(data: bytearray) -> Repeats:
     return repeats
 
 
+def framed(*requests: bytes) -> bytearray:
+    return bytearray(b"".join(struct.pack(">i", len(one)) + one for one in requests))
+
+
+def agrees(repeats: Repeats, data: bytearray, found: Repeated, start: int) -> bool:
+    """Whether what was found at `start` is what parsing finds there."""
+    correlation, index, first, stop, after = found
+    header = parse_header(data, start + 4, after)
+    request = parse_request(data, header.body, after, header.version)
+    known = (repeats.version, correlation, None, repeats.acks)
+    part = (repeats.topic, index, first, stop)
+    told = (header.version, header.correlation, request.transactional_id, request.acks)
+    return (known, [part]) == (told, request.parts) and after - start - 4 == int.from_bytes(
+        data[start : start + 4], "big"
+    )
+
+
+def found_in(repeats: Repeats, data: bytearray, *, end: int | None = None) -> list[Repeated]:
+    return list(repeats.following(data, 0, len(data) if end is None else end, 1 << 20))
+
+
 @given(
     version=st.integers(3, 9),
     first=st.binary(min_size=1, max_size=300),
-    second=st.binary(min_size=1, max_size=300),
-    correlation=st.integers(0, (1 << 31) - 1),
-    index=st.integers(0, (1 << 31) - 1),
+    others=st.lists(
+        st.tuples(
+            st.binary(min_size=1, max_size=300),
+            st.integers(0, (1 << 31) - 1),
+            st.integers(0, (1 << 31) - 1),
+        ),
+        max_size=4,
+    ),
     client=st.text(max_size=20),
 )
-def test_a_repeated_request_is_known(
-    version: int, first: bytes, second: bytes, correlation: int, index: int, client: str
+def test_repeated_requests_are_known(
+    version: int, first: bytes, others: list[tuple[bytes, int, int]], client: str
 ) -> None:
     repeats = learned(bytearray(request(version, 1, first, client=client)))
-    data = bytearray(request(version, correlation, second, index=index, client=client))
-    found = repeats.find(data, 0, len(data))
-    assert found is not None
-    assert (found[0][:4], found[1]) == parsed(data)
+    data = framed(
+        *(
+            request(version, number, records, index=index, client=client)
+            for records, number, index in others
+        )
+    )
+    found = found_in(repeats, data)
+    assert len(found) == len(others)
+    starts = [0, *(one[-1] for one in found)]
+    assert all(agrees(repeats, data, one, at) for one, at in zip(found, starts, strict=False))
+    assert starts[-1] == len(data)
 
 
 @given(data=st.data(), version=st.integers(3, 9))
 def test_whatever_is_known_is_what_parsing_finds(data: st.DataObject, version: int) -> None:
     repeats = learned(bytearray(request(version, 1, b"records")))
-    other = bytearray(request(version, 2, b"other records"))
-    at = data.draw(st.integers(0, len(other) - 1))
-    other[at] = data.draw(st.integers(0, 255))
-    found = repeats.find(other, 0, len(other))
-    if found is not None:
-        assert (found[0][:4], found[1]) == parsed(other)
+    others = framed(*(request(version, number, b"other records") for number in range(3)))
+    at = data.draw(st.integers(0, len(others) - 1))
+    others[at] = data.draw(st.integers(0, 255))
+    start = 0
+    for one in found_in(repeats, others):
+        assert agrees(repeats, others, one, start)
+        start = one[-1]
 
 
 @pytest.mark.parametrize("version", [3, 7, 9])
 @pytest.mark.parametrize("change", [{"topic": "tropic"}, {"acks": -1}, {"client": "clients"}])
 def test_another_request_is_not_taken_for_the_last(version: int, change: dict[str, object]) -> None:
     repeats = learned(bytearray(request(version, 1, b"records")))
-    data = bytearray(request(version, 2, b"records", **change))  # type: ignore[arg-type]
-    assert repeats.find(data, 0, len(data)) is None
+    same = request(version, 2, b"records")
+    data = framed(same, request(version, 3, b"records", **change), same)  # type: ignore[arg-type]
+    assert [one[0] for one in found_in(repeats, data)] == [2]
 
 
 @pytest.mark.parametrize("version", [3, 9])
-def test_a_request_of_another_version_or_a_cut_one_is_parsed(version: int) -> None:
+def test_a_request_of_another_version_or_a_cut_or_large_one_is_parsed(version: int) -> None:
     repeats = learned(bytearray(request(version, 1, b"records")))
-    data = bytearray(request(version + 1 if version < 9 else 8, 2, b"records"))
-    assert repeats.find(data, 0, len(data)) is None
-    data = bytearray(request(version, 2, b"records"))
+    data = framed(request(version + 1 if version < 9 else 8, 2, b"records"))
+    assert not found_in(repeats, data)
+    data = framed(request(version, 2, b"records"))
     for end in range(len(data)):
-        assert repeats.find(data, 0, end) is None
+        assert not found_in(repeats, data, end=end)
+    assert list(repeats.following(data, 0, len(data), len(data) - 4))
+    assert not list(repeats.following(data, 0, len(data), len(data) - 5))
 
 
 def test_nothing_is_known_before_the_first_or_after_one_without_records() -> None:
-    data = bytearray(request(7, 1, b"records"))
-    assert Repeats().find(data, 0, len(data)) is None
+    one = request(7, 1, b"records")
+    data = framed(one)
+    assert not found_in(Repeats(), data)
     empty = bytearray(request(7, 1, b""))
-    repeats = learned(data)
+    repeats = learned(bytearray(one))
     header = parse_header(empty, 0, len(empty))
     repeats.learn(empty, 0, header, parse_request(empty, header.body, len(empty), 7))
-    assert repeats.find(data, 0, len(data)) is None
+    assert not found_in(repeats, data)
 
 
 @given(
@@ -118,6 +165,7 @@ def test_the_short_way_to_a_reply_says_what_it_should(
     version: int, topic: str, index: int, offset: int, log_start: int
 ) -> None:
     frame = encode_reply(7, version, [Result(topic, index, 0, offset, -1, log_start)])
+    assert encode_offsets(version, topic, index, log_start, [(7, offset)] * 3) == 3 * frame
     head = 9 if version >= 9 else 8
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     assert int.from_bytes(frame[4:8], "big") == 7
@@ -129,3 +177,87 @@ def test_the_short_way_to_a_reply_says_what_it_should(
     assert (found.name, partition.index, partition.base_offset) == (topic, index, offset)
     assert partition.error_code.value == 0
     assert version < 5 or partition.log_start_offset == log_start
+
+
+# -- what a run of them leads to, at a broker ----------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with start_broker(tmp_path_factory.mktemp("runs"), "--default-partitions", "2") as process:
+        yield process.address
+
+
+class Sent(NamedTuple):
+    """A produce request of a law's example."""
+
+    partition: int
+    acks: int
+    records: bytes
+
+
+@st.composite
+def work(draw: st.DrawFn) -> list[Sent]:
+    """Requests, one or the other with something wrong, of two producers and of none."""
+    numbers = {1: 0, 2: 0}
+    out = []
+    for _ in range(draw(st.integers(2, 25))):
+        what = draw(st.sampled_from(["good"] * 9 + ["crc", "again", "gap", "nowhere", "two"]))
+        producer, count = draw(st.sampled_from([None, 1, 2])), draw(st.integers(1, 3))
+        numbered = (-1, -1, -1)
+        if producer is not None:
+            first = numbers[producer] + {"gap": 5, "again": -count}.get(what, 0)
+            numbered = (producer, 0, max(first, 0))
+            numbers[producer] += count if what == "good" else 0
+        records = batch(count, size=draw(st.integers(0, 100)), producer=numbered)
+        records[-1] ^= what == "crc"
+        partition = 99 if what == "nowhere" else draw(st.sampled_from([0, 0, 0, 1]))
+        acks = draw(st.sampled_from([1] * 9 + [-1] + [0] * (what == "good" and producer is None)))
+        out.append(Sent(partition, acks, bytes(records) * (1 + (what == "two"))))
+    return out
+
+
+def outcome(address: str, sent: Sequence[Sent], *, alike: bool) -> list[object]:
+    """The replies to requests sent all at once, and what then lies in the partitions."""
+    topic = f"run-{next(_topics)}"
+    frames = framed(
+        *(
+            # One client's requests repeat each other, those of two in turn never do.
+            request(
+                7,
+                n,
+                one.records,
+                topic=topic,
+                index=one.partition,
+                acks=one.acks,
+                client="client" if alike else f"client-{n % 2}",
+            )
+            for n, one in enumerate(sent)
+        )
+    )
+    with Wire(address) as wire:
+        wire.ask(
+            3,
+            4,
+            topics=(kind(3, 4, "request", "MetadataRequestTopic")(name=topic),),
+            allow_auto_topic_creation=True,
+        )
+        wire.socket.sendall(frames)
+        replies: list[object] = []
+        for number, one in enumerate(sent):
+            if one.acks:
+                correlation, body = wire.receive()
+                assert correlation == number
+                replies.append(produced(body, topic))
+        for partition in (0, 1):
+            wire.send(0, 7, produce(topic, partition, bytes(batch()), acks=-1))
+            wire.receive()  # all before it is flushed, and can be read
+            wire.send(1, 11, fetch(topic, partition, 0))
+            replies.append(fetched(wire.receive()[1]))
+    return replies
+
+
+@settings(max_examples=60, deadline=None)
+@given(sent=work())
+def test_a_run_of_requests_has_the_effect_of_each_by_itself(address: str, sent: list[Sent]) -> None:
+    assert outcome(address, sent, alike=True) == outcome(address, sent, alike=False)
