@@ -25,7 +25,7 @@ from broker.protocol.produce import (
 from broker.records.varint import write_unsigned
 from tests.broker.build import batch
 from tests.broker.conftest import start_broker
-from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced
+from tests.broker.wire import Wire, agrees, fetch, fetched, kind, produce, produced
 
 _topics = itertools.count()
 
@@ -61,19 +61,6 @@ def learned(data: bytearray) -> Repeats:
 
 def framed(*requests: bytes) -> bytearray:
     return bytearray(b"".join(struct.pack(">i", len(one)) + one for one in requests))
-
-
-def agrees(repeats: Repeats, data: bytearray, found: Repeated, start: int) -> bool:
-    """Whether what was found at `start` is what parsing finds there."""
-    correlation, index, first, stop, after = found
-    header = parse_header(data, start + 4, after)
-    request = parse_request(data, header.body, after, header.version)
-    known = (repeats.version, correlation, None, repeats.acks)
-    part = (repeats.topic, index, first, stop)
-    told = (header.version, header.correlation, request.transactional_id, request.acks)
-    return (known, [part]) == (told, request.parts) and after - start - 4 == int.from_bytes(
-        data[start : start + 4], "big"
-    )
 
 
 def found_in(repeats: Repeats, data: bytearray, *, end: int | None = None) -> list[Repeated]:

@@ -12,6 +12,8 @@ from typing import Any
 from kio.serial import entity_reader, entity_writer
 
 from broker.protocol.apis import APIS
+from broker.protocol.frame import parse_header
+from broker.protocol.produce import Repeated, Repeats, parse_request
 
 
 class Wire:
@@ -155,3 +157,16 @@ def fetched(body: bytes) -> tuple[int, int, bytes]:
         return int(message.error_code), -1, b""
     part = message.responses[0].partitions[0]
     return int(part.error_code), part.high_watermark, bytes(part.records or b"")
+
+
+def agrees(repeats: Repeats, data: bytearray, found: Repeated, start: int) -> bool:
+    """Whether a request known as a repeat, at `start`, is what parsing finds there."""
+    correlation, index, first, stop, after = found
+    header = parse_header(data, start + 4, after)
+    request = parse_request(data, header.body, after, header.version)
+    known = (repeats.version, correlation, None, repeats.acks)
+    part = (repeats.topic, index, first, stop)
+    told = (header.version, header.correlation, request.transactional_id, request.acks)
+    return (known, [part]) == (told, request.parts) and after - start - 4 == int.from_bytes(
+        data[start : start + 4], "big"
+    )
