@@ -93,7 +93,8 @@ def _repeat_one(random: Random, report: Report) -> None:
     at = random.randrange(len(data))
     data[at:] = spoil(bytes(data[at : at + 40]), random) + data[at + 40 :]
     data = bytearray(struct.pack(">i", len(data))) + data
-    data += data if random.random() < 0.3 else random.randbytes(random.choice((0, 0, 100)))
+    more = data if random.random() < 0.3 else random.randbytes(random.choice((0, 0, 100)))
+    data = data + more
     found = list(repeats.following(data, 0, len(data), _MB))
     report.counts["repeats" if found else "no repeats"] += 1
     start = 0
