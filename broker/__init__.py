@@ -9,4 +9,6 @@ Layers, each knowing only those before it:
 - `coordination`: where topics, configs and committed offsets live; local file now.
 - `handlers`: one module per API; what the broker answers.
 - `server`: sockets, the flusher thread, start and stop.
+
+Beside them, knowing none of them: `mirror`, which copies topics between clusters.
 """

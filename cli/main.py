@@ -40,6 +40,7 @@ _VERBS = {
     "produce": "cli.produce:produce",
     "consume": "cli.consume:consume",
     "sql": "cli.sql:sql",
+    "mirror": "cli.mirror:mirror",
     "up": "cli.up:up",
     "demo": "cli.demo.command:demo",
 }

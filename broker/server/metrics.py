@@ -24,8 +24,8 @@ from prometheus_client.core import (
 
 from broker.handlers.counters import BOUNDS, Histogram
 from broker.protocol import APIS, ErrorCode
-from broker.server.metrics_http import Door, MetricsPage
 from broker.topics import ServedTopic
+from headworks.metrics_http import Door, MetricsPage
 
 if TYPE_CHECKING:
     from broker.server.server import BrokerServer

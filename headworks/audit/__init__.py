@@ -1,6 +1,7 @@
 """Audit counting: what every tier that moves messages uses to say how many it has seen.
 
 - `counters`: a tier's counts in a memory-mapped file, which survives the process;
+- `publishing`: those counts, published on time by a thread;
 - `event`: the audit event, generated from schemas/headworks/audit.avsc.
 
 Rules: counts are per topic and 10-minute window of the record timestamp, at every tier alike; the

@@ -46,11 +46,12 @@ OUTCOMES: Final = (
     "dropped:timed_out",
     "dropped:closed",
     "unresolved",
+    "mirrored",
     "consumed",
     "skipped",
 )
 ATTEMPTED, DELIVERED, FAILED, QUEUE_FULL, TOO_LARGE, BROKER_ERROR, TIMED_OUT, CLOSED = range(8)
-UNRESOLVED, CONSUMED, SKIPPED = 8, 9, 10
+UNRESOLVED, MIRRORED, CONSUMED, SKIPPED = 8, 9, 10, 11
 _BYTES = len(OUTCOMES)
 _COUNTS = len(OUTCOMES) + 1
 _TOPIC_WORDS = 32  # a topic's name has at most 249 bytes
@@ -59,7 +60,7 @@ _CURRENT = _TOPIC + _TOPIC_WORDS
 _SNAPSHOT = _CURRENT + _COUNTS
 _REPORTED = _SNAPSHOT + _COUNTS
 SLOT_WORDS: Final = _REPORTED + _COUNTS
-_MAGIC = int.from_bytes(b"HWAUDIT3", "little")
+_MAGIC = int.from_bytes(b"HWAUDIT4", "little")
 _MASK = (1 << 64) - 1
 _HEADER_WORDS = 2
 _FIRST_SLOTS = 256
@@ -163,12 +164,15 @@ class CounterFile:
         with self.lock:
             return self._slots.get((topic, window)) or self._slots.get((topic, 0))
 
-    def count(self, topic: str, window: int, size: int, outcome: int) -> None:
-        """Count a message of `size` bytes whose outcome is known at once."""
+    def count(self, topic: str, window: int, size: int, outcome: int, number: int = 1) -> None:
+        """Count `number` messages of `size` bytes together whose outcome is known at once.
+
+        For many at a time, ATTEMPTED opens them and another outcome, with 0 bytes, resolves them.
+        """
         with self.lock:
             slot = self._slots.get((topic, window)) or self._take(topic, window)
             at = slot._base + _CURRENT
-            self.words[at + outcome] += 1
+            self.words[at + outcome] += number
             self.words[at + _BYTES] += size
 
     def _take(self, topic: str, window: int) -> Slot:

@@ -32,6 +32,7 @@ __all__ = ["RegistryClient"]
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
 _INVALID_SCHEMA = 42201
 _PAGE = 1000
+_IMPORT = "IMPORT"
 
 
 class RegistryClient:
@@ -119,9 +120,13 @@ class RegistryClient:
         found = self._ask_optional("GET", f"/subjects/{_quoted(subject)}/versions/latest")
         return None if found is None else _subject_version(found)
 
-    def version(self, subject: str, number: int) -> SubjectVersion:
-        """Version `number` of `subject`; RefusedError (40401, 40402) if there is none."""
-        return _subject_version(self._ask("GET", f"/subjects/{_quoted(subject)}/versions/{number}"))
+    def version(self, subject: str, number: int, *, deleted: bool = False) -> SubjectVersion:
+        """Version `number` of `subject`; RefusedError (40401, 40402) if there is none.
+
+        With `deleted` also one that was deleted, but for good.
+        """
+        path = f"/subjects/{_quoted(subject)}/versions/{number}"
+        return _subject_version(self._ask("GET", f"{path}?deleted=true" if deleted else path))
 
     def versions(self, subject: str) -> list[int]:
         """The live version numbers of `subject`, ascending; empty if there is no such subject."""
@@ -130,9 +135,26 @@ class RegistryClient:
 
     def version_of(self, schema_id: int, subject: str) -> int | None:
         """The version under which `subject` has a schema, a deleted one too; None if it has not."""
+        return max((n for name, n in self.uses(schema_id) if name == subject), default=None)
+
+    def uses(self, schema_id: int) -> list[tuple[str, int]]:
+        """The subjects and versions that have a schema, deleted ones too; empty: none."""
         found = self._ask_optional("GET", f"/schemas/ids/{schema_id}/versions?deleted=true")
-        numbers = [int(at["version"]) for at in found or () if at["subject"] == subject]
-        return max(numbers, default=None)
+        return [(str(at["subject"]), int(at["version"])) for at in found or ()]
+
+    def import_version(self, version: SubjectVersion) -> None:
+        """Register a version of another registry, under the id and the number it has there.
+
+        Its subject goes into mode IMPORT, and stays there: it is the other registry's. Raises
+        RefusedError if the id, or the number, stands for something else here.
+        """
+        subject = _quoted(version.subject)
+        mode = self._ask("GET", f"/mode/{subject}?defaultToGlobal=true")["mode"]
+        if mode != _IMPORT:
+            self._ask("PUT", f"/mode/{subject}?force=true", {"mode": _IMPORT})
+        body = _schema_body(version.text, version.references)
+        numbers = {"id": version.id, "version": version.version}
+        self._ask("POST", f"/subjects/{subject}/versions", {**body, **numbers})
 
     def history(self, subject: str) -> list[SubjectVersion]:
         """Every live version of `subject`, oldest first."""

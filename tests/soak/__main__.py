@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from random import SystemRandom
 
-from tests.soak import fuzz, fuzz_login, kills, siege
+from tests.soak import fuzz, fuzz_login, kills, mirror, siege
 
 
 def main() -> int:
@@ -18,6 +18,7 @@ def main() -> int:
     for name, what in (
         ("kills", "kill the broker under load"),
         ("cuts", "cut its power under load (simulated)"),
+        ("mirror", "kill a mirror, and the clusters beside it, under load"),
     ):
         one = proofs.add_parser(name, help=what)
         one.add_argument("count", type=int, help="how many times")
@@ -43,7 +44,9 @@ def main() -> int:
     return 1 if report.wrong else 0
 
 
-def _run(arguments: argparse.Namespace, folder: Path) -> kills.Report | siege.Report:
+def _run(
+    arguments: argparse.Namespace, folder: Path
+) -> kills.Report | siege.Report | mirror.Report:
     seed = arguments.seed
     if arguments.proof == "login":
         return fuzz_login.fuzz_login(folder, arguments.minutes * 60, seed)
@@ -51,6 +54,8 @@ def _run(arguments: argparse.Namespace, folder: Path) -> kills.Report | siege.Re
         return fuzz.fuzz_parser(arguments.minutes * 60, seed)
     if arguments.proof == "fuzz":
         return fuzz.fuzz_wire(folder, arguments.minutes * 60, seed)
+    if arguments.proof == "mirror":
+        return mirror.campaign(folder, arguments.count, seed)
     return kills.campaign(folder, arguments.count, seed, power=arguments.proof == "cuts")
 
 

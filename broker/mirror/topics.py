@@ -1,0 +1,193 @@
+"""Which topics are copied, and where their partitions go; topics are created on the target.
+
+Rules: a topic is created with the partitions and the configs that it has on the source, and never
+changed after that, but for partitions that it gains on the source while the mirror runs. What a
+copy must not inherit (who stamps the time, how many replicas must answer) is the target's own.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+
+from headworks.errors import RefusedError, UnreachableError, UsageError
+
+__all__ = ["ANY_PARTITION", "Placing", "Topics"]
+
+_log = logging.getLogger("headworks.mirror")
+_TIMEOUT = 10.0
+_FIRST_TIMEOUT = 5.0
+ANY_PARTITION = -1  # the client's partitioner chooses, by the key
+_NOT_INHERITED = re.compile(
+    r"message\.timestamp\..*|.*\.replication\.throttled\.replicas|min\.insync\.replicas|"
+    r"unclean\.leader\.election\.enable|remote\..*|local\..*"
+)
+_UNREACHABLE = {
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._RESOLVE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """How many partitions a topic has on either side, and so where its messages go."""
+
+    source: int
+    target: int
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a message keeps its partition."""
+        return self.source == self.target
+
+    def partition(self, partition: int, *, keyed: bool) -> int:
+        """Where a message of a source partition goes.
+
+        With as many partitions it stays where it was. Otherwise a key decides, as for any
+        producer; without a key all messages of a source partition go to one, in order.
+        """
+        if self.source == self.target:
+            return partition
+        return ANY_PARTITION if keyed else partition % self.target
+
+
+class Topics:
+    """The topics of one source that `wants` accepts, and their copies on the target."""
+
+    def __init__(
+        self,
+        source: Mapping[str, Any],
+        target: Mapping[str, Any],
+        wants: Callable[[str], bool],
+    ) -> None:
+        self._from, self._to = str(source["bootstrap.servers"]), str(target["bootstrap.servers"])
+        self._source = AdminClient({**source, "log_level": 2})
+        self._target = AdminClient({**target, "log_level": 2})
+        self._wants = wants
+        self.placings: dict[str, Placing] = {}
+        self.refused: dict[str, str] = {}
+
+    def check(self) -> None:
+        """Both sides answer, and are two; UnreachableError or UsageError if not."""
+        ours = self._metadata(self._source, self._from, "source", _FIRST_TIMEOUT)
+        theirs = self._metadata(self._target, self._to, "target", _FIRST_TIMEOUT)
+        if ours.cluster_id is not None and ours.cluster_id == theirs.cluster_id:
+            raise UsageError(
+                f"{self._from} and {self._to} are one cluster ({ours.cluster_id})",
+                fix="mirror into another cluster: its own messages would come back for ever",
+            )
+
+    def refresh(self) -> None:
+        """Look for topics, and see to it that each wanted one is on the target.
+
+        A topic that the target refuses is left out and told in `refused`, until it is taken.
+        """
+        counts = _counts(self._metadata(self._source, self._from, "source"))
+        wanted = {name: count for name, count in counts.items() if self._wants(name)}
+        there = _counts(self._metadata(self._target, self._to, "target"))
+        refused: dict[str, str] = {}
+        for name, count in wanted.items():
+            try:
+                if name not in there:
+                    there[name] = self._create(name, count)
+                elif there[name] < count and self._kept(name):
+                    there[name] = self._grow(name, count)
+            except KafkaException as error:
+                refused[name] = error.args[0].str()
+        self._tell(refused)
+        self.refused = refused
+        self.placings = {
+            name: Placing(count, there[name])
+            for name, count in wanted.items()
+            if name not in refused
+        }
+
+    def _kept(self, name: str) -> bool:
+        before = self.placings.get(name)
+        return before is not None and before.keeps
+
+    def _create(self, name: str, partitions: int) -> int:
+        configs = self._configs(name)
+        try:
+            self._create_with(name, partitions, configs)
+        except KafkaException as error:
+            ours = {key for key in configs if key.startswith("headworks.")}
+            if error.args[0].code() != KafkaError.INVALID_CONFIG or not ours:
+                raise
+            # The target is another broker: what only ours knows is left out.
+            _log.warning("topic %s is created without %s on the target", name, sorted(ours))
+            self._create_with(
+                name, partitions, {key: v for key, v in configs.items() if key not in ours}
+            )
+        _log.info("created topic %s with %d partitions on the target", name, partitions)
+        return partitions
+
+    def _create_with(self, name: str, partitions: int, configs: dict[str, str]) -> None:
+        topic = NewTopic(name, partitions, -1, config=configs)
+        try:
+            self._target.create_topics([topic], request_timeout=_TIMEOUT)[name].result(_TIMEOUT)
+        except KafkaException as error:
+            # Another mirror into the same target has just done it.
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+    def _grow(self, name: str, partitions: int) -> int:
+        growing = self._target.create_partitions([NewPartitions(name, partitions)])
+        growing[name].result(_TIMEOUT)
+        _log.info("topic %s has %d partitions now, on the target too", name, partitions)
+        return partitions
+
+    def _configs(self, name: str) -> dict[str, str]:
+        """What was set for the topic itself on the source."""
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        found = self._source.describe_configs([resource], request_timeout=_TIMEOUT)
+        return {
+            entry.name: entry.value
+            for entry in found[resource].result(_TIMEOUT).values()
+            if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+            and entry.value is not None
+            and not _NOT_INHERITED.fullmatch(entry.name)
+        }
+
+    def _tell(self, refused: Mapping[str, str]) -> None:
+        for name, why in refused.items():
+            if self.refused.get(name) != why:
+                about = {"topic": name, "error": why}
+                _log.error("topic %s is not mirrored: %s", name, why, extra=about)
+
+    def _metadata(
+        self, admin: AdminClient, address: str, side: str, timeout: float = _TIMEOUT
+    ) -> Any:
+        try:
+            return admin.list_topics(timeout=timeout)
+        except KafkaException as error:
+            problem = error.args[0]
+            if problem.code() in _UNREACHABLE:
+                raise UnreachableError(
+                    f"the {side} {address} does not answer: {problem.str()}",
+                    fix="see that it runs, and that its address, user and TLS are right",
+                ) from None
+            raise RefusedError(f"the {side} {address} refuses: {problem.str()}") from None
+
+
+def _counts(metadata: Any) -> dict[str, int]:
+    return {
+        name: len(topic.partitions)
+        for name, topic in metadata.topics.items()
+        if topic.error is None and topic.partitions
+    }

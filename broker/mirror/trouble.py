@@ -1,0 +1,47 @@
+"""What ends a session and not the mirror, and the kinds of Kafka's errors that decide it.
+
+Rules: an error that another try may overcome is a TroubleError; one of the project's own errors
+ends the mirror.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaError
+
+__all__ = ["DENIED", "NO_TOPIC", "PASSING", "RETRIED", "TOO_LARGE", "Position", "TroubleError"]
+
+# (topic, partition) of the source -> the next offset to read
+Position = Mapping[tuple[str, int], int]
+
+TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+NO_TOPIC = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
+DENIED = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+RETRIED = frozenset({KafkaError._TRANSPORT, KafkaError._RESOLVE})
+PASSING = RETRIED | {KafkaError._ALL_BROKERS_DOWN}
+
+
+class TroubleError(Exception):
+    """The session cannot go on, and the next one may.
+
+    `careful`: a message failed, and the next session is to find out which one. It may stop being
+    careful at `until`.
+    """
+
+    def __init__(self, reason: str, *, careful: bool = False) -> None:
+        super().__init__(reason)
+        self.careful = careful
+        self.until: Position = {}
