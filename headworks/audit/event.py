@@ -95,7 +95,7 @@ class OffsetRange:
 
 
 def _encode_AuditCount(_v: AuditCount) -> bytes:
-    if _v.__class__ is not AuditCount and not isinstance(_v, AuditCount):
+    if not isinstance(_v, AuditCount):
         raise TypeError(_v)
     _1 = _utf8(_v.id)
     _2 = len(_1)
@@ -108,7 +108,10 @@ def _encode_AuditCount(_v: AuditCount) -> bytes:
         _map_of(_7)
     _8 = [_count(len(_7))] if _7 else []
     for _9, _10 in _7.items():
-        _8 += (_text_of(_9), _ZIGZAG[_10] if _10.__class__ is int and -8192 <= _10 < 8192 else _int64(_10))
+        _8 += (
+            _text_of(_9),
+            _ZIGZAG[_10] if _10.__class__ is int and -8192 <= _10 < 8192 else _int64(_10),
+        )
     _11 = _v.bytes
     _12 = _utf8(_v.host)
     _13 = len(_12)
@@ -118,31 +121,37 @@ def _encode_AuditCount(_v: AuditCount) -> bytes:
     if _16 is None:
         _17 = b"\x00"
     else:
-        _17 = b"\x02" + (_ZIGZAG[_16] if _16.__class__ is int and -8192 <= _16 < 8192 else _int64(_16))
-    _18 = _v.ranges
-    if _18.__class__ is not list:
-        _array_of(_18)
-    _19 = [_count(len(_18))] if _18 else []
-    for _20 in _18:
-        _19.append(_encode_OffsetRange(_20))
-    return b"".join((
-        _COUNT[_2] if _2 < 8192 else _count(_2),
-        _1,
-        _COUNT[_4] if _4 < 8192 else _count(_4),
-        _3,
-        _COUNT[_6] if _6 < 8192 else _count(_6),
-        _5,
-        _instant_millis(_v.window_start),
-        b"".join(_8) + b"\x00",
-        _ZIGZAG[_11] if _11.__class__ is int and -8192 <= _11 < 8192 else _int64(_11),
-        _COUNT[_13] if _13 < 8192 else _count(_13),
-        _12,
-        _COUNT[_15] if _15 < 8192 else _count(_15),
-        _14,
-        _instant_millis(_v.sent_at),
-        _17,
-        b"".join(_19) + b"\x00",
-    ))
+        if _16.__class__ is int and -8192 <= _16 < 8192:
+            _18 = _ZIGZAG[_16]
+        else:
+            _18 = _int64(_16)
+        _17 = b"\x02" + _18
+    _19 = _v.ranges
+    if _19.__class__ is not list:
+        _array_of(_19)
+    _20 = [_count(len(_19))] if _19 else []
+    for _21 in _19:
+        _20.append(_encode_OffsetRange(_21))
+    return b"".join(
+        (
+            _COUNT[_2] if _2 < 8192 else _count(_2),
+            _1,
+            _COUNT[_4] if _4 < 8192 else _count(_4),
+            _3,
+            _COUNT[_6] if _6 < 8192 else _count(_6),
+            _5,
+            _instant_millis(_v.window_start),
+            b"".join(_8) + b"\x00",
+            _ZIGZAG[_11] if _11.__class__ is int and -8192 <= _11 < 8192 else _int64(_11),
+            _COUNT[_13] if _13 < 8192 else _count(_13),
+            _12,
+            _COUNT[_15] if _15 < 8192 else _count(_15),
+            _14,
+            _instant_millis(_v.sent_at),
+            _17,
+            b"".join(_20) + b"\x00",
+        )
+    )
 
 
 def _time_AuditCount(_v: AuditCount) -> int:
@@ -165,7 +174,7 @@ AuditCount.__headworks__ = _EventType(
         "ranges": "ranges",
     },
     schema=(
-        '{\n'
+        "{\n"
         '  "type": "record",\n'
         '  "name": "AuditCount",\n'
         '  "namespace": "headworks.audit",\n'
@@ -174,60 +183,60 @@ AuditCount.__headworks__ = _EventType(
         '    "topic": "headworks.audit",\n'
         '    "event_time": "sent_at",\n'
         '    "owner": "headworks"\n'
-        '  },\n'
+        "  },\n"
         '  "fields": [\n'
-        '    {\n'
+        "    {\n"
         '      "name": "id",\n'
         '      "doc": "Identity of this increment. The same increment sent twice carries the same id, so that it is counted once.",\n'
         '      "type": "string"\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "topic",\n'
         '      "doc": "The topic that was counted.",\n'
         '      "type": "string"\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "tier",\n'
         '      "doc": "Where it was counted: producer, hadoop, mirror, or consumer:GROUP.",\n'
         '      "type": "string"\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "window_start",\n'
         '      "doc": "Start of the 10-minute window of event time (the record timestamp) that was counted.",\n'
         '      "type": {"type": "long", "logicalType": "timestamp-millis"}\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "counts",\n'
         '      "doc": "Messages by outcome. Producer: attempted, delivered, failed, dropped:REASON, unresolved (it was killed before it knew). Hadoop: loaded, quarantined, late (of the loaded, those whose window had ended more than an hour before), lost (the broker no longer had them; their window is not known and given as 0). Consumer: consumed, skipped.",\n'
         '      "type": {"type": "map", "values": "long"}\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "bytes",\n'
         '      "doc": "Bytes of message values counted, framing included.",\n'
         '      "type": "long"\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "host",\n'
         '      "doc": "Name of the machine that counted.",\n'
         '      "type": "string"\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "application",\n'
         '      "doc": "Name of the application that counted.",\n'
         '      "type": "string"\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "sent_at",\n'
         '      "doc": "When this increment was sent, by the clock of the machine that counted.",\n'
         '      "type": {"type": "long", "logicalType": "timestamp-millis"}\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "commit",\n'
         '      "doc": "Number of the load that counted, in the warehouse\'s commit log; null for other tiers.",\n'
         '      "type": ["null", "long"],\n'
         '      "default": null\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "ranges",\n'
         '      "doc": "Offsets among which the messages counted lie, for a tier that knows them.",\n'
         '      "type": {\n'
@@ -240,13 +249,13 @@ AuditCount.__headworks__ = _EventType(
         '            {"name": "partition", "doc": "The partition.", "type": "int"},\n'
         '            {"name": "first", "doc": "The first offset.", "type": "long"},\n'
         '            {"name": "end", "doc": "The offset after the last.", "type": "long"}\n'
-        '          ]\n'
-        '        }\n'
-        '      },\n'
+        "          ]\n"
+        "        }\n"
+        "      },\n"
         '      "default": []\n'
-        '    }\n'
-        '  ]\n'
-        '}\n'
+        "    }\n"
+        "  ]\n"
+        "}\n"
     ),
     fingerprint="4fbe9a4484b0490476a5acd9716f7693c82c25ed2ce4258ee572e812c588ffba",
     topic="headworks.audit",
@@ -261,12 +270,24 @@ AuditCount.__headworks__ = _EventType(
 
 
 def _encode_OffsetRange(_v: OffsetRange) -> bytes:
-    if _v.__class__ is not OffsetRange and not isinstance(_v, OffsetRange):
+    if not isinstance(_v, OffsetRange):
         raise TypeError(_v)
     _1 = _v.partition
     _2 = _v.first
     _3 = _v.end
-    return (_ZIGZAG[_1] if _1.__class__ is int and -8192 <= _1 < 8192 else _int32(_1)) + (_ZIGZAG[_2] if _2.__class__ is int and -8192 <= _2 < 8192 else _int64(_2)) + (_ZIGZAG[_3] if _3.__class__ is int and -8192 <= _3 < 8192 else _int64(_3))
+    if _1.__class__ is int and -8192 <= _1 < 8192:
+        _4 = _ZIGZAG[_1]
+    else:
+        _4 = _int32(_1)
+    if _2.__class__ is int and -8192 <= _2 < 8192:
+        _5 = _ZIGZAG[_2]
+    else:
+        _5 = _int64(_2)
+    if _3.__class__ is int and -8192 <= _3 < 8192:
+        _6 = _ZIGZAG[_3]
+    else:
+        _6 = _int64(_3)
+    return _4 + _5 + _6
 
 
 OffsetRange.__headworks__ = _RecordType(

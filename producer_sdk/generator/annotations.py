@@ -204,7 +204,7 @@ def _leaf(schema: Primitive | Fixed, value: Json) -> str:
     if schema.kind in ("float", "double"):
         assert isinstance(value, int | float)
         real = float(value)
-        return repr(real) if math.isfinite(real) else f'float("{real}")'
+        return _real(real) if math.isfinite(real) else f'float("{real}")'
     if isinstance(value, str):
         return text_literal(value)
     return repr(value)
@@ -229,15 +229,21 @@ def _moment(logical: str, value: int) -> str:
     return f"_dt.datetime({moment.year}, {moment.month}, {moment.day}, {clock}{zone})"
 
 
+def _real(value: float) -> str:
+    return repr(value).replace("e+", "e")
+
+
 def text_literal(value: str) -> str:
-    """A string literal in double quotes where that needs no escapes, as formatters write it."""
-    plain = repr(value)
-    if plain[0] == "'" and '"' not in value:
-        return f'"{plain[1:-1]}"'
-    return plain
+    """A string literal in double quotes, unless single ones need fewer escapes."""
+    quote = "'" if value.count('"') > value.count("'") else '"'
+    # With both kinds of quote in it, repr takes single ones and escapes those.
+    inner = repr(value + "'\"")[1:-1].removesuffix("\\'\"").replace("\\'", "'")
+    return quote + inner.replace(quote, f"\\{quote}") + quote
 
 
 def byte_literal(value: bytes) -> str:
-    """A bytes literal, in double quotes where that needs no escapes."""
-    plain = repr(value)
-    return f'b"{plain[2:-1]}"' if plain[1] == "'" and b'"' not in value else plain
+    """A bytes literal, quoted like text."""
+    text = "".join(chr(byte) for byte in value)
+    quote = text_literal(text)[0]
+    inner = repr(value + b"'\"")[2:-1].removesuffix("\\'\"").replace("\\'", "'")
+    return f"b{quote}" + inner.replace(quote, f"\\{quote}") + quote

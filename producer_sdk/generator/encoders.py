@@ -8,6 +8,7 @@ Rules:
 - Unions are told apart by exact class. Branches of one Python class: an integer takes the first
   that holds it, a float takes double, bytes take the first fixed of their length, a decimal the
   first that fits it, everything else the first.
+- The lines are those that `ruff format` would leave, as long as single names fit their lines.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from collections.abc import Callable, Sequence
 from headworks.schema import Array, EnumType, Fixed, MapType, Primitive, Record, Schema, Union
 from producer_sdk.generator.annotations import annotation, byte_literal, python_type
 
-__all__ = ["RecordEncoder"]
+__all__ = ["WIDTH", "RecordEncoder"]
 
-_WIDTH = 96
+WIDTH = 100
 _MAX_LOOPS = 12
+_ADDED = 3  # so many pieces are added, more are joined
 _INT_RANGE = "-2147483648 <= {0} <= 2147483647"
 _LOGICAL = {
     "date": "_date_days({0})",
@@ -67,20 +69,49 @@ class RecordEncoder:
     def body(self, record: Record) -> list[str]:
         """The indented lines of the function."""
         cls = self._ref(record.name)
-        self._write(f"if _v.__class__ is not {cls} and not isinstance(_v, {cls}):")
+        self._write(f"if not isinstance(_v, {cls}):")
         self._write("    raise TypeError(_v)")
-        pieces = self._fields(record, "_v")
-        line = f"return {_joined(pieces)}"
-        if len(line) <= _WIDTH or len(pieces) <= 3:
-            self._write(line)
-        else:
-            self._write('return b"".join((')
-            self._lines += [f"        {piece}," for piece in pieces]
-            self._write("))")
+        self._give("return", self._fields(record, "_v"))
         return self._lines
 
     def _write(self, line: str) -> None:
         self._lines.append("    " * self._depth + line)
+
+    def _give(self, before: str, pieces: Sequence[str]) -> None:
+        """Write `before` and one bytes expression of all the pieces."""
+        line = f"{before} {_joined(pieces)}"
+        if self._fits(line):
+            self._write(line)
+        elif len(pieces) <= 1:
+            self._write(f"{before} {self._short(_joined(pieces), f'{before} ')}")
+        else:
+            few = len(pieces) <= _ADDED
+            pieces = [self._short(p, " " * (WIDTH if few else 8), ",") for p in pieces]
+            if self._fits(line := f"{before} {_joined(pieces)}"):
+                self._write(line)
+                return
+            self._write(f'{before} b"".join(')
+            self._write("    (")
+            for piece in pieces:
+                self._write(f"        {piece},")
+            self._write("    )")
+            self._write(")")
+
+    def _fits(self, line: str) -> bool:
+        return 4 * self._depth + len(line) <= WIDTH
+
+    def _short(self, piece: str, before: str, after: str = "") -> str:
+        """A piece, or a temporary that holds it if its line would be too long."""
+        value, _, rest = piece.partition(" if ")
+        if not rest or self._fits(before + piece + after):
+            return piece
+        test, _, other = rest.partition(" else ")
+        name = self._new()
+        self._write(f"if {test}:")
+        self._write(f"    {name} = {value}")
+        self._write("else:")
+        self._write(f"    {name} = {other}")
+        return name
 
     def _new(self) -> str:
         self._temporaries += 1
@@ -191,9 +222,15 @@ class RecordEncoder:
         self._depth += 1
         found = pieces()
         if len(found) == 1:
-            self._write(f"{parts}.append({found[0]})")
+            self._write(f"{parts}.append({self._short(found[0], f'{parts}.append(', ')')})")
+        elif self._fits(line := f"{parts} += ({', '.join(found)})"):
+            self._write(line)
         elif found:
-            self._write(f"{parts} += ({', '.join(found)})")
+            found = [self._short(piece, " " * 4, ",") for piece in found]
+            self._write(f"{parts} += (")
+            for piece in found:
+                self._write(f"    {piece},")
+            self._write(")")
         self._depth -= 1
 
     def _union(self, schema: Union, expression: str) -> str:
@@ -262,7 +299,7 @@ class RecordEncoder:
     def _branch(self, index: int, schema: Schema, x: str, result: str) -> None:
         self._depth += 1
         pieces = [] if schema.kind == "null" else self._value(schema, x)
-        self._write(f"{result} = {_joined([_index(index), *pieces])}")
+        self._give(f"{result} =", [_index(index), *pieces])
         self._depth -= 1
 
 
@@ -280,7 +317,7 @@ def _joined(pieces: Sequence[str]) -> str:
         return 'b""'
     if len(pieces) == 1:
         return pieces[0]
-    if len(pieces) <= 3:
+    if len(pieces) <= _ADDED:
         return " + ".join(f"({piece})" if " if " in piece else piece for piece in pieces)
     return f'b"".join(({", ".join(pieces)}))'
 

@@ -117,7 +117,7 @@ _SYMBOLS_MetricKind = {_s: _int32(_i) for _i, _s in enumerate(MetricKind)}
 
 
 def _encode_LogLine(_v: LogLine) -> bytes:
-    if _v.__class__ is not LogLine and not isinstance(_v, LogLine):
+    if not isinstance(_v, LogLine):
         raise TypeError(_v)
     _1 = _utf8(_v.level)
     _2 = len(_1)
@@ -147,24 +147,26 @@ def _encode_LogLine(_v: LogLine) -> bytes:
     _21 = _v.process
     _22 = _utf8(_v.thread)
     _23 = len(_22)
-    return b"".join((
-        _instant_micros(_v.at),
-        _COUNT[_2] if _2 < 8192 else _count(_2),
-        _1,
-        _COUNT[_4] if _4 < 8192 else _count(_4),
-        _3,
-        _COUNT[_6] if _6 < 8192 else _count(_6),
-        _5,
-        _8,
-        b"".join(_12) + b"\x00",
-        _COUNT[_18] if _18 < 8192 else _count(_18),
-        _17,
-        _COUNT[_20] if _20 < 8192 else _count(_20),
-        _19,
-        _ZIGZAG[_21] if _21.__class__ is int and -8192 <= _21 < 8192 else _int32(_21),
-        _COUNT[_23] if _23 < 8192 else _count(_23),
-        _22,
-    ))
+    return b"".join(
+        (
+            _instant_micros(_v.at),
+            _COUNT[_2] if _2 < 8192 else _count(_2),
+            _1,
+            _COUNT[_4] if _4 < 8192 else _count(_4),
+            _3,
+            _COUNT[_6] if _6 < 8192 else _count(_6),
+            _5,
+            _8,
+            b"".join(_12) + b"\x00",
+            _COUNT[_18] if _18 < 8192 else _count(_18),
+            _17,
+            _COUNT[_20] if _20 < 8192 else _count(_20),
+            _19,
+            _ZIGZAG[_21] if _21.__class__ is int and -8192 <= _21 < 8192 else _int32(_21),
+            _COUNT[_23] if _23 < 8192 else _count(_23),
+            _22,
+        )
+    )
 
 
 def _time_LogLine(_v: LogLine) -> int:
@@ -186,7 +188,7 @@ LogLine.__headworks__ = _EventType(
         "thread": "thread",
     },
     schema=(
-        '{\n'
+        "{\n"
         '  "type": "record",\n'
         '  "name": "LogLine",\n'
         '  "namespace": "headworks.operations",\n'
@@ -195,62 +197,62 @@ LogLine.__headworks__ = _EventType(
         '    "topic": "headworks.logs",\n'
         '    "event_time": "at",\n'
         '    "owner": "headworks"\n'
-        '  },\n'
+        "  },\n"
         '  "fields": [\n'
-        '    {\n'
+        "    {\n"
         '      "name": "at",\n'
         '      "doc": "When it was logged, by the clock of the machine that logged it.",\n'
         '      "type": {"type": "long", "logicalType": "timestamp-micros"}\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "level",\n'
         '      "doc": "Name of the level: DEBUG, INFO, WARNING, ERROR, CRITICAL, or the application\'s own.",\n'
         '      "type": "string"\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "logger",\n'
         '      "doc": "Name of the logger.",\n'
         '      "type": "string"\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "message",\n'
         '      "doc": "The text, with its arguments filled in; cut at 32,768 characters.",\n'
         '      "type": "string"\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "exception",\n'
         '      "doc": "The traceback, if an exception was logged; cut at 32,768 characters.",\n'
         '      "type": ["null", "string"],\n'
         '      "default": null\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "fields",\n'
         '      "doc": "What the caller gave as `extra`, as text.",\n'
         '      "type": {"type": "map", "values": "string"},\n'
         '      "default": {}\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "host",\n'
         '      "doc": "Name of the machine.",\n'
         '      "type": "string"\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "application",\n'
         '      "doc": "Name of the application.",\n'
         '      "type": "string"\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "process",\n'
         '      "doc": "Process id on that machine.",\n'
         '      "type": "int"\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "thread",\n'
         '      "doc": "Name of the thread.",\n'
         '      "type": "string"\n'
-        '    }\n'
-        '  ]\n'
-        '}\n'
+        "    }\n"
+        "  ]\n"
+        "}\n"
     ),
     fingerprint="e3aec2dcec99f256e2a78bdd02d2dcf79878e6cc4cc6a68065eff622c003031c",
     topic="headworks.logs",
@@ -264,7 +266,7 @@ LogLine.__headworks__ = _EventType(
 
 
 def _encode_MetricSample(_v: MetricSample) -> bytes:
-    if _v.__class__ is not MetricSample and not isinstance(_v, MetricSample):
+    if not isinstance(_v, MetricSample):
         raise TypeError(_v)
     _1 = _utf8(_v.name)
     _2 = len(_1)
@@ -282,19 +284,21 @@ def _encode_MetricSample(_v: MetricSample) -> bytes:
     _12 = len(_11)
     _13 = _utf8(_v.application)
     _14 = len(_13)
-    return b"".join((
-        _instant_millis(_v.at),
-        _COUNT[_2] if _2 < 8192 else _count(_2),
-        _1,
-        _SYMBOLS_MetricKind[_3] if _3.__class__ is MetricKind else _refuse(_3),
-        _double64(_v.value),
-        b"".join(_5) + b"\x00",
-        _ZIGZAG[_10] if _10.__class__ is int and -8192 <= _10 < 8192 else _int64(_10),
-        _COUNT[_12] if _12 < 8192 else _count(_12),
-        _11,
-        _COUNT[_14] if _14 < 8192 else _count(_14),
-        _13,
-    ))
+    return b"".join(
+        (
+            _instant_millis(_v.at),
+            _COUNT[_2] if _2 < 8192 else _count(_2),
+            _1,
+            _SYMBOLS_MetricKind[_3] if _3.__class__ is MetricKind else _refuse(_3),
+            _double64(_v.value),
+            b"".join(_5) + b"\x00",
+            _ZIGZAG[_10] if _10.__class__ is int and -8192 <= _10 < 8192 else _int64(_10),
+            _COUNT[_12] if _12 < 8192 else _count(_12),
+            _11,
+            _COUNT[_14] if _14 < 8192 else _count(_14),
+            _13,
+        )
+    )
 
 
 def _time_MetricSample(_v: MetricSample) -> int:
@@ -318,7 +322,7 @@ MetricSample.__headworks__ = _EventType(
         "application": "application",
     },
     schema=(
-        '{\n'
+        "{\n"
         '  "type": "record",\n'
         '  "name": "MetricSample",\n'
         '  "namespace": "headworks.operations",\n'
@@ -328,19 +332,19 @@ MetricSample.__headworks__ = _EventType(
         '    "event_time": "at",\n'
         '    "key": ["application", "name"],\n'
         '    "owner": "headworks"\n'
-        '  },\n'
+        "  },\n"
         '  "fields": [\n'
-        '    {\n'
+        "    {\n"
         '      "name": "at",\n'
         '      "doc": "The end of the interval that the sample is about, by the clock of the machine.",\n'
         '      "type": {"type": "long", "logicalType": "timestamp-millis"}\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "name",\n'
         '      "doc": "Name of the metric.",\n'
         '      "type": "string"\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "kind",\n'
         '      "doc": "COUNTER: value is what was added in the interval, so samples may be summed. GAUGE: value is the last one set.",\n'
         '      "type": {\n'
@@ -349,36 +353,36 @@ MetricSample.__headworks__ = _EventType(
         '        "doc": "What the value of a sample means.",\n'
         '        "symbols": ["UNKNOWN", "COUNTER", "GAUGE"],\n'
         '        "default": "UNKNOWN"\n'
-        '      }\n'
-        '    },\n'
-        '    {\n'
+        "      }\n"
+        "    },\n"
+        "    {\n"
         '      "name": "value",\n'
         '      "doc": "The number.",\n'
         '      "type": "double"\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "labels",\n'
         '      "doc": "What tells series of one metric apart.",\n'
         '      "type": {"type": "map", "values": "string"},\n'
         '      "default": {}\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "interval_ms",\n'
         '      "doc": "Length of the interval in milliseconds.",\n'
         '      "type": "long"\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "host",\n'
         '      "doc": "Name of the machine.",\n'
         '      "type": "string"\n'
-        '    },\n'
-        '    {\n'
+        "    },\n"
+        "    {\n"
         '      "name": "application",\n'
         '      "doc": "Name of the application.",\n'
         '      "type": "string"\n'
-        '    }\n'
-        '  ]\n'
-        '}\n'
+        "    }\n"
+        "  ]\n"
+        "}\n"
     ),
     fingerprint="1f6007dc11549260f675fa586a68671c488f4dccb262e364d538621742cc3a58",
     topic="headworks.metrics",

@@ -41,6 +41,20 @@ def test_generated_code_is_strictly_typed() -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_generated_code_is_formatted(tmp_path: Path) -> None:
+    for path in (GOLDEN / "generated").glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        # The mark keeps formatters of other settings away; here it would hide what is wrong.
+        unmarked = "".join(line for line in text.splitlines(True) if line != "# fmt: off\n")
+        assert path.name == "__init__.py" or unmarked != text
+        (tmp_path / path.name).write_text(unmarked, encoding="utf-8")
+    command = [sys.executable, "-m", "ruff", "format", "--isolated", "--line-length", "100"]
+    done = subprocess.run(
+        [*command, "--diff", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def test_the_order_of_files_does_not_matter() -> None:
     files = sorted((GOLDEN / "schemas").glob("*.avsc"))
     assert generate(files) == generate(files[::-1]) == generate([GOLDEN / "schemas"])

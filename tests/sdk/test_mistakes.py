@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import subprocess
 import sys
 import uuid
@@ -195,6 +196,34 @@ ERRORS = [
     (14, "arg-type"),
     (15, "attr-defined"),
 ]
+
+
+PYRIGHT = {
+    "arg-type": "reportArgumentType",
+    "attr-defined": "reportAttributeAccessIssue",
+    "call-arg": "reportCallIssue",
+    "list-item": "reportArgumentType",
+}
+
+
+def test_every_mistake_is_a_pyright_error_and_generated_code_has_none(tmp_path: Path) -> None:
+    write(generate([GOLDEN]), tmp_path / "events")
+    (tmp_path / "usage.py").write_text(USAGE)
+    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "standard"}')
+    command = [sys.executable, "-m", "basedpyright", "--pythonpath", sys.executable]
+    done = subprocess.run(
+        [*command, "--outputjson", "--project", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    report = json.loads(done.stdout)
+    assert report["summary"]["filesAnalyzed"] >= len(list(GOLDEN.glob("*.avsc")))
+    found = [
+        (Path(each["file"]).name, each["range"]["start"]["line"] + 1, each["rule"])
+        for each in report["generalDiagnostics"]
+    ]
+    assert sorted(found) == [("usage.py", line, PYRIGHT[rule]) for line, rule in ERRORS]
 
 
 def test_every_mistake_is_a_mypy_error(tmp_path: Path) -> None:

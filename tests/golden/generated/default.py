@@ -30,7 +30,7 @@ class Bare:
 
 
 def _encode_Bare(_v: Bare) -> bytes:
-    if _v.__class__ is not Bare and not isinstance(_v, Bare):
+    if not isinstance(_v, Bare):
         raise TypeError(_v)
     _1 = _v.nothing
     if _1 is not None:

@@ -68,7 +68,7 @@ class Defaults:
 
     float: _builtins.float = 1.0
 
-    double: _builtins.float = 1.5e+300
+    double: _builtins.float = 1.5e300
 
     bytes: _builtins.bytes = b'\x00\xff"'
 
@@ -116,7 +116,7 @@ _SYMBOLS_Suit = {_s: _int32(_i) for _i, _s in enumerate(Suit)}
 
 
 def _encode_Defaults(_v: Defaults) -> bytes:
-    if _v.__class__ is not Defaults and not isinstance(_v, Defaults):
+    if not isinstance(_v, Defaults):
         raise TypeError(_v)
     _1 = _v.boolean
     _2 = _v.int
@@ -148,29 +148,31 @@ def _encode_Defaults(_v: Defaults) -> bytes:
         _18 = _utf8(_16)
         _19 = len(_18)
         _17 = b"\x00" + (_COUNT[_19] if _19 < 8192 else _count(_19)) + _18
-    return b"".join((
-        _TRUE if _1 is True else _FALSE if _1 is False else _refuse(_1),
-        _ZIGZAG[_2] if _2.__class__ is int and -8192 <= _2 < 8192 else _int32(_2),
-        _ZIGZAG[_3] if _3.__class__ is int and -8192 <= _3 < 8192 else _int64(_3),
-        _float32(_v.float),
-        _double64(_v.double),
-        _bytes_of(_v.bytes),
-        _COUNT[_5] if _5 < 8192 else _count(_5),
-        _4,
-        _fixed_of(_v.fixed, 2),
-        _SYMBOLS_Suit[_6] if _6.__class__ is Suit else _refuse(_6),
-        b"".join(_8) + b"\x00",
-        b"".join(_11) + b"\x00",
-        _encode_Point(_v.record),
-        _15,
-        _17,
-        _date_days(_v.date),
-        _time_millis(_v.time_millis),
-        _instant_micros(_v.instant),
-        _local_millis(_v.local),
-        _decimal_bytes(_v.decimal, 5, 2),
-        _uuid_text(_v.uuid),
-    ))
+    return b"".join(
+        (
+            _TRUE if _1 is True else _FALSE if _1 is False else _refuse(_1),
+            _ZIGZAG[_2] if _2.__class__ is int and -8192 <= _2 < 8192 else _int32(_2),
+            _ZIGZAG[_3] if _3.__class__ is int and -8192 <= _3 < 8192 else _int64(_3),
+            _float32(_v.float),
+            _double64(_v.double),
+            _bytes_of(_v.bytes),
+            _COUNT[_5] if _5 < 8192 else _count(_5),
+            _4,
+            _fixed_of(_v.fixed, 2),
+            _SYMBOLS_Suit[_6] if _6.__class__ is Suit else _refuse(_6),
+            b"".join(_8) + b"\x00",
+            b"".join(_11) + b"\x00",
+            _encode_Point(_v.record),
+            _15,
+            _17,
+            _date_days(_v.date),
+            _time_millis(_v.time_millis),
+            _instant_micros(_v.instant),
+            _local_millis(_v.local),
+            _decimal_bytes(_v.decimal, 5, 2),
+            _uuid_text(_v.uuid),
+        )
+    )
 
 
 Defaults.__headworks__ = _EventType(
@@ -198,7 +200,7 @@ Defaults.__headworks__ = _EventType(
         "uuid": "uuid",
     },
     schema=(
-        '{\n'
+        "{\n"
         '  "type": "record", "name": "Defaults", "namespace": "golden.defaults",\n'
         '  "fields": [\n'
         '    {"name": "boolean", "type": "boolean", "default": true},\n'
@@ -221,8 +223,8 @@ Defaults.__headworks__ = _EventType(
         '    {"name": "local", "type": {"type": "long", "logicalType": "local-timestamp-millis"}, "default": 0},\n'
         '    {"name": "decimal", "type": {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}, "default": "\\u0001\\u0002"},\n'
         '    {"name": "uuid", "type": {"type": "string", "logicalType": "uuid"}, "default": "00000000-0000-0000-0000-000000000001"}\n'
-        '  ]\n'
-        '}\n'
+        "  ]\n"
+        "}\n"
     ),
     fingerprint="cd848fd9eb83d7136e7dea745e360bd2c451a5f0ef2586eefbc56cca3ce06e49",
     topic="defaults",
@@ -238,11 +240,19 @@ Defaults.__headworks__ = _EventType(
 
 
 def _encode_Point(_v: Point) -> bytes:
-    if _v.__class__ is not Point and not isinstance(_v, Point):
+    if not isinstance(_v, Point):
         raise TypeError(_v)
     _1 = _v.x
     _2 = _v.y
-    return (_ZIGZAG[_1] if _1.__class__ is int and -8192 <= _1 < 8192 else _int32(_1)) + (_ZIGZAG[_2] if _2.__class__ is int and -8192 <= _2 < 8192 else _int32(_2))
+    if _1.__class__ is int and -8192 <= _1 < 8192:
+        _3 = _ZIGZAG[_1]
+    else:
+        _3 = _int32(_1)
+    if _2.__class__ is int and -8192 <= _2 < 8192:
+        _4 = _ZIGZAG[_2]
+    else:
+        _4 = _int32(_2)
+    return _3 + _4
 
 
 Point.__headworks__ = _RecordType(

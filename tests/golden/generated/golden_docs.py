@@ -35,11 +35,19 @@ class Docs:
 
 
 def _encode_Docs(_v: Docs) -> bytes:
-    if _v.__class__ is not Docs and not isinstance(_v, Docs):
+    if not isinstance(_v, Docs):
         raise TypeError(_v)
     _1 = _v.a
     _2 = _v.c
-    return (_ZIGZAG[_1] if _1.__class__ is int and -8192 <= _1 < 8192 else _int32(_1)) + (_ZIGZAG[_2] if _2.__class__ is int and -8192 <= _2 < 8192 else _int32(_2))
+    if _1.__class__ is int and -8192 <= _1 < 8192:
+        _3 = _ZIGZAG[_1]
+    else:
+        _3 = _int32(_1)
+    if _2.__class__ is int and -8192 <= _2 < 8192:
+        _4 = _ZIGZAG[_2]
+    else:
+        _4 = _int32(_2)
+    return _3 + _4
 
 
 Docs.__headworks__ = _EventType(
@@ -49,15 +57,15 @@ Docs.__headworks__ = _EventType(
         "c": "c",
     },
     schema=(
-        '{\n'
+        "{\n"
         '  "type": "record", "name": "Docs", "namespace": "golden.docs",\n'
         '  "doc": "Quotes \\" and \\"\\"\\", a back\\\\slash, a line that is much longer than any line of Python ought to be, so that it has to be broken somewhere, and an end in \\"quotes\\"",\n'
         '  "aliases": ["OldDocs"], "custom": {"any": ["thing", 1]},\n'
         '  "fields": [\n'
         '    {"name": "a", "type": "int", "doc": "First line.\\n\\nThird line \\u0000 with a control character and \\u202e an override.", "aliases": ["b"], "order": "descending"},\n'
         '    {"name": "c", "type": "int", "doc": ""}\n'
-        '  ]\n'
-        '}\n'
+        "  ]\n"
+        "}\n"
     ),
     fingerprint="5632896da289712a30b99ce3665a5c02204d006152defc35785fef5d2cc6274b",
     topic="docs",

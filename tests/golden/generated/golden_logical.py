@@ -69,28 +69,30 @@ class Logical:
 
 
 def _encode_Logical(_v: Logical) -> bytes:
-    if _v.__class__ is not Logical and not isinstance(_v, Logical):
+    if not isinstance(_v, Logical):
         raise TypeError(_v)
     _1 = _v.nanos
     _2 = _v.unknown
     _3 = _utf8(_v.invalid)
     _4 = len(_3)
-    return b"".join((
-        _date_days(_v.date),
-        _time_millis(_v.time_millis),
-        _time_micros(_v.time_micros),
-        _instant_millis(_v.millis),
-        _instant_micros(_v.micros),
-        _ZIGZAG[_1] if _1.__class__ is int and -8192 <= _1 < 8192 else _int64(_1),
-        _local_millis(_v.local_millis),
-        _local_micros(_v.local_micros),
-        _uuid_text(_v.uuid),
-        _decimal_bytes(_v.decimal, 9, 3),
-        _decimal_fixed(_v.decimal_fixed, 12, 2, 8),
-        _ZIGZAG[_2] if _2.__class__ is int and -8192 <= _2 < 8192 else _int32(_2),
-        _COUNT[_4] if _4 < 8192 else _count(_4),
-        _3,
-    ))
+    return b"".join(
+        (
+            _date_days(_v.date),
+            _time_millis(_v.time_millis),
+            _time_micros(_v.time_micros),
+            _instant_millis(_v.millis),
+            _instant_micros(_v.micros),
+            _ZIGZAG[_1] if _1.__class__ is int and -8192 <= _1 < 8192 else _int64(_1),
+            _local_millis(_v.local_millis),
+            _local_micros(_v.local_micros),
+            _uuid_text(_v.uuid),
+            _decimal_bytes(_v.decimal, 9, 3),
+            _decimal_fixed(_v.decimal_fixed, 12, 2, 8),
+            _ZIGZAG[_2] if _2.__class__ is int and -8192 <= _2 < 8192 else _int32(_2),
+            _COUNT[_4] if _4 < 8192 else _count(_4),
+            _3,
+        )
+    )
 
 
 def _time_Logical(_v: Logical) -> int:
@@ -115,7 +117,7 @@ Logical.__headworks__ = _EventType(
         "invalid": "invalid",
     },
     schema=(
-        '{\n'
+        "{\n"
         '  "type": "record", "name": "Logical", "namespace": "golden.logical",\n'
         '  "headworks": {"topic": "logical-types", "event_time": "micros"},\n'
         '  "fields": [\n'
@@ -132,8 +134,8 @@ Logical.__headworks__ = _EventType(
         '    {"name": "decimal_fixed", "type": {"type": "fixed", "name": "Money", "size": 8, "logicalType": "decimal", "precision": 12, "scale": 2}},\n'
         '    {"name": "unknown", "type": {"type": "int", "logicalType": "light-years"}},\n'
         '    {"name": "invalid", "type": {"type": "string", "logicalType": "decimal", "precision": 3}}\n'
-        '  ]\n'
-        '}\n'
+        "  ]\n"
+        "}\n"
     ),
     fingerprint="291c1b0d685d929b19068f622e7f743d20e651557168d238dab05d23e231da39",
     topic="logical-types",

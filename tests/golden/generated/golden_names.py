@@ -88,7 +88,7 @@ _SYMBOLS_Colour = {_s: _int32(_i) for _i, _s in enumerate(Colour)}
 
 
 def _encode_Names(_v: Names) -> bytes:
-    if _v.__class__ is not Names and not isinstance(_v, Names):
+    if not isinstance(_v, Names):
         raise TypeError(_v)
     _1 = _utf8(_v.class_)
     _2 = len(_1)
@@ -112,20 +112,22 @@ def _encode_Names(_v: Names) -> bytes:
         _12 = b"\x02" + (_COUNT[_14] if _14 < 8192 else _count(_14)) + _13
     _15 = _v.größe
     _16 = _v.Colour_
-    return b"".join((
-        _COUNT[_2] if _2 < 8192 else _count(_2),
-        _1,
-        _ZIGZAG[_3] if _3.__class__ is int and -8192 <= _3 < 8192 else _int32(_3),
-        _COUNT[_5] if _5 < 8192 else _count(_5),
-        _4,
-        b"".join(_7) + b"\x00",
-        _bytes_of(_v.encode),
-        _12,
-        _instant_millis(_v._dt_),
-        _ZIGZAG[_15] if _15.__class__ is int and -8192 <= _15 < 8192 else _int64(_15),
-        _SYMBOLS_Colour[_16] if _16.__class__ is Colour else _refuse(_16),
-        _encode_dict_(_v.dict),
-    ))
+    return b"".join(
+        (
+            _COUNT[_2] if _2 < 8192 else _count(_2),
+            _1,
+            _ZIGZAG[_3] if _3.__class__ is int and -8192 <= _3 < 8192 else _int32(_3),
+            _COUNT[_5] if _5 < 8192 else _count(_5),
+            _4,
+            b"".join(_7) + b"\x00",
+            _bytes_of(_v.encode),
+            _12,
+            _instant_millis(_v._dt_),
+            _ZIGZAG[_15] if _15.__class__ is int and -8192 <= _15 < 8192 else _int64(_15),
+            _SYMBOLS_Colour[_16] if _16.__class__ is Colour else _refuse(_16),
+            _encode_dict_(_v.dict),
+        )
+    )
 
 
 def _key_Names(_v: Names) -> bytes | None:
@@ -147,7 +149,7 @@ Names.__headworks__ = _EventType(
         "dict": "dict",
     },
     schema=(
-        '{\n'
+        "{\n"
         '  "type": "record", "name": "Names", "namespace": "golden.names",\n'
         '  "doc": "Fields named like keywords, builtins, methods and what the generated module uses.",\n'
         '  "headworks": {"topic": "names", "key": ["class", "größe"]},\n'
@@ -162,8 +164,8 @@ Names.__headworks__ = _EventType(
         '    {"name": "größe", "type": "long"},\n'
         '    {"name": "Colour", "type": {"type": "enum", "name": "Colour", "symbols": ["red", "None", "name", "_x_", "mro", "count"]}, "default": "None"},\n'
         '    {"name": "dict", "type": {"type": "record", "name": "dict", "fields": [{"name": "self", "type": "boolean"}]}}\n'
-        '  ]\n'
-        '}\n'
+        "  ]\n"
+        "}\n"
     ),
     fingerprint="543104b29a30fb9af84f107d53d4957b3816ca1cd30b7bd113ef6164a0684322",
     topic="names",
@@ -179,7 +181,7 @@ Names.__headworks__ = _EventType(
 
 
 def _encode_dict_(_v: dict_) -> bytes:
-    if _v.__class__ is not dict_ and not isinstance(_v, dict_):
+    if not isinstance(_v, dict_):
         raise TypeError(_v)
     _1 = _v.self
     return _TRUE if _1 is True else _FALSE if _1 is False else _refuse(_1)

@@ -51,7 +51,7 @@ class Tree:
 
 
 def _encode_Leaf(_v: Leaf) -> bytes:
-    if _v.__class__ is not Leaf and not isinstance(_v, Leaf):
+    if not isinstance(_v, Leaf):
         raise TypeError(_v)
     _1 = _v.of
     if _1 is None:
@@ -70,7 +70,7 @@ Leaf.__headworks__ = _RecordType(
 
 
 def _encode_Tree(_v: Tree) -> bytes:
-    if _v.__class__ is not Tree and not isinstance(_v, Tree):
+    if not isinstance(_v, Tree):
         raise TypeError(_v)
     _1 = _utf8(_v.label)
     _2 = len(_1)
@@ -96,14 +96,16 @@ def _encode_Tree(_v: Tree) -> bytes:
         _13 = b"\x00"
     else:
         _13 = b"\x02" + _encode_Leaf(_12)
-    return b"".join((
-        _COUNT[_2] if _2 < 8192 else _count(_2),
-        _1,
-        _4,
-        b"".join(_6) + b"\x00",
-        b"".join(_9) + b"\x00",
-        _13,
-    ))
+    return b"".join(
+        (
+            _COUNT[_2] if _2 < 8192 else _count(_2),
+            _1,
+            _4,
+            b"".join(_6) + b"\x00",
+            b"".join(_9) + b"\x00",
+            _13,
+        )
+    )
 
 
 Tree.__headworks__ = _EventType(
@@ -116,7 +118,7 @@ Tree.__headworks__ = _EventType(
         "leaf": "leaf",
     },
     schema=(
-        '{\n'
+        "{\n"
         '  "type": "record", "name": "Tree", "namespace": "golden.recursion", "doc": "A tree.",\n'
         '  "fields": [\n'
         '    {"name": "label", "type": "string"},\n'
@@ -124,8 +126,8 @@ Tree.__headworks__ = _EventType(
         '    {"name": "others", "type": {"type": "array", "items": "Tree"}, "default": []},\n'
         '    {"name": "named", "type": {"type": "map", "values": "Tree"}, "default": {}},\n'
         '    {"name": "leaf", "type": ["null", {"type": "record", "name": "Leaf", "fields": [{"name": "of", "type": ["null", "Tree"], "default": null}]}], "default": null}\n'
-        '  ]\n'
-        '}\n'
+        "  ]\n"
+        "}\n"
     ),
     fingerprint="e5b43e4efc6fa4b19af339a6d74976d27f6d4b194a15da5c6b2a795b8ed5070b",
     topic="tree",

@@ -43,7 +43,7 @@ class Customer:
 
 
 def _encode_Address(_v: Address) -> bytes:
-    if _v.__class__ is not Address and not isinstance(_v, Address):
+    if not isinstance(_v, Address):
         raise TypeError(_v)
     return b""
 
@@ -55,10 +55,14 @@ Address.__headworks__ = _RecordType(
 
 
 def _encode_Customer(_v: Customer) -> bytes:
-    if _v.__class__ is not Customer and not isinstance(_v, Customer):
+    if not isinstance(_v, Customer):
         raise TypeError(_v)
     _1 = _v.kind
-    return _golden_shared_types._encode_Address(_v.address) + (_golden_shared_types._SYMBOLS_Kind[_1] if _1.__class__ is _golden_shared_types.Kind else _refuse(_1)) + _encode_Address(_v.same_name)
+    if _1.__class__ is _golden_shared_types.Kind:
+        _2 = _golden_shared_types._SYMBOLS_Kind[_1]
+    else:
+        _2 = _refuse(_1)
+    return _golden_shared_types._encode_Address(_v.address) + _2 + _encode_Address(_v.same_name)
 
 
 def _key_Customer(_v: Customer) -> bytes | None:

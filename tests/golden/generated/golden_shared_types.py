@@ -45,12 +45,20 @@ _SYMBOLS_Kind = {_s: _int32(_i) for _i, _s in enumerate(Kind)}
 
 
 def _encode_Address(_v: Address) -> bytes:
-    if _v.__class__ is not Address and not isinstance(_v, Address):
+    if not isinstance(_v, Address):
         raise TypeError(_v)
     _1 = _utf8(_v.street)
     _2 = len(_1)
     _3 = _v.kind
-    return (_COUNT[_2] if _2 < 8192 else _count(_2)) + _1 + (_SYMBOLS_Kind[_3] if _3.__class__ is Kind else _refuse(_3))
+    if _2 < 8192:
+        _4 = _COUNT[_2]
+    else:
+        _4 = _count(_2)
+    if _3.__class__ is Kind:
+        _5 = _SYMBOLS_Kind[_3]
+    else:
+        _5 = _refuse(_3)
+    return _4 + _1 + _5
 
 
 Address.__headworks__ = _EventType(
@@ -60,13 +68,13 @@ Address.__headworks__ = _EventType(
         "kind": "kind",
     },
     schema=(
-        '{\n'
+        "{\n"
         '  "type": "record", "name": "Address", "namespace": "golden.shared.types", "doc": "Used by other files by name.",\n'
         '  "fields": [\n'
         '    {"name": "street", "type": "string"},\n'
         '    {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["HOME", "WORK"]}, "default": "HOME"}\n'
-        '  ]\n'
-        '}\n'
+        "  ]\n"
+        "}\n"
     ),
     fingerprint="424c72859890e6a6f8fa7817345ef375fd5b71480208666f67ab1f9884479e22",
     topic="address",

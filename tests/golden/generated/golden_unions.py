@@ -93,7 +93,7 @@ _SYMBOLS_Signal = {_s: _int32(_i) for _i, _s in enumerate(Signal)}
 
 
 def _encode_Click(_v: Click) -> bytes:
-    if _v.__class__ is not Click and not isinstance(_v, Click):
+    if not isinstance(_v, Click):
         raise TypeError(_v)
     _1 = _v.at
     return _ZIGZAG[_1] if _1.__class__ is int and -8192 <= _1 < 8192 else _int32(_1)
@@ -108,7 +108,7 @@ Click.__headworks__ = _RecordType(
 
 
 def _encode_Unions(_v: Unions) -> bytes:
-    if _v.__class__ is not Unions and not isinstance(_v, Unions):
+    if not isinstance(_v, Unions):
         raise TypeError(_v)
     _1 = _v.nullable
     if _1 is None:
@@ -129,92 +129,104 @@ def _encode_Unions(_v: Unions) -> bytes:
         _8 = b"\x02" + (_TRUE if _7 is True else _FALSE if _7 is False else _refuse(_7))
     elif type(_7) is int:
         if -2147483648 <= _7 <= 2147483647:
-            _8 = b"\x04" + (_ZIGZAG[_7] if _7.__class__ is int and -8192 <= _7 < 8192 else _int32(_7))
+            if _7.__class__ is int and -8192 <= _7 < 8192:
+                _9 = _ZIGZAG[_7]
+            else:
+                _9 = _int32(_7)
+            _8 = b"\x04" + _9
         else:
-            _8 = b"\x06" + (_ZIGZAG[_7] if _7.__class__ is int and -8192 <= _7 < 8192 else _int64(_7))
+            if _7.__class__ is int and -8192 <= _7 < 8192:
+                _10 = _ZIGZAG[_7]
+            else:
+                _10 = _int64(_7)
+            _8 = b"\x06" + _10
     elif type(_7) is float:
         _8 = b"\n" + _double64(_7)
     elif type(_7) is bytes:
         _8 = b"\x0c" + _bytes_of(_7)
     elif type(_7) is str:
-        _9 = _utf8(_7)
-        _10 = len(_9)
-        _8 = b"\x0e" + (_COUNT[_10] if _10 < 8192 else _count(_10)) + _9
+        _11 = _utf8(_7)
+        _12 = len(_11)
+        _8 = b"\x0e" + (_COUNT[_12] if _12 < 8192 else _count(_12)) + _11
     else:
         raise TypeError(_7)
-    _11 = _v.no_integer
-    if type(_11) is str:
-        _13 = _utf8(_11)
-        _14 = len(_13)
-        _12 = b"\x00" + (_COUNT[_14] if _14 < 8192 else _count(_14)) + _13
-    elif type(_11) is float or type(_11) is int:
-        _12 = b"\x02" + _double64(_11)
+    _13 = _v.no_integer
+    if type(_13) is str:
+        _15 = _utf8(_13)
+        _16 = len(_15)
+        _14 = b"\x00" + (_COUNT[_16] if _16 < 8192 else _count(_16)) + _15
+    elif type(_13) is float or type(_13) is int:
+        _14 = b"\x02" + _double64(_13)
     else:
-        raise TypeError(_11)
-    _15 = _v.fixed
-    if type(_15) is bytes:
-        if len(_15) == 1:
-            _16 = b"\x00" + _fixed_of(_15, 1)
+        raise TypeError(_13)
+    _17 = _v.fixed
+    if type(_17) is bytes:
+        if len(_17) == 1:
+            _18 = b"\x00" + _fixed_of(_17, 1)
         else:
-            if len(_15) == 4:
-                _16 = b"\x02" + _fixed_of(_15, 4)
+            if len(_17) == 4:
+                _18 = b"\x02" + _fixed_of(_17, 4)
             else:
-                _16 = b"\x04" + _bytes_of(_15)
-    else:
-        raise TypeError(_15)
-    _17 = _v.decimals
-    if type(_17) is _decimal.Decimal:
-        try:
-            _18 = b"\x00" + _decimal_bytes(_17, 3, 1)
-        except (ValueError, OverflowError):
-            _18 = b"\x02" + _decimal_fixed(_17, 20, 1, 9)
+                _18 = b"\x04" + _bytes_of(_17)
     else:
         raise TypeError(_17)
-    _19 = _v.records
-    if type(_19) is Click:
-        _20 = b"\x00" + _encode_Click(_19)
-    elif type(_19) is View:
-        _20 = b"\x02" + _encode_View(_19)
-    elif type(_19) is Signal:
-        _20 = b"\x04" + (_SYMBOLS_Signal[_19] if _19.__class__ is Signal else _refuse(_19))
+    _19 = _v.decimals
+    if type(_19) is _decimal.Decimal:
+        try:
+            _20 = b"\x00" + _decimal_bytes(_19, 3, 1)
+        except (ValueError, OverflowError):
+            _20 = b"\x02" + _decimal_fixed(_19, 20, 1, 9)
     else:
         raise TypeError(_19)
-    _21 = _v.nested
-    if _21.__class__ is not list:
-        _array_of(_21)
-    _22 = [_count(len(_21))] if _21 else []
-    for _23 in _21:
-        if _23 is None:
-            _24 = b"\x00"
-        else:
-            if _23.__class__ is not dict:
-                _map_of(_23)
-            _25 = [_count(len(_23))] if _23 else []
-            for _26, _27 in _23.items():
-                if _27 is None:
-                    _28 = b"\x00"
-                elif type(_27) is Click:
-                    _28 = b"\x02" + _encode_Click(_27)
-                elif type(_27) is list:
-                    if _27.__class__ is not list:
-                        _array_of(_27)
-                    _29 = [_count(len(_27))] if _27 else []
-                    for _30 in _27:
-                        _29.append(_ZIGZAG[_30] if _30.__class__ is int and -8192 <= _30 < 8192 else _int64(_30))
-                    _28 = b"\x04" + b"".join(_29) + b"\x00"
-                else:
-                    raise TypeError(_27)
-                _25 += (_text_of(_26), _28)
-            _24 = b"\x02" + b"".join(_25) + b"\x00"
-        _22.append(_24)
-    _31 = _v.alone
-    if type(_31) is str:
-        _33 = _utf8(_31)
-        _34 = len(_33)
-        _32 = b"\x00" + (_COUNT[_34] if _34 < 8192 else _count(_34)) + _33
+    _21 = _v.records
+    if type(_21) is Click:
+        _22 = b"\x00" + _encode_Click(_21)
+    elif type(_21) is View:
+        _22 = b"\x02" + _encode_View(_21)
+    elif type(_21) is Signal:
+        _22 = b"\x04" + (_SYMBOLS_Signal[_21] if _21.__class__ is Signal else _refuse(_21))
     else:
-        raise TypeError(_31)
-    return b"".join((_2, _6, _8, _12, _16, _18, _20, b"".join(_22) + b"\x00", _32))
+        raise TypeError(_21)
+    _23 = _v.nested
+    if _23.__class__ is not list:
+        _array_of(_23)
+    _24 = [_count(len(_23))] if _23 else []
+    for _25 in _23:
+        if _25 is None:
+            _26 = b"\x00"
+        else:
+            if _25.__class__ is not dict:
+                _map_of(_25)
+            _27 = [_count(len(_25))] if _25 else []
+            for _28, _29 in _25.items():
+                if _29 is None:
+                    _30 = b"\x00"
+                elif type(_29) is Click:
+                    _30 = b"\x02" + _encode_Click(_29)
+                elif type(_29) is list:
+                    if _29.__class__ is not list:
+                        _array_of(_29)
+                    _31 = [_count(len(_29))] if _29 else []
+                    for _32 in _29:
+                        if _32.__class__ is int and -8192 <= _32 < 8192:
+                            _33 = _ZIGZAG[_32]
+                        else:
+                            _33 = _int64(_32)
+                        _31.append(_33)
+                    _30 = b"\x04" + b"".join(_31) + b"\x00"
+                else:
+                    raise TypeError(_29)
+                _27 += (_text_of(_28), _30)
+            _26 = b"\x02" + b"".join(_27) + b"\x00"
+        _24.append(_26)
+    _34 = _v.alone
+    if type(_34) is str:
+        _36 = _utf8(_34)
+        _37 = len(_36)
+        _35 = b"\x00" + (_COUNT[_37] if _37 < 8192 else _count(_37)) + _36
+    else:
+        raise TypeError(_34)
+    return b"".join((_2, _6, _8, _14, _18, _20, _22, b"".join(_24) + b"\x00", _35))
 
 
 Unions.__headworks__ = _EventType(
@@ -231,7 +243,7 @@ Unions.__headworks__ = _EventType(
         "alone": "alone",
     },
     schema=(
-        '{\n'
+        "{\n"
         '  "type": "record", "name": "Unions", "namespace": "golden.unions",\n'
         '  "fields": [\n'
         '    {"name": "nullable", "type": ["null", "string"]},\n'
@@ -246,8 +258,8 @@ Unions.__headworks__ = _EventType(
         '      {"type": "enum", "name": "Signal", "symbols": ["START", "STOP"]}]},\n'
         '    {"name": "nested", "type": {"type": "array", "items": ["null", {"type": "map", "values": ["null", "Click", {"type": "array", "items": "long"}]}]}},\n'
         '    {"name": "alone", "type": ["string"]}\n'
-        '  ]\n'
-        '}\n'
+        "  ]\n"
+        "}\n"
     ),
     fingerprint="f3e6360240c1b9d65c6401494e78345bdffe23464a151caba5d6b906036fcfde",
     topic="unions",
@@ -264,7 +276,7 @@ Unions.__headworks__ = _EventType(
 
 
 def _encode_View(_v: View) -> bytes:
-    if _v.__class__ is not View and not isinstance(_v, View):
+    if not isinstance(_v, View):
         raise TypeError(_v)
     _1 = _v.at
     return _ZIGZAG[_1] if _1.__class__ is int and -8192 <= _1 < 8192 else _int32(_1)
