@@ -31,6 +31,29 @@ def start(
     data_dir: Annotated[
         str | None, typer.Option(help="Data folder; the broker's is DATA_DIR/broker.")
     ] = None,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(
+            help="Join the cluster of this ZooKeeper, HOST:PORT[,HOST:PORT..][/chroot]"
+            " (setting zookeeper)."
+        ),
+    ] = None,
+    broker_id: Annotated[
+        int | None,
+        typer.Option(min=0, help="Who this broker is in its cluster; the id stays with the data."),
+    ] = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option(help="HOST:PORT that clients and brokers are told; default: --listen."),
+    ] = None,
+    session_seconds: Annotated[
+        float,
+        typer.Option(min=0.5, help="ZooKeeper takes the broker for dead after so much silence."),
+    ] = 6.0,
+    take_over: Annotated[
+        bool,
+        typer.Option(help="The data folder of this broker id is lost: go on with an empty one."),
+    ] = False,
     default_partitions: Annotated[
         int, typer.Option(min=1, max=10_000, help="Partitions of topics created by being used.")
     ] = 4,
@@ -114,6 +137,7 @@ def start(
 
     end_with_parent()
 
+    from broker.coordination.zookeeper import ClusterOptions
     from broker.server.run import StartOptions, run
     from headworks.settings import lookup, resolve, resolve_optional
 
@@ -121,6 +145,7 @@ def start(
         found = resolve_optional(setting, flag)
         return None if found is None else Path(found)
 
+    ensemble = resolve_optional("zookeeper", zookeeper) or None
     asked = lookup("registry", registry)  # its default is somebody else's: it must be said
     defaults = {
         "segment.bytes": segment_bytes,
@@ -153,9 +178,25 @@ def start(
             registry=None if asked.source == "default" else asked.value,
             retention_check_seconds=retention_check_seconds,
             compaction_seconds=compaction_seconds,
+            broker_id=_broker_id(broker_id, ensemble),
+            advertise=advertise,
+            cluster=None
+            if ensemble is None
+            else ClusterOptions(ensemble, session_seconds, take_over),
             json=_is_json(format),
         )
     )
+
+
+def _broker_id(asked: int | None, zookeeper: str | None) -> int:
+    from headworks.errors import UsageError
+
+    if zookeeper is not None and asked is None:
+        raise UsageError(
+            "a broker of a cluster needs a --broker-id: the number that its data belongs to",
+            fix="give every broker one of its own, 1 for the first",
+        )
+    return 1 if asked is None else asked
 
 
 def _is_json(format_: str) -> bool:

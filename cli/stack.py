@@ -26,24 +26,44 @@ class Stack:
     broker: service.Service
     registry: service.Service
     data_dir: Path
+    zookeeper: str | None = None
 
 
 @contextmanager
 def running_stack(
-    data_dir: Path, *, broker: str = "127.0.0.1:0", registry: str = "127.0.0.1:0"
+    data_dir: Path,
+    *,
+    broker: str = "127.0.0.1:0",
+    registry: str = "127.0.0.1:0",
+    zookeeper: str | None = None,
 ) -> Iterator[Stack]:
     """Start broker and registry at the addresses given (port 0: any free one); stop them at exit.
 
-    Raises UsageError if the folder cannot be written or an address is taken.
+    With `zookeeper` (an address, or "embedded" for one of its own) the broker is number 1 of that
+    cluster. Raises UsageError if the folder cannot be written or an address is taken.
     """
     _make(data_dir)
     start_broker = ["broker", "start", "--listen", broker, "--data-dir", str(data_dir)]
     log = data_dir / "logs" / "broker.log"
-    with (
-        running_registry(data_dir, listen=registry) as one,
-        service.start([*start_broker, "--registry", one.url], log_file=log) as two,
-    ):
-        yield Stack(two, one, data_dir)
+    with _ensemble(data_dir, zookeeper) as ensemble:
+        start_broker += ["--zookeeper", ensemble or "", "--broker-id", "1"]
+        with (
+            running_registry(data_dir, listen=registry) as one,
+            service.start([*start_broker, "--registry", one.url], log_file=log) as two,
+        ):
+            yield Stack(two, one, data_dir, ensemble)
+
+
+@contextmanager
+def _ensemble(data_dir: Path, zookeeper: str | None) -> Iterator[str | None]:
+    """The address of the ZooKeeper to use, started if it is to be an embedded one."""
+    if zookeeper != "embedded":
+        yield zookeeper
+        return
+    from headworks.zookeeper.embedded import Ensemble
+
+    with Ensemble(data_dir / "zookeeper") as running:
+        yield running.address
 
 
 @contextmanager

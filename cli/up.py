@@ -14,7 +14,7 @@ from cli.guarding import address_of
 from cli.output import Format, FormatOption, print_json, say
 from headworks.errors import UnreachableError
 from headworks.service import Service
-from headworks.settings import resolve
+from headworks.settings import resolve, resolve_optional
 
 __all__ = ["up"]
 
@@ -28,6 +28,13 @@ def up(
     ] = None,
     registry: Annotated[
         str | None, typer.Option(help="where the registry listens, HOST:PORT (setting registry)")
+    ] = None,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(
+            help="be broker 1 of the cluster of this ZooKeeper, HOST:PORT[,..][/chroot], or of one"
+            " started for it: embedded (setting zookeeper)"
+        ),
     ] = None,
     console: Annotated[
         str | None, typer.Option(help="where the console listens, HOST:PORT (setting console)")
@@ -44,7 +51,12 @@ def up(
     at_registry = registry or address_of(resolve("registry"))
     at_console = console or address_of(resolve("console"))
     with (
-        running_stack(folder, broker=resolve("bootstrap", broker), registry=at_registry) as stack,
+        running_stack(
+            folder,
+            broker=resolve("bootstrap", broker),
+            registry=at_registry,
+            zookeeper=resolve_optional("zookeeper", zookeeper) or None,
+        ) as stack,
         running_console(
             folder, broker=stack.broker.address, registry=stack.registry.url, listen=at_console
         ) as shown,
@@ -52,11 +64,15 @@ def up(
         if format is Format.JSON:
             addresses = {"broker": stack.broker.address, "registry": stack.registry.url}
             addresses["console"] = shown.url
+            if stack.zookeeper is not None:
+                addresses["zookeeper"] = stack.zookeeper
             print_json({"service": "stack", **addresses, "data_dir": str(folder)})
         else:
             say(f"broker    {stack.broker.address}")
             say(f"registry  {stack.registry.url}")
             say(f"console   {shown.url}")
+            if stack.zookeeper is not None:
+                say(f"zookeeper {stack.zookeeper}")
             say(f"data      {folder}  (logs in {folder / 'logs'})")
             say("try       headworks schema register schemas   (Ctrl-C stops everything)")
         _wait(stop, [stack.broker, stack.registry, shown])

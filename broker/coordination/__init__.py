@@ -1,6 +1,19 @@
-"""Where topics, their configs, committed offsets and producer ids live."""
+"""Where topics, their configs, committed offsets, producer ids and the other brokers are known."""
 
-from broker.coordination.interface import Committed, Coordination, Topic, TopicExistsError
+from broker.coordination.interface import (
+    Committed,
+    Coordination,
+    Member,
+    Topic,
+    TopicExistsError,
+)
 from broker.coordination.local import LocalCoordination
 
-__all__ = ["Committed", "Coordination", "LocalCoordination", "Topic", "TopicExistsError"]
+__all__ = [
+    "Committed",
+    "Coordination",
+    "LocalCoordination",
+    "Member",
+    "Topic",
+    "TopicExistsError",
+]

@@ -1,24 +1,35 @@
-"""What a broker asks of its coordination store.
+"""What a broker asks of its coordination store: topics, positions, and who else is there.
 
 Rules:
 
 - Every method is asynchronous, so that a store across the network fits; the caller holds no lock
-  while it waits.
+  of a partition while it waits. What is a property is known already and costs nothing to ask.
 - A method that returns has happened durably; committed offsets alone may lag behind a power cut
-  (they then repeat messages, never lose them).
+  (they then repeat messages, never lose them). UnreachableError: it may have happened or not.
+- The assignment of a topic's partitions to brokers is part of the topic. A partition never moves.
+- `sure` is false from the moment on at which another could be let in under this broker's id: it
+  then answers as nobody's owner and coordinates no group, until it is sure again.
 - Deleting a topic has two steps, so that a crash between them leaves no half: a topic that is
-  `deleting` is never served again, and its files are removed before it is forgotten.
+  `deleting` is never served again; each of its brokers removes its files and says so, and the last
+  one forgets the topic. Until then the name stays taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from headworks.errors import RefusedError
 
-__all__ = ["Committed", "Coordination", "PartitionKey", "Topic", "TopicExistsError"]
+__all__ = [
+    "Committed",
+    "Coordination",
+    "Member",
+    "PartitionKey",
+    "Topic",
+    "TopicExistsError",
+]
 
 PartitionKey = tuple[str, int]
 
@@ -28,13 +39,30 @@ class TopicExistsError(RefusedError):
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """A living broker, and where clients reach it."""
+
+    broker: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic: its partition count, and the configs that differ from the defaults."""
+    """A topic: the broker of each partition, and the configs that differ from the defaults.
+
+    `left`: while it is deleted, the brokers that have still to remove their part.
+    """
 
     name: str
-    partitions: int
+    assignment: tuple[int, ...]
     configs: Mapping[str, str] = field(default_factory=dict)
     deleting: bool = False
+    left: tuple[int, ...] = ()
+
+    def of(self, broker: int) -> tuple[int, ...]:
+        """The partitions that a broker has."""
+        return tuple(index for index, at in enumerate(self.assignment) if at == broker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +81,25 @@ class Coordination(Protocol):
     def cluster_id(self) -> str:
         """A name for the whole that never changes."""
 
+    @property
+    def members(self) -> Mapping[int, Member]:
+        """The living brokers, in order of their ids."""
+
+    @property
+    def sure(self) -> bool:
+        """Whether nobody else can have been let in under this broker's id."""
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call back in the event loop when members, topics or `sure` may have changed."""
+
+    async def join(self, member: Member) -> None:
+        """Tell everybody that this broker serves; its topics are served already."""
+
+    async def leave(self) -> None:
+        """Tell everybody that this broker goes."""
+
     async def topics(self) -> list[Topic]:
-        """All topics, those that are being deleted too."""
+        """All topics, those that are being deleted too; what this broker changed is in it."""
 
     async def create_topic(self, topic: Topic) -> None:
         """Add a topic; TopicExistsError if the name is taken."""
@@ -63,25 +108,37 @@ class Coordination(Protocol):
         """Mark a topic as being deleted."""
 
     async def finish_delete(self, name: str) -> None:
-        """Forget a topic and every group's offsets in it."""
+        """This broker has removed its part: when all have, forget topic and offsets in it."""
 
-    async def set_partitions(self, name: str, count: int) -> None:
-        """Change a topic's partition count."""
+    async def grow(self, name: str, assignment: tuple[int, ...]) -> tuple[int, ...]:
+        """Give a topic more partitions; returns the assignment that it has then.
+
+        If another was faster, that is another's.
+        """
 
     async def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace a topic's configs."""
+
+    async def serving(self, name: str, partitions: int) -> None:
+        """This broker serves so many partitions of a topic from now on."""
+
+    async def spread(self, name: str) -> None:
+        """Wait, within limits, until the topic's other living brokers have followed a change."""
 
     async def allocate_producer_ids(self, count: int) -> int:
         """The first of `count` producer ids that nobody ever had."""
 
     async def commit_offsets(self, group: str, offsets: Mapping[PartitionKey, Committed]) -> None:
-        """Store a group's positions, all or none."""
+        """Store a group's positions, all or none (of some hundreds)."""
 
     async def offsets(self, group: str) -> dict[PartitionKey, Committed]:
         """All positions of a group."""
 
     async def groups(self) -> list[str]:
         """Groups that have positions."""
+
+    async def has_members(self, group: str) -> bool:
+        """Whether consumers that coordinate themselves are in the group now."""
 
     async def forget_offsets(self, group: str, keys: Iterable[PartitionKey] | None = None) -> None:
         """Forget a group's positions: those of `keys`, or all."""

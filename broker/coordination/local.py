@@ -10,11 +10,17 @@ import json
 import sqlite3
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from broker.coordination.interface import Committed, PartitionKey, Topic, TopicExistsError
+from broker.coordination.interface import (
+    Committed,
+    Member,
+    PartitionKey,
+    Topic,
+    TopicExistsError,
+)
 from headworks.errors import CorruptError
 
 __all__ = ["LocalCoordination"]
@@ -32,9 +38,13 @@ CREATE TABLE IF NOT EXISTS offsets (
 
 
 class LocalCoordination:
-    """The store in the file `path`, which is created if it is missing."""
+    """The store in the file `path`, which is created if it is missing; `broker` has everything."""
 
-    def __init__(self, path: Path) -> None:
+    sure = True  # the lock of the data folder keeps others out
+
+    def __init__(self, path: Path, broker: int = 1) -> None:
+        self.members: dict[int, Member] = {}
+        self._broker = broker
         try:
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
             self._db.execute("PRAGMA journal_mode=WAL")
@@ -46,10 +56,29 @@ class LocalCoordination:
             ) from None
         self.cluster_id = self._cluster_id()
 
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Nothing changes but by the caller."""
+
+    async def join(self, member: Member) -> None:
+        """See `Coordination`."""
+        self.members = {member.broker: member}
+
+    async def leave(self) -> None:
+        """There is nobody to tell."""
+
+    async def serving(self, name: str, partitions: int) -> None:
+        """There is nobody to tell."""
+
+    async def spread(self, name: str) -> None:
+        """There is nobody to wait for."""
+
     async def topics(self) -> list[Topic]:
         """See `Coordination`."""
         rows = self._db.execute("SELECT name, partitions, configs, deleting FROM topics")
-        return [Topic(name, n, json.loads(configs), bool(d)) for name, n, configs, d in rows]
+        return [
+            Topic(name, (self._broker,) * n, json.loads(configs), bool(deleting), (self._broker,))
+            for name, n, configs, deleting in rows
+        ]
 
     async def create_topic(self, topic: Topic) -> None:
         """See `Coordination`."""
@@ -57,10 +86,10 @@ class LocalCoordination:
             with self._transaction() as db:
                 db.execute(
                     "INSERT INTO topics (name, partitions, configs) VALUES (?, ?, ?)",
-                    (topic.name, topic.partitions, json.dumps(dict(topic.configs))),
+                    (topic.name, len(topic.assignment), json.dumps(dict(topic.configs))),
                 )
         except sqlite3.IntegrityError:
-            raise TopicExistsError(topic.name) from None
+            raise TopicExistsError(f"topic {topic.name!r} exists already") from None
 
     async def begin_delete(self, name: str) -> None:
         """See `Coordination`."""
@@ -73,10 +102,11 @@ class LocalCoordination:
             db.execute("DELETE FROM topics WHERE name = ?", (name,))
             db.execute("DELETE FROM offsets WHERE topic = ?", (name,))
 
-    async def set_partitions(self, name: str, count: int) -> None:
+    async def grow(self, name: str, assignment: tuple[int, ...]) -> tuple[int, ...]:
         """See `Coordination`."""
         with self._transaction() as db:
-            db.execute("UPDATE topics SET partitions = ? WHERE name = ?", (count, name))
+            db.execute("UPDATE topics SET partitions = ? WHERE name = ?", (len(assignment), name))
+        return assignment
 
     async def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
         """See `Coordination`."""
@@ -115,6 +145,10 @@ class LocalCoordination:
         """See `Coordination`."""
         rows = self._db.execute("SELECT DISTINCT member_group FROM offsets")
         return [group for (group,) in rows]
+
+    async def has_members(self, group: str) -> bool:  # noqa: ARG002, it is the interface's
+        """Without ZooKeeper none can coordinate themselves."""
+        return False
 
     async def forget_offsets(self, group: str, keys: Iterable[PartitionKey] | None = None) -> None:
         """See `Coordination`."""

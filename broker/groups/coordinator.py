@@ -117,6 +117,13 @@ class GroupCoordinator:
         if deadline is not None:
             self._timers[group.name] = self._call_at(deadline, self._tick, group.name)
 
+    def release(self, keeps: Callable[[str], bool]) -> None:
+        """Forget the groups that are another broker's now: who waits is sent there."""
+        for name in [name for name in self.groups if not keeps(name)]:
+            group = self.groups[name]
+            group.dissolve()
+            self.changed(group)
+
     def close(self) -> None:
         """Call off all timers."""
         for timer in self._timers.values():

@@ -67,6 +67,17 @@ class Group:
         """Bytes that its members' words take."""
         return sum(m.size for m in self.members.values()) + sum(map(len, self._pending))
 
+    def dissolve(self) -> None:
+        """It is coordinated elsewhere from now on: tell who waits, and forget everybody."""
+        members, self.members = self.members, {}
+        self._pending.clear()
+        self._instances.clear()
+        self.leader, self.protocol, self._deadline = "", None, None
+        self.state = State.EMPTY
+        for member in members.values():
+            member.answer_join(Joined(ErrorCode.NOT_COORDINATOR, member.member_id))
+            member.answer_sync(Synced(ErrorCode.NOT_COORDINATOR))
+
     # -- requests ----------------------------------------------------------------------------
 
     def join(self, now: float, join: Join, reply: JoinReply) -> None:

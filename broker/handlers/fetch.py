@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 from broker.handlers.client import Client
 from broker.handlers.node import Node
+from broker.handlers.ownership import partition_of
 from broker.log import OffsetOutOfRangeError
 from broker.log.partition import LEADER_EPOCH
 from broker.protocol.apis import FETCH
@@ -135,15 +136,9 @@ class Fetch:
         topic, index = wanted.topic, wanted.partition
         if not self._client.may_topic(FETCH, topic):
             return Read(topic, index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        partition = self._node.catalogue.partition(topic, index)
-        if partition is None:
-            served = self._node.catalogue.topics.get(topic)
-            refused = served is not None and index in served.refused
-            return Read(
-                topic,
-                index,
-                ErrorCode.KAFKA_STORAGE_ERROR if refused else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            )
+        partition = partition_of(self._node, topic, index)
+        if isinstance(partition, ErrorCode):
+            return Read(topic, index, partition)
         if wanted.leader_epoch > LEADER_EPOCH:
             return Read(topic, index, ErrorCode.UNKNOWN_LEADER_EPOCH)
         log = partition.log

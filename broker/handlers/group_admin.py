@@ -1,4 +1,7 @@
-"""DescribeGroups, ListGroups, DeleteGroups, OffsetDelete: groups as an administrator sees them."""
+"""DescribeGroups, ListGroups, DeleteGroups, OffsetDelete: groups as an administrator sees them.
+
+Rule: a broker answers for the groups that it coordinates; a client that lists asks every broker.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import Any
 
 from broker.groups import State
 from broker.handlers.node import Node, Request
+from broker.handlers.ownership import coordinates, group_refusal
 from broker.protocol.errors import ErrorCode
 from broker.protocol.messages import Fields
 
@@ -24,6 +28,8 @@ async def list_groups(node: Node, request: Request) -> Fields:
         for name, group in node.groups.groups.items()
     }
     for name in await node.coordination.groups():
+        if not coordinates(node, name):
+            continue
         empty = {"group_id": name, "protocol_type": "", "group_state": State.EMPTY.value}
         listed.setdefault(name, empty)
     return {
@@ -49,6 +55,8 @@ def _describe(node: Node, request: Request, name: str, stored: set[str]) -> dict
     nobody = {"group_state": "Dead", "protocol_type": "", "protocol_data": "", "members": []}
     if not request.may_group(name):
         return fields | nobody | {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
+    if refusal := group_refusal(node, name):
+        return fields | nobody | {"error_code": refusal}
     if group is None:
         return fields | nobody | ({"group_state": State.EMPTY.value} if name in stored else {})
     return fields | {
@@ -76,7 +84,9 @@ async def delete_groups(node: Node, request: Request) -> Fields:
     for name in request.message.groups_names:
         if not request.may_group(name):
             error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        elif node.groups.find(name) is not None:
+        elif refusal := group_refusal(node, name):
+            error = refusal
+        elif node.groups.find(name) is not None or await node.coordination.has_members(name):
             error = ErrorCode.NON_EMPTY_GROUP
         elif name not in stored:
             error = ErrorCode.GROUP_ID_NOT_FOUND
@@ -94,7 +104,11 @@ async def offset_delete(node: Node, request: Request) -> Fields:
     error = ErrorCode.NONE
     if not request.may_group(message.group_id):
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    elif node.groups.find(message.group_id) is not None:
+    elif refusal := group_refusal(node, message.group_id):
+        error = refusal
+    elif node.groups.find(message.group_id) or await node.coordination.has_members(
+        message.group_id
+    ):
         error = ErrorCode.NON_EMPTY_GROUP
     elif message.group_id not in stored:
         error = ErrorCode.GROUP_ID_NOT_FOUND

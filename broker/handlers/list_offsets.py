@@ -10,6 +10,7 @@ import asyncio
 from typing import Any
 
 from broker.handlers.node import Node, Request
+from broker.handlers.ownership import partition_of
 from broker.log.partition import LEADER_EPOCH
 from broker.protocol.errors import ErrorCode
 from broker.protocol.messages import Fields
@@ -39,9 +40,9 @@ async def _answer(node: Node, request: Request, topic: str, asked: Any) -> dict[
     fields: dict[str, Any] = {"partition_index": asked.partition_index}
     if not request.may_topic(topic):
         return fields | {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-    partition = node.catalogue.partition(topic, asked.partition_index)
-    if partition is None:
-        return fields | {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    partition = partition_of(node, topic, asked.partition_index)
+    if isinstance(partition, ErrorCode):
+        return fields | {"error_code": partition}
     if getattr(asked, "current_leader_epoch", -1) > LEADER_EPOCH:
         return fields | {"error_code": ErrorCode.UNKNOWN_LEADER_EPOCH}
     try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from broker.handlers.metadata import broker_fields
+from broker.handlers.metadata import broker_fields, controller_of, living
 from broker.handlers.node import Node, Request
+from broker.handlers.ownership import partition_of
 from broker.log import OffsetOutOfRangeError
 from broker.log.partition import LEADER_EPOCH
 from broker.protocol.errors import ErrorCode
@@ -38,9 +39,9 @@ def _delete(node: Node, request: Request, topic: str, asked: Any) -> dict[str, A
     fields = {"partition_index": asked.partition_index, "low_watermark": -1}
     if not request.may_topic(topic):
         return fields | {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-    partition = node.catalogue.partition(topic, asked.partition_index)
-    if partition is None:
-        return fields | {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    partition = partition_of(node, topic, asked.partition_index)
+    if isinstance(partition, ErrorCode):
+        return fields | {"error_code": partition}
     log = partition.log
     offset = log.visible if asked.offset == _HIGH_WATERMARK else asked.offset
     try:
@@ -72,9 +73,9 @@ def _epoch_end(node: Node, request: Request, topic: str, asked: Any) -> dict[str
     fields: dict[str, Any] = {"partition": asked.partition}
     if not request.may_topic(topic):
         return fields | {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-    partition = node.catalogue.partition(topic, asked.partition)
-    if partition is None:
-        return fields | {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    partition = partition_of(node, topic, asked.partition)
+    if isinstance(partition, ErrorCode):
+        return fields | {"error_code": partition}
     if asked.current_leader_epoch > LEADER_EPOCH:
         return fields | {"error_code": ErrorCode.UNKNOWN_LEADER_EPOCH}
     if asked.leader_epoch != LEADER_EPOCH:
@@ -87,7 +88,7 @@ def _epoch_end(node: Node, request: Request, topic: str, asked: Any) -> dict[str
 
 
 async def describe_cluster(node: Node, request: Request) -> Fields:
-    """The one broker."""
+    """The living brokers."""
     if getattr(request.message, "endpoint_type", _BROKERS) != _BROKERS:
         return {
             "error_code": ErrorCode.INVALID_REQUEST,
@@ -99,10 +100,12 @@ async def describe_cluster(node: Node, request: Request) -> Fields:
         "error_code": ErrorCode.NONE,
         "error_message": None,
         "cluster_id": node.coordination.cluster_id,
-        "controller_id": node.node_id,
+        "controller_id": controller_of(node),
         "brokers": [
-            {"broker_id": node.node_id, "rack": None}
-            | {name: value for name, value in broker_fields(node).items() if name != "node_id"}
+            {"broker_id": broker, "rack": None} | fields
+            for broker, fields in (
+                (fields.pop("node_id"), fields) for fields in map(broker_fields, living(node))
+            )
         ],
     }
 

@@ -1,6 +1,7 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup and FindCoordinator: being in a group.
 
-Rule: these modules translate; what a group does is decided in `broker.groups`.
+Rules: these modules translate; what a group does is decided in `broker.groups`. Only the broker
+that coordinates a group answers for it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 from broker.groups import Join, Joined, Synced
 from broker.handlers.metadata import broker_fields
 from broker.handlers.node import Node, Request
+from broker.handlers.ownership import coordinator, group_refusal
 from broker.protocol.errors import ErrorCode
 from broker.protocol.messages import Fields
 
@@ -23,7 +25,7 @@ _T = TypeVar("_T")
 
 
 async def find_coordinator(node: Node, request: Request) -> Fields:
-    """This broker coordinates every group; there are no transactions to coordinate."""
+    """The living broker that a group falls to; there are no transactions to coordinate."""
     message = request.message
     kind = getattr(message, "key_type", _GROUP)
     if request.version < 4:
@@ -42,8 +44,13 @@ def _coordinator(node: Node, request: Request, kind: int, key: str) -> dict[str,
         error, text = ErrorCode.INVALID_REQUEST, "transactions are not supported"
     elif not request.may_group(key):
         error, text = ErrorCode.GROUP_AUTHORIZATION_FAILED, "may not be in this group"
-    where = {"node_id": -1, "host": "", "port": -1} if error else broker_fields(node)
-    return {"error_code": error, "error_message": text} | where
+    found = None if error else coordinator(node, key)
+    if found is not None:
+        return {"error_code": error, "error_message": text} | broker_fields(found)
+    if not error:
+        error, text = ErrorCode.COORDINATOR_NOT_AVAILABLE, "no broker can coordinate it now"
+    nowhere = {"node_id": -1, "host": "", "port": -1}
+    return {"error_code": error, "error_message": text} | nowhere
 
 
 async def join_group(node: Node, request: Request) -> Fields:
@@ -51,6 +58,8 @@ async def join_group(node: Node, request: Request) -> Fields:
     message = request.message
     if not request.may_group(message.group_id):
         return _joined(request, Joined(ErrorCode.GROUP_AUTHORIZATION_FAILED, message.member_id))
+    if refusal := group_refusal(node, message.group_id):
+        return _joined(request, Joined(refusal, message.member_id))
     session = _seconds(message.session_timeout)
     join = Join(
         member_id=message.member_id,
@@ -92,6 +101,8 @@ async def sync_group(node: Node, request: Request) -> Fields:
     message = request.message
     if not request.may_group(message.group_id):
         return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED, "assignment": b""}
+    if refusal := group_refusal(node, message.group_id):
+        return {"error_code": refusal, "assignment": b""}
     group = node.groups.find(message.group_id)
     if group is None:
         return {"error_code": ErrorCode.UNKNOWN_MEMBER_ID, "assignment": b""}
@@ -123,6 +134,8 @@ async def heartbeat(node: Node, request: Request) -> Fields:
     message = request.message
     if not request.may_group(message.group_id):
         return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
+    if refusal := group_refusal(node, message.group_id):
+        return {"error_code": refusal}
     group = node.groups.find(message.group_id)
     if group is None:
         return {"error_code": ErrorCode.UNKNOWN_MEMBER_ID}
@@ -140,6 +153,8 @@ async def leave_group(node: Node, request: Request) -> Fields:
     message = request.message
     if not request.may_group(message.group_id):
         return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED, "members": []}
+    if refusal := group_refusal(node, message.group_id):
+        return {"error_code": refusal, "members": []}
     if request.version < 3:
         return {"error_code": _leave(node, message.group_id, message.member_id, None)}
     return {

@@ -1,8 +1,8 @@
 """Metadata: brokers, topics, partitions and who leads them; creates topics that are asked for.
 
-Rules: a reply without errors is kept as bytes until a topic changes. A topic that is not there is
-created only if the client allows it (producers do, consumers do not), the broker does, and the
-client may produce to it. Topics that the client may not see are left out of a listing.
+Rules: a reply without errors is kept as bytes until a topic or a broker changes. A topic that is
+not there is created only if the client allows it (producers do, consumers do not), the broker does,
+and the client may produce to it. Topics that the client may not see are left out of a listing.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from broker.coordination import TopicExistsError
+from broker.coordination import Member, TopicExistsError
 from broker.handlers.node import Node, Request
+from broker.handlers.ownership import leader_of
 from broker.log.partition import LEADER_EPOCH
 from broker.protocol.apis import APIS, PRODUCE
 from broker.protocol.errors import ErrorCode
 from broker.protocol.messages import Fields, encode
 from broker.topics import InvalidTopicError, ServedTopic, TooManyPartitionsError
 
-__all__ = ["broker_fields", "metadata"]
+__all__ = ["broker_fields", "controller_of", "living", "metadata"]
 
 _AT_A_TIME = 200
 
@@ -61,17 +62,27 @@ async def _answer(node: Node, request: Request) -> tuple[Fields, bool]:
                 await asyncio.sleep(0)  # others want their turn
             topics.append(await _named(node, request, name, create=create))
     fields = {
-        "brokers": [broker_fields(node)],
+        "brokers": [broker_fields(member) for member in living(node)],
         "cluster_id": node.coordination.cluster_id,
-        "controller_id": node.node_id,
+        "controller_id": controller_of(node),
         "topics": topics,
     }
     return fields, not any(topic["error_code"] for topic in topics)
 
 
-def broker_fields(node: Node) -> dict[str, Any]:
-    """This broker, as replies name it."""
-    return {"node_id": node.node_id, "host": node.host, "port": node.port}
+def living(node: Node) -> list[Member]:
+    """The living brokers; a client is never told that there are none."""
+    return list(node.coordination.members.values()) or [Member(node.node_id, node.host, node.port)]
+
+
+def controller_of(node: Node) -> int:
+    """Whom clients ask for changes of topics: any broker can, so that all name the same one."""
+    return living(node)[0].broker
+
+
+def broker_fields(member: Member) -> dict[str, Any]:
+    """A broker, as replies name it."""
+    return {"node_id": member.broker, "host": member.host, "port": member.port}
 
 
 async def _named(node: Node, request: Request, name: str | None, *, create: bool) -> dict[str, Any]:
@@ -81,7 +92,7 @@ async def _named(node: Node, request: Request, name: str | None, *, create: bool
     if not request.may_topic(name):
         return _missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = node.catalogue.topics.get(name)
-    if topic is None and create:
+    if topic is None and create and node.coordination.sure:
         if not request.client.may_topic(PRODUCE, name):
             return _missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         try:
@@ -107,20 +118,21 @@ def _topic(node: Node, topic: ServedTopic) -> dict[str, Any]:
         "name": topic.name,
         "topic_id": None,
         "partitions": [
-            _partition(node, index, served=index in topic.partitions)
-            for index in range(topic.count)
+            _partition(node, index, broker, served=index in topic.partitions)
+            for index, broker in enumerate(topic.assignment)
         ],
     }
 
 
-def _partition(node: Node, index: int, *, served: bool) -> dict[str, Any]:
-    replicas = [node.node_id]
+def _partition(node: Node, index: int, broker: int, *, served: bool) -> dict[str, Any]:
+    leader = leader_of(node, broker, served=served)
+    replicas = [broker]
     return {
-        "error_code": ErrorCode.NONE if served else ErrorCode.LEADER_NOT_AVAILABLE,
+        "error_code": ErrorCode.LEADER_NOT_AVAILABLE if leader == -1 else ErrorCode.NONE,
         "partition_index": index,
-        "leader_id": node.node_id if served else -1,
+        "leader_id": leader,
         "leader_epoch": LEADER_EPOCH,
         "replica_nodes": replicas,
-        "isr_nodes": replicas if served else [],
-        "offline_replicas": [] if served else replicas,
+        "isr_nodes": [] if leader == -1 else replicas,
+        "offline_replicas": replicas if leader == -1 else [],
     }

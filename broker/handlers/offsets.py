@@ -6,6 +6,7 @@ from typing import Any
 
 from broker.coordination import Committed
 from broker.handlers.node import Node, Request
+from broker.handlers.ownership import group_refusal
 from broker.protocol.errors import ErrorCode
 from broker.protocol.messages import Fields
 
@@ -55,10 +56,12 @@ async def offset_fetch(node: Node, request: Request) -> Fields:
 
 
 async def _fetched(node: Node, request: Request, group: str, topics: Any) -> dict[str, Any]:
+    error = ErrorCode.GROUP_AUTHORIZATION_FAILED
     if request.may_group(group):
+        error = group_refusal(node, group)
+    if not error:
         found = await _positions(node, request, group, topics)
         return {"error_code": ErrorCode.NONE, "topics": found}
-    error = ErrorCode.GROUP_AUTHORIZATION_FAILED
     named = [] if topics is None else topics
     return {
         "error_code": error,  # version 1 has it at the partitions only
@@ -78,6 +81,8 @@ def _group_error(node: Node, request: Request) -> ErrorCode:
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     if node.groups.too_long(message.group_id):
         return ErrorCode.INVALID_GROUP_ID
+    if refusal := group_refusal(node, message.group_id):
+        return refusal
     generation = message.generation_id_or_member_epoch
     group = node.groups.find(message.group_id)
     if group is None:

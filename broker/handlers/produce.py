@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from broker.handlers.client import Client
 from broker.handlers.inspection import UNTOUCHED, BadBatchError, Inspection
 from broker.handlers.node import Node
+from broker.handlers.ownership import why_absent
 from broker.log import DuplicateError, OutOfSequenceError, StaleEpochError
 from broker.protocol.apis import APIS, PRODUCE
 from broker.protocol.errors import ErrorCode, refused
@@ -89,7 +90,7 @@ class Production:
         inspection: Inspection = UNTOUCHED,
     ) -> None:
         """Check and place every part."""
-        refusal = _refusal(self._header, request)
+        refusal = _refusal(self._header, request) or _doubt(node)
         client = self._answers.client
         for number, part in enumerate(request.parts):
             try:
@@ -202,16 +203,23 @@ def _refusal(header: Header, request: ProduceRequest) -> tuple[ErrorCode, str] |
     return None
 
 
+def _doubt(node: Node) -> tuple[ErrorCode, str] | None:
+    """Why nothing can be taken now."""
+    if node.coordination.sure:
+        return None
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is not sure of its place in the cluster"
+
+
 def _find(node: Node, part: Part) -> Partition:
     partition = node.catalogue.partition(part.topic, part.partition)
     if partition is not None:
         return partition
-    topic = node.catalogue.topics.get(part.topic)
-    if topic is not None and part.partition in topic.refused:
-        raise refused(ErrorCode.KAFKA_STORAGE_ERROR, topic.refused[part.partition])
-    raise refused(
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {part.topic}-{part.partition}"
-    )
+    code = why_absent(node, part.topic, part.partition)
+    if code is ErrorCode.KAFKA_STORAGE_ERROR:
+        raise refused(code, node.catalogue.topics[part.topic].refused[part.partition])
+    if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        raise refused(code, f"{part.topic}-{part.partition} is another broker's")
+    raise refused(code, f"there is no {part.topic}-{part.partition}")
 
 
 def check_records(buffer: bytearray, start: int, stop: int, partition: Partition) -> Batch:

@@ -6,6 +6,7 @@ Rule: when a change is answered it has happened, so that whoever asks next sees 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from broker.coordination import TopicExistsError
@@ -36,7 +37,7 @@ async def create_topics(node: Node, request: Request) -> Fields:
         try:
             if named[topic.name] > 1:
                 raise refused(ErrorCode.INVALID_REQUEST, "the topic is named twice")
-            _check_allowed(request, topic.name)
+            _check_allowed(node, request, topic.name)
             fields |= await _create(node, topic, validate_only=message.validate_only)
             fields["error_code"] = ErrorCode.NONE
         except RefusedError as error:
@@ -46,19 +47,23 @@ async def create_topics(node: Node, request: Request) -> Fields:
 
 
 async def _create(node: Node, topic: Any, *, validate_only: bool) -> dict[str, Any]:
-    count = _partition_count(node, topic)
+    assignment = _assignment(node, topic.assignments)
+    if assignment is None:
+        count = _partition_count(node, topic)
+    elif topic.num_partitions != -1 or topic.replication_factor != -1:
+        raise refused(ErrorCode.INVALID_REQUEST, "give assignments or numbers, not both")
+    else:
+        count = len(assignment)
     configs = {config.name: config.value or "" for config in topic.configs}
     try:
         if validate_only:
             node.catalogue.check_new(topic.name, count, configs)
         else:
-            await node.catalogue.create(topic.name, count, configs)
+            await node.catalogue.create(topic.name, count, configs, assignment)
     except InvalidTopicError as error:
         raise refused(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
-    except TopicExistsError:
-        raise refused(
-            ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name!r} exists already"
-        ) from None
+    except TopicExistsError as error:
+        raise refused(ErrorCode.TOPIC_ALREADY_EXISTS, str(error)) from None
     except InvalidConfigError as error:
         raise refused(ErrorCode.INVALID_CONFIG, str(error)) from None
     except TooManyPartitionsError as error:
@@ -81,30 +86,41 @@ async def _create(node: Node, topic: Any, *, validate_only: bool) -> dict[str, A
 
 
 def _partition_count(node: Node, topic: Any) -> int:
-    """The partitions asked for: a number, a list of assignments, or the broker's default."""
-    if topic.assignments:
-        if topic.num_partitions != -1 or topic.replication_factor != -1:
-            raise refused(ErrorCode.INVALID_REQUEST, "give assignments or numbers, not both")
-        indexes = sorted(assigned.partition_index for assigned in topic.assignments)
-        if indexes != list(range(len(indexes))):
-            raise refused(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions are not numbered from 0 up"
-            )
-        if any(tuple(a.broker_ids) != (node.node_id,) for a in topic.assignments):
-            raise refused(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there is one broker: {node.node_id}"
-            )
-        return len(indexes)
+    """The partitions asked for by number, or the broker's default."""
     if topic.replication_factor not in (-1, 1):
         raise refused(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {topic.replication_factor}: there is one broker, so it is 1",
+            f"replication factor {topic.replication_factor}: a partition is at one broker, so"
+            f" it is 1",
         )
     count = int(topic.num_partitions)
     if count == -1:
         return node.default_partitions
     _check_count(count)
     return count
+
+
+def _assignment(node: Node, assignments: Any) -> tuple[int, ...] | None:
+    """The broker of each partition, if the request says it."""
+    if not assignments:
+        return None
+    brokers = {assigned.partition_index: assigned.broker_ids for assigned in assignments}
+    if sorted(brokers) != list(range(len(assignments))):
+        raise refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions are not numbered from 0 up")
+    return _brokers(node, [brokers[index] for index in range(len(brokers))])
+
+
+def _brokers(node: Node, wanted: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """One living broker for each partition."""
+    living = {*node.coordination.members, node.node_id}
+    for brokers in wanted:
+        if len(brokers) != 1 or brokers[0] not in living:
+            names = ", ".join(map(str, sorted(living)))
+            raise refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"brokers {list(brokers)}: a partition is at one broker, of those alive: {names}",
+            )
+    return tuple(brokers[0] for brokers in wanted)
 
 
 def _check_count(count: int) -> None:
@@ -114,7 +130,11 @@ def _check_count(count: int) -> None:
         )
 
 
-def _check_allowed(request: Request, name: str) -> None:
+def _check_allowed(node: Node, request: Request, name: str) -> None:
+    if not node.coordination.sure:
+        raise refused(
+            ErrorCode.NOT_CONTROLLER, "this broker is not sure of its place in the cluster"
+        )
     if not request.may_topic(name):
         raise refused(
             ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -128,7 +148,7 @@ async def delete_topics(node: Node, request: Request) -> Fields:
     for name in request.message.topic_names:
         error, text = ErrorCode.NONE, None
         try:
-            _check_allowed(request, name)
+            _check_allowed(node, request, name)
             if name not in node.catalogue.topics:
                 raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
             await node.catalogue.delete(name)
@@ -144,7 +164,7 @@ async def create_partitions(node: Node, request: Request) -> Fields:
     for asked in request.message.topics:
         error, text = ErrorCode.NONE, None
         try:
-            _check_allowed(request, asked.name)
+            _check_allowed(node, request, asked.name)
             await _grow(node, asked, validate_only=request.message.validate_only)
         except RefusedError as refusal:
             error, text = ErrorCode(refusal.code), str(refusal)
@@ -162,18 +182,16 @@ async def _grow(node: Node, asked: Any, *, validate_only: bool) -> None:
             ErrorCode.INVALID_PARTITIONS,
             f"{asked.name} has {topic.count} partitions; the number can only grow",
         )
+    added = None
     if asked.assignments is not None:
         if len(asked.assignments) != asked.count - topic.count:
             raise refused(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, "one assignment is needed per new partition"
             )
-        if any(tuple(a.broker_ids) != (node.node_id,) for a in asked.assignments):
-            raise refused(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there is one broker: {node.node_id}"
-            )
+        added = _brokers(node, [assigned.broker_ids for assigned in asked.assignments])
     if not validate_only:
         try:
-            await node.catalogue.add_partitions(asked.name, asked.count)
+            await node.catalogue.add_partitions(asked.name, asked.count, added)
         except TooManyPartitionsError as error:
             raise refused(ErrorCode.POLICY_VIOLATION, str(error)) from None
         except InvalidTopicError as error:

@@ -41,6 +41,7 @@ from broker.server.outbox import Outbox, Slot
 from broker.server.pace import Pace
 from broker.server.transport import Transport
 from broker.topics.schema_ids import Wanted
+from headworks.errors import UnreachableError
 
 __all__ = ["Connection"]
 
@@ -336,6 +337,9 @@ class Connection:
                 body = encode(api, header.version, answer)
         except asyncio.CancelledError:
             raise
+        except UnreachableError as error:  # the client asks again, here or elsewhere
+            self.close(f"{api.name}: {error}", "coordination")
+            return
         except Exception:
             _log.exception("%s: %s failed", self.peer, api.name, extra=self._about())
             self.close("internal error", "internal")

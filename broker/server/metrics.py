@@ -23,6 +23,7 @@ from prometheus_client.core import (
 )
 
 from broker.handlers.counters import BOUNDS, Histogram
+from broker.handlers.ownership import coordinates
 from broker.protocol import APIS, ErrorCode
 from broker.topics import ServedTopic
 from headworks.metrics_http import Door, MetricsPage
@@ -199,7 +200,8 @@ class _Collector:
     async def _lags(self) -> Mapping[tuple[str, str], int]:
         node = self._server.node
         lags: Counter[tuple[str, str]] = Counter()
-        for group in sorted(await node.coordination.groups())[:_MOST_GROUPS]:
+        groups = [group for group in await node.coordination.groups() if coordinates(node, group)]
+        for group in sorted(groups)[:_MOST_GROUPS]:
             for (topic, index), at in (await node.coordination.offsets(group)).items():
                 partition = node.catalogue.partition(topic, index)
                 if partition is not None and at.offset >= 0:

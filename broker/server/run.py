@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker.coordination.zookeeper import ClusterOptions
 from broker.server.limits import Limits
 from broker.server.server import BrokerServer, ServerConfig
 from broker.topics import MAX_PARTITIONS
@@ -48,6 +49,9 @@ class StartOptions:
     registry: str | None = None
     retention_check_seconds: float = 300.0
     compaction_seconds: float = 15.0
+    broker_id: int = 1
+    advertise: str | None = None
+    cluster: ClusterOptions | None = None
     json: bool = False
 
 
@@ -55,10 +59,11 @@ def run(options: StartOptions) -> None:
     """Serve until SIGTERM or SIGINT. UsageError for what cannot be, or must not be exposed."""
     configure(options.log_format, options.log_level)
     host, port = parse_listen(options.listen)
-    if ipaddress.ip_address(host).is_unspecified:
+    advertise = None if options.advertise is None else parse_advertised(options.advertise)
+    if advertise is None and ipaddress.ip_address(host).is_unspecified:
         raise UsageError(
             f"--listen {options.listen!r}: clients are told this address, and cannot connect to it",
-            fix="give the address of one interface of this machine",
+            fix="give the address of one interface of this machine, or --advertise HOST:PORT",
         )
     _refuse_exposure(host, "broker", options)
     metrics = None
@@ -69,6 +74,9 @@ def run(options: StartOptions) -> None:
         folder=options.folder,
         host=host,
         port=port,
+        node_id=options.broker_id,
+        advertise=advertise,
+        cluster=options.cluster,
         default_partitions=options.default_partitions,
         auto_create_topics=options.auto_create_topics,
         max_partitions=options.max_partitions,
@@ -91,6 +99,17 @@ def run(options: StartOptions) -> None:
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
     asyncio.run(_serve(config, as_json=options.json))
+
+
+def parse_advertised(text: str) -> tuple[str, int]:
+    """Host (a name or an address) and port that clients are told; UsageError if it is neither."""
+    host, separator, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not separator or not host or not port.isdigit() or int(port) > 65535 or "/" in host:
+        raise UsageError(
+            f"--advertise {text!r} is not HOST:PORT", fix="for example broker-2.internal:9092"
+        )
+    return host, int(port)
 
 
 def _refuse_exposure(host: str, what: str, options: StartOptions) -> None:
@@ -124,5 +143,9 @@ async def _serve(config: ServerConfig, *, as_json: bool) -> None:
         print(json.dumps({"service": "broker", "listen": server.address}), flush=True)
     else:
         print(f"broker serving on {server.address}, data in {config.folder}", flush=True)
-    await stopping.wait()
+    waiting = {loop.create_task(stopping.wait())} | ({server.failure} if server.failure else set())
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    failed = server.failure is not None and server.failure.done() and not stopping.is_set()
     await server.stop()
+    if failed and server.failure is not None:
+        raise server.failure.result()

@@ -1,7 +1,8 @@
 """The server: listen, keep time for retention and grants, stop without losing anything.
 
-Rules: start opens every log before the first client is accepted. Stop takes no more requests,
-flushes every log, lets the replies that were waiting for that leave, and closes.
+Rules: start opens every log before the first client is accepted and before other brokers are told.
+Stop tells the other brokers first, takes no more requests, flushes every log, lets the replies that
+were waiting for that leave, and closes.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from broker.coordination import LocalCoordination
+from broker.coordination import Coordination, LocalCoordination, Member
+from broker.coordination.folder import refuse_cluster_folder
 from broker.groups import GroupCoordinator, GroupSettings
 from broker.handlers import Authority, Node
 from broker.handlers.counters import Counters
+from broker.handlers.ownership import coordinates
 from broker.server.acceptor import Acceptor
 from broker.server.connection import Connection
 from broker.server.house import House
@@ -29,8 +32,11 @@ from broker.server.limits import Limits, Memory
 from broker.server.lock import FolderLock
 from broker.server.login import LoginDesk
 from broker.topics import MAX_PARTITIONS, Catalogue, Flusher, InvalidConfigError
-from headworks.errors import UsageError
+from headworks.errors import HeadworksError, UnreachableError, UsageError
 from headworks.security import Access, Users
+
+if TYPE_CHECKING:
+    from broker.coordination.zookeeper import ClusterOptions
 
 __all__ = ["BrokerServer", "ServerConfig"]
 
@@ -38,16 +44,23 @@ _log = logging.getLogger(__name__)
 _BACKLOG = 512
 _STOP_SECONDS = 5.0
 _GRANTS_SECONDS = 0.5
+_AGAIN_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """What a broker is started with; without users and access whoever reaches it may do all."""
+    """What a broker is started with; without users and access whoever reaches it may do all.
+
+    `advertise` is the address that clients are told, if it is another than where it listens (port
+    0: the port it listens on). Without `cluster` it is alone.
+    """
 
     folder: Path
     host: str = "127.0.0.1"
     port: int = 0
     node_id: int = 1
+    advertise: tuple[str, int] | None = None
+    cluster: ClusterOptions | None = None
     default_partitions: int = 4
     auto_create_topics: bool = True
     max_partitions: int = MAX_PARTITIONS
@@ -71,14 +84,22 @@ class BrokerServer:
         self.config = config
         self._tasks: list[asyncio.Task[None]] = []
         self._metrics: Any = None
+        self._failure: asyncio.Future[HeadworksError] | None = None
+        self._coordination: Coordination | None = None
+        self._changed = asyncio.Event()
         self._authority = Authority(config.access)
         self.memory = Memory(config.limits.buffer_bytes)
 
     @property
     def address(self) -> str:
         """HOST:PORT that clients reach it at."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{host}:{self._port}"
+        host, port = self._advertised
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    @property
+    def failure(self) -> asyncio.Future[HeadworksError] | None:
+        """Becomes the error for which the broker has to end; None: it is alone."""
+        return self._failure
 
     @property
     def connections(self) -> tuple[Connection, ...]:
@@ -105,6 +126,8 @@ class BrokerServer:
                 self._metrics = MetricsServer(self, *config.metrics, loop)
                 _log.info("metrics on %s", self._metrics.url, extra={"url": self._metrics.url})
         except BaseException:
+            if self._coordination is not None:
+                await self._coordination.close()
             self._lock.release()
             raise
         self._acceptor.start()
@@ -112,10 +135,16 @@ class BrokerServer:
             loop.create_task(self._keep_retention()),
             loop.create_task(self._acceptor.drop_slow()),
             loop.create_task(self._watch_grants()),
+            loop.create_task(self._follow_cluster()),
         ]
+        coordination = self._node.coordination
+        coordination.watch(self._changed.set)
+        await coordination.join(Member(config.node_id, *self._advertised))
 
     async def stop(self) -> None:
         """Flush everything, answer who waits for it, close."""
+        assert self._coordination is not None
+        await self._coordination.leave()
         self._acceptor.stop()
         for task in self._tasks:
             task.cancel()
@@ -157,24 +186,27 @@ class BrokerServer:
                 f" --listen HOST:PORT; port 0 takes any free one",
             ) from None
         self._listener.setblocking(False)
-        self._host, self._port = host, self._listener.getsockname()[1]
+        bound: int = self._listener.getsockname()[1]
+        told, port = self.config.advertise or (host, bound)
+        self._advertised = told, port or bound
 
     async def _open(self) -> None:
         config = self.config
         loop = asyncio.get_running_loop()
-        self._coordination = LocalCoordination(config.folder / "coordination.sqlite")
+        coordination = self._coordination = await self._coordinate()
         counters = Counters()
         self._flusher = Flusher(loop, counters.flushes.observe)
         self._groups = GroupCoordinator(loop.time, loop.call_at, config.groups)
         self._catalogue = Catalogue(
             config.folder / "logs",
-            self._coordination,
+            coordination,
             self._flusher,
             config.topic_defaults,
             show_unflushed=config.show_unflushed,
             max_partitions=config.max_partitions,
             registry=config.registry,
             compaction_seconds=config.compaction_seconds,
+            broker=config.node_id,
         )
         try:
             self._catalogue.config({})
@@ -183,12 +215,11 @@ class BrokerServer:
         await self._catalogue.load()
         self._node = Node(
             config.node_id,
-            self._host,
-            self._port,
+            *self._advertised,
             config.default_partitions,
             config.auto_create_topics,
             self._catalogue,
-            self._coordination,
+            coordination,
             self._groups,
             time.time,
             counters=counters,
@@ -199,6 +230,34 @@ class BrokerServer:
             self._desk = LoginDesk(config.users, limits.refusal_seconds)
         house = House(self._node, limits, self.memory, self._authority, self._desk)
         self._acceptor = Acceptor(self._listener, house, config.tls)
+
+    async def _coordinate(self) -> Coordination:
+        config = self.config
+        if config.cluster is None:
+            refuse_cluster_folder(config.folder)
+            return LocalCoordination(config.folder / "coordination.sqlite", config.node_id)
+        from broker.coordination.zookeeper import ZooKeeperCoordination
+
+        store = await ZooKeeperCoordination.opened(config.cluster, config.node_id, config.folder)
+        self._failure = store.failure
+        return store
+
+    async def _follow_cluster(self) -> None:
+        """Do what other brokers have changed, and let go of groups that are theirs now."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            self._groups.release(lambda group: coordinates(self._node, group))
+            try:
+                await self._catalogue.follow()
+            except UnreachableError as error:
+                _log.info("cannot follow the cluster now: %s", error)
+                await asyncio.sleep(_AGAIN_SECONDS)
+                self._changed.set()
+            except (
+                Exception
+            ):  # one topic's trouble is not the others', and a later look may mend it
+                _log.exception("following the cluster failed")
 
     async def _watch_grants(self) -> None:
         while True:

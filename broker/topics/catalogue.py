@@ -2,8 +2,9 @@
 
 Rules:
 
-- The coordination store decides which topics exist; the folder of a partition is made after the
-  topic is stored and removed before the topic is forgotten.
+- The coordination store decides which topics exist and which broker has which partition; the
+  folder of a partition is made after the topic is stored and removed before it is forgotten.
+- What other brokers change comes by `follow`, one change after the other with this broker's own.
 - A partition whose log must not be served is `refused`, with the reason; the others are served.
 - A change that has begun is finished, even if whoever asked for it goes away meanwhile; it never
   makes others wait for the disk, and is seen when it is whole.
@@ -17,12 +18,13 @@ import asyncio
 import logging
 import re
 import shutil
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from broker.coordination import Coordination, Topic, TopicExistsError
+from broker.coordination.assignment import assign, load_of
 from broker.log import FlushFailedError, LogConfig, PartitionLog, open_log
 from broker.log.segment import sync_folder
 from broker.topics.compactor import Compactor
@@ -57,9 +59,13 @@ class TooManyPartitionsError(UsageError):
 
 @dataclass(slots=True)
 class ServedTopic:
-    """A topic and its partitions; `refused` are those that cannot be served, with the reason."""
+    """A topic: the broker of each partition, and the partitions that this broker has.
+
+    `refused` are those of them that cannot be served, with the reason.
+    """
 
     name: str
+    assignment: tuple[int, ...]
     configs: Mapping[str, str]
     partitions: dict[int, Partition] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
@@ -67,7 +73,7 @@ class ServedTopic:
     @property
     def count(self) -> int:
         """How many partitions the topic has."""
-        return len(self.partitions) + len(self.refused)
+        return len(self.assignment)
 
 
 class Catalogue:
@@ -84,6 +90,7 @@ class Catalogue:
         max_partitions: int = MAX_PARTITIONS,
         registry: str | None = None,
         compaction_seconds: float = 15.0,
+        broker: int = 1,
     ) -> None:
         self.topics: dict[str, ServedTopic] = {}
         self.defaults = defaults
@@ -94,6 +101,7 @@ class Catalogue:
         self._flusher = flusher
         self._show_unflushed = show_unflushed
         self._max_partitions = max_partitions
+        self._broker = broker
         self._count = 0  # of partitions, served or not
         self._changing = asyncio.Lock()
         self._changes: set[asyncio.Task[object]] = set()
@@ -109,14 +117,12 @@ class Catalogue:
     async def load(self) -> None:
         """Open every topic of the store; finish deletions that a crash interrupted."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        known = set()
-        for topic in await self._coordination.topics():
-            if topic.deleting:
-                self._remove_folders(topic.name, range(topic.partitions))
-                await self._coordination.finish_delete(topic.name)
-                continue
-            await self._serve(topic, range(topic.partitions))
-            known |= {f"{topic.name}-{index}" for index in range(topic.partitions)}
+        await self._reconcile()
+        known = {
+            self._path(topic.name, index).name
+            for topic in self.topics.values()
+            for index in range(topic.count)
+        }
         for path in self._folder.iterdir():
             if path.name not in known:
                 _log.warning(
@@ -158,18 +164,37 @@ class Catalogue:
         self.config(configs)
         self._check_room(partitions)
 
-    async def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> ServedTopic:
-        """Create a topic. Raises what `check_new` raises."""
+    async def create(
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str],
+        assignment: tuple[int, ...] | None = None,
+    ) -> ServedTopic:
+        """Create a topic, on the brokers given or spread evenly. Raises what `check_new` raises."""
         self.check_new(name, partitions, configs)
-        return await self._whole(self._create(name, partitions, configs))
+        served = await self._whole(self._create(name, partitions, configs, assignment))
+        await self._coordination.spread(name)
+        return served
 
     async def delete(self, name: str) -> None:
         """Delete a topic; when this returns it is gone, whoever deleted it."""
         await self._whole(self._delete(name))
+        await self._coordination.spread(name)
 
-    async def add_partitions(self, name: str, count: int) -> None:
-        """Give a served topic more partitions, up to `count`. TooManyPartitionsError."""
-        await self._whole(self._add_partitions(name, count))
+    async def add_partitions(
+        self, name: str, count: int, added: tuple[int, ...] | None = None
+    ) -> None:
+        """Give a topic more partitions, up to `count`: on the brokers `added`, or spread evenly.
+
+        TooManyPartitionsError.
+        """
+        await self._whole(self._add_partitions(name, count, added))
+        await self._coordination.spread(name)
+
+    async def follow(self) -> None:
+        """Do what other brokers have changed. UnreachableError if that cannot be known now."""
+        await self._whole(self._follow())
 
     async def configure(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace the configs of a served topic. InvalidConfigError if they are wrong."""
@@ -187,53 +212,123 @@ class Catalogue:
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(task)
 
-    async def _create(self, name: str, partitions: int, configs: Mapping[str, str]) -> ServedTopic:
+    async def _create(
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str],
+        assignment: tuple[int, ...] | None,
+    ) -> ServedTopic:
         async with self._changing:
             self.check_new(name, partitions, configs)
-            for index in range(partitions):
+            if assignment is None:
+                assignment = self._assign(partitions)
+            topic = Topic(name, assignment, dict(configs))
+            for index in topic.of(self._broker):
                 if self._path(name, index).exists():
                     raise InvalidTopicError(
                         f"{self._path(name, index)} is in the way: it belongs to no known topic"
                     )
-            topic = Topic(name, partitions, dict(configs))
-            await self._coordination.create_topic(topic)
-            return await self._serve(topic, range(partitions))
+            try:
+                await self._coordination.create_topic(topic)
+            except TopicExistsError:  # by another broker, which has not been followed yet
+                await self._reconcile()
+                raise
+            return await self._serve(topic, 0)
+
+    def _assign(self, count: int, present: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """Brokers for a topic's partitions; who is asked to do it is alive, whatever is known."""
+        brokers = {*self._coordination.members, self._broker}
+        load = load_of(topic.assignment for topic in self.topics.values())
+        return assign(count, brokers, load, present)
 
     async def _delete(self, name: str) -> None:
         async with self._changing:
-            topic = self.topics.pop(name, None)
+            topic = self.topics.get(name)
             if topic is None:  # somebody else was faster
                 return
-            self._count -= topic.count
-            self.version += 1
             await self._coordination.begin_delete(name)
-            for partition in topic.partitions.values():
-                partition.end("the topic was deleted")
-                partition.log.doom()  # its files close with the last reader
-                await self.compactor.release(partition)
-            self._see_who_inspects()
-            await asyncio.to_thread(self._remove_folders, name, range(topic.count))
-            await self._coordination.finish_delete(name)
+            left = tuple(sorted(set(topic.assignment)))
+            await self._remove(Topic(name, topic.assignment, {}, True, left))
 
-    async def _add_partitions(self, name: str, count: int) -> None:
+    async def _remove(self, topic: Topic) -> None:
+        """Remove this broker's part of a topic that is being deleted."""
+        await self._drop(topic.name)
+        if topic.left and self._broker not in topic.left:
+            return
+        indexes = topic.of(self._broker)
+        await asyncio.to_thread(self._remove_folders, topic.name, indexes)
+        await self._coordination.finish_delete(topic.name)
+
+    async def _drop(self, name: str) -> None:
+        """Serve a topic no more; its files stay."""
+        topic = self.topics.pop(name, None)
+        if topic is None:
+            return
+        self._count -= topic.count
+        self.version += 1
+        for partition in topic.partitions.values():
+            partition.end("the topic was deleted")
+            partition.log.doom()  # its files close with the last reader
+            await self.compactor.release(partition)
+        self._see_who_inspects()
+
+    async def _add_partitions(self, name: str, count: int, added: tuple[int, ...] | None) -> None:
         async with self._changing:
             topic = self._known(name)
             if count <= topic.count:  # somebody else was faster
                 return
             self._check_room(count - topic.count)
-            await self._coordination.set_partitions(name, count)
-            await self._serve(Topic(name, count, topic.configs), range(topic.count, count))
+            grown = self._assign(count, topic.assignment)
+            if added is not None:
+                grown = topic.assignment + added
+            grown = await self._coordination.grow(name, grown)
+            await self._serve(Topic(name, grown, topic.configs), topic.count)
+
+    async def _follow(self) -> None:
+        async with self._changing:
+            await self._reconcile()
+            self.version += 1  # brokers have come or gone
+
+    async def _reconcile(self) -> None:
+        """Serve what the store says. Nothing is removed but what it says is being deleted."""
+        topics = {topic.name: topic for topic in await self._coordination.topics()}
+        for name in self.topics.keys() - topics.keys():
+            _log.info("topic %s is gone", name, extra={"topic": name})
+            await self._drop(name)
+        for topic in topics.values():
+            if topic.deleting:
+                await self._remove(topic)
+            else:
+                await self._adopt(topic)
+
+    async def _adopt(self, topic: Topic) -> None:
+        """Serve a topic as the store has it."""
+        served = self.topics.get(topic.name)
+        if served is not None and topic.assignment[: served.count] != served.assignment:
+            await self._drop(topic.name)  # another topic took the name meanwhile
+            served = None
+        if served is None:
+            await self._serve(topic, 0)
+            return
+        if len(topic.assignment) > served.count:
+            await self._serve(topic, served.count)
+        if dict(topic.configs) != dict(served.configs):
+            self._apply(served, topic.configs, self._lenient(topic))
 
     async def _configure(self, name: str, configs: Mapping[str, str]) -> None:
         async with self._changing:
             topic = self._known(name)
             resolved = self.config(configs)
             await self._coordination.set_configs(name, configs)
-            topic.configs = dict(configs)
-            for partition in topic.partitions.values():
-                partition.configure(resolved)
-            self._see_who_inspects()
-            self.version += 1
+            self._apply(topic, configs, resolved)
+
+    def _apply(self, topic: ServedTopic, configs: Mapping[str, str], resolved: TopicConfig) -> None:
+        topic.configs = dict(configs)
+        for partition in topic.partitions.values():
+            partition.configure(resolved)
+        self._see_who_inspects()
+        self.version += 1
 
     def expire(self, now_ms: int) -> None:
         """Remove what retention says."""
@@ -280,9 +375,28 @@ class Catalogue:
                 " --max-partitions",
             )
 
-    async def _serve(self, topic: Topic, indexes: range) -> ServedTopic:
+    async def _serve(self, topic: Topic, first: int) -> ServedTopic:
+        """Serve what this broker has of a topic's partitions from `first` on."""
+        config = self._lenient(topic)
+        own = topic.of(self._broker)
+        indexes = [index for index in own if index >= first]
+        logs, refused = await asyncio.to_thread(self._open_logs, topic.name, indexes, config.log)
+        served = self.topics.setdefault(topic.name, ServedTopic(topic.name, (), {**topic.configs}))
+        served.assignment = topic.assignment
+        for index, log in logs.items():
+            served.partitions[index] = Partition(topic.name, index, log, config, self._flusher)
+        served.refused |= refused
+        self._count += len(topic.assignment) - first
+        self._see_who_inspects()
+        self.version += 1
+        if own:
+            await self._coordination.serving(topic.name, len(own))
+        return served
+
+    def _lenient(self, topic: Topic) -> TopicConfig:
+        """The topic's configs, or the defaults when this broker cannot follow them."""
         try:
-            config = self._resolve(topic.configs)
+            return self._resolve(topic.configs)
         except InvalidConfigError as error:
             _log.error(
                 "topic %s: %s; its configs are not applied",
@@ -290,16 +404,7 @@ class Catalogue:
                 error,
                 extra={"topic": topic.name},
             )
-            config = self._resolve({})
-        logs, refused = await asyncio.to_thread(self._open_logs, topic.name, indexes, config.log)
-        served = self.topics.setdefault(topic.name, ServedTopic(topic.name, dict(topic.configs)))
-        for index, log in logs.items():
-            served.partitions[index] = Partition(topic.name, index, log, config, self._flusher)
-        served.refused |= refused
-        self._count += len(indexes)
-        self._see_who_inspects()
-        self.version += 1
-        return served
+            return self._resolve({})
 
     def _resolve(self, configs: Mapping[str, str]) -> TopicConfig:
         return resolve_config(configs, self.defaults, show_unflushed=self._show_unflushed)
@@ -308,7 +413,7 @@ class Catalogue:
         self.inspecting = any(partition.config.inspected for partition in self.partitions())
 
     def _open_logs(
-        self, topic: str, indexes: range, config: LogConfig
+        self, topic: str, indexes: Sequence[int], config: LogConfig
     ) -> tuple[dict[int, PartitionLog], dict[int, str]]:
         """The logs of partitions, and why others are refused. Runs in a thread."""
         logs: dict[int, PartitionLog] = {}
@@ -348,7 +453,7 @@ class Catalogue:
     def _path(self, topic: str, index: int) -> Path:
         return self._folder / f"{topic}-{index}"
 
-    def _remove_folders(self, topic: str, indexes: range) -> None:
+    def _remove_folders(self, topic: str, indexes: Sequence[int]) -> None:
         for index in indexes:
             shutil.rmtree(self._path(topic, index), ignore_errors=True)
         sync_folder(self._folder)  # before the topic is forgotten: its name may be taken again

@@ -20,11 +20,12 @@ __all__ = ["BrokerNode", "MemberNode", "OffsetNode", "TopicNode"]
 
 @dataclass(frozen=True, slots=True)
 class BrokerNode:
-    """A living broker: where clients reach it, and the unique name of this start of it."""
+    """A living broker: where clients reach it, its data folder's name, and where that lies."""
 
     host: str
     port: int
-    start_id: str = ""
+    folder: str = ""
+    place: str = ""
 
     @property
     def address(self) -> str:
@@ -33,14 +34,17 @@ class BrokerNode:
 
     def dump(self) -> bytes:
         """The node's value."""
-        return _dump({"host": self.host, "port": self.port, "start_id": self.start_id})
+        return _dump(
+            {"host": self.host, "port": self.port, "folder": self.folder, "place": self.place}
+        )
 
     @classmethod
     def load(cls, value: bytes, path: str) -> BrokerNode:
         """The broker at `path`."""
         with _reading(path):
             found = _object(value)
-            return cls(str(found["host"]), int(found["port"]), str(found.get("start_id", "")))
+            words = (str(found.get("folder", "")), str(found.get("place", "")))
+            return cls(str(found["host"]), int(found["port"]), *words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,85 @@
+"""Whose data folder this is: the cluster and the broker id whose partitions lie in it.
+
+Rules: written once, before anything is registered, and checked at every start: a broker that came
+up with another's folder, or with an empty one, would show partitions without their messages.
+Call it under the folder's lock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from headworks.errors import CorruptError, UsageError
+
+__all__ = ["FolderIdentity", "claim_folder", "refuse_cluster_folder"]
+
+_NAME = "cluster.json"
+_ALONE = "coordination.sqlite"
+
+
+@dataclass(frozen=True, slots=True)
+class FolderIdentity:
+    """A folder: its own unique name, its cluster and its broker."""
+
+    folder: str
+    cluster: str
+    broker: int
+
+
+def claim_folder(path: Path, cluster: str, broker: int) -> FolderIdentity:
+    """The folder's identity, written if it has none; UsageError if it is somebody else's."""
+    known = _read(path)
+    if known is None:
+        if (path / _ALONE).exists():
+            raise UsageError(
+                f"the data folder {path} belongs to a broker that runs without ZooKeeper: its"
+                f" topics are not known to the cluster",
+                fix="give another --data-dir, and copy the messages with `headworks mirror`",
+            )
+        known = FolderIdentity(uuid.uuid4().hex, cluster, broker)
+        _write(path, known)
+    if (known.cluster, known.broker) != (cluster, broker):
+        raise UsageError(
+            f"the data folder {path} belongs to broker {known.broker} of cluster {known.cluster},"
+            f" and this is broker {broker} of cluster {cluster}",
+            fix=f"give --broker-id {known.broker} and the ZooKeeper (with its chroot) of that"
+            f" cluster, or another --data-dir",
+        )
+    return known
+
+
+def refuse_cluster_folder(path: Path) -> None:
+    """UsageError if the folder belongs to a broker of a cluster: its topics are in ZooKeeper."""
+    known = _read(path)
+    if known is not None:
+        raise UsageError(
+            f"the data folder {path} belongs to broker {known.broker} of cluster {known.cluster}",
+            fix=f"give --zookeeper and --broker-id {known.broker}, or another --data-dir",
+        )
+
+
+def _read(path: Path) -> FolderIdentity | None:
+    file = path / _NAME
+    try:
+        fields = json.loads(file.read_text(encoding="utf-8"))
+        return FolderIdentity(str(fields["folder"]), str(fields["cluster"]), int(fields["broker"]))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise CorruptError(
+            f"{file} cannot be read: {error!r}",
+            fix="restore it from a copy; it names the folder, the cluster and the broker",
+        ) from None
+
+
+def _write(path: Path, identity: FolderIdentity) -> None:
+    new = path / f"{_NAME}-new"
+    with new.open("w", encoding="utf-8") as file:
+        json.dump(asdict(identity), file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path / _NAME)

@@ -1,0 +1,124 @@
+"""Positions of groups in ZooKeeper, written many at a time.
+
+ZooKeeper takes some hundreds of writes a second, whatever they hold. So one transaction is on its
+way at a time, and whatever is committed meanwhile, by whichever group, goes together with the next.
+
+Rules: a commit returns when its positions are stored; of two for one partition the later one wins.
+A transaction is bounded in entries and bytes: only a commit beyond that is stored in parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from broker.coordination.zookeeper.bridge import Bridge
+from headworks.errors import UnreachableError
+
+__all__ = ["Commits"]
+
+_ENTRIES = 400
+_BYTES = 300_000  # ZooKeeper refuses requests beyond 1 MB
+_REMEMBERED = 100_000
+_TRIES = 5
+
+
+class Commits:
+    """The writer of positions: nodes of integers that are made when they are missing."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self.transactions = 0
+        self._bridge = bridge
+        self._there: dict[str, None] = {}  # paths that were seen
+        self._waiting: list[tuple[dict[str, bytes], asyncio.Future[None]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def store(self, positions: Mapping[str, bytes]) -> None:
+        """Store values at paths. UnreachableError if ZooKeeper does not answer."""
+        if not positions:
+            return
+        done: asyncio.Future[None] = self._bridge.loop.create_future()
+        self._waiting.append((dict(positions), done))
+        if self._task is None or self._task.done():
+            self._task = self._bridge.loop.create_task(self._write_all())
+        await done
+
+    def forget(self, path: str) -> None:
+        """What lies at or below a path is removed."""
+        for known in [p for p in self._there if p == path or p.startswith(f"{path}/")]:
+            del self._there[known]
+
+    async def stop(self) -> None:
+        """Wait for what is on its way."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _write_all(self) -> None:
+        while self._waiting:
+            together: dict[str, bytes] = {}
+            futures = []
+            while self._waiting and len(together) < _ENTRIES:
+                positions, done = self._waiting.pop(0)
+                together |= positions
+                futures.append(done)
+            try:
+                for part in _parts(together):
+                    await self._write(part)
+            except Exception as error:
+                for done in futures:
+                    if not done.done():
+                        done.set_exception(error)
+            else:
+                for done in futures:
+                    if not done.done():
+                        done.set_result(None)
+
+    async def _write(self, positions: dict[str, bytes]) -> None:
+        for _ in range(_TRIES):
+            await self._look([path for path in positions if path not in self._there])
+            transaction = self._bridge.client.transaction()
+            for path, value in positions.items():
+                if path in self._there:
+                    transaction.set_data(path, value)
+                else:
+                    transaction.create(path, value)
+            results = await self._bridge.ask(transaction.commit_async)
+            self.transactions += 1
+            if not any(isinstance(result, Exception) for result in results):
+                self._remember(positions)
+                return
+            for path in positions:  # made or removed by another meanwhile: look again
+                self._there.pop(path, None)
+        raise UnreachableError("ZooKeeper: positions are changed by others all the time")
+
+    async def _look(self, unknown: list[str]) -> None:
+        """Which nodes are there; makes those above the ones that are not."""
+        stats = await self._bridge.each(
+            lambda path: self._bridge.ask(self._bridge.client.exists_async, path), unknown
+        )
+        missing = []
+        for path, stat in zip(unknown, stats, strict=True):
+            if stat is None:
+                missing.append(path)
+            else:
+                self._there[path] = None
+        for parent in sorted({path.rpartition("/")[0] for path in missing}):
+            await self._bridge.ensure(parent)
+
+    def _remember(self, positions: Mapping[str, bytes]) -> None:
+        if len(self._there) + len(positions) > _REMEMBERED:
+            self._there.clear()
+        self._there |= dict.fromkeys(positions)
+
+
+def _parts(positions: dict[str, bytes]) -> list[dict[str, bytes]]:
+    parts: list[dict[str, bytes]] = []
+    size = 0
+    for path, value in positions.items():
+        grown = size + len(path) + len(value)
+        if not parts or grown > _BYTES or len(parts[-1]) >= _ENTRIES:
+            parts.append({})
+            grown = len(path) + len(value)
+        parts[-1][path] = value
+        size = grown
+    return parts

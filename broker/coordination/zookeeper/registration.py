@@ -1,0 +1,302 @@
+"""Being a broker of the cluster: the id is claimed, registered, and proven again and again.
+
+Rules:
+
+- An id belongs to one data folder, which belongs to one cluster: whoever comes with another folder
+  is refused, whether the id is alive or not. The folder's lock keeps a second process out, so a
+  node that names this folder at this place is what an earlier life of this broker left, and may be
+  replaced. A copy of the folder elsewhere has no lock: there it is looked for signs of life.
+- The proof is a write of the own node, so that it comes from the ensemble's leader; each extends
+  the lease. Without proof the lease lapses before the session can end.
+- After the end of a session everything is checked anew before anything is registered again. What
+  can never be right again (another cluster, another folder under the id) ends the broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from broker.coordination.folder import FolderIdentity, claim_folder
+from broker.coordination.interface import Member
+from broker.coordination.lease import BEATS, Lease
+from broker.coordination.zookeeper.bridge import Bridge
+from headworks.errors import CorruptError, HeadworksError, UnreachableError, UsageError
+from headworks.zookeeper import BrokerNode, State, paths
+
+__all__ = ["Registration"]
+
+_log = logging.getLogger(__name__)
+
+
+class Registration:
+    """One broker's registration.
+
+    `changed` is called in the loop when the lease begins or ceases to hold, and after `join`;
+    `failed` with the error that the broker has to end for.
+    """
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        broker: int,
+        folder: Path,
+        changed: Callable[[], None],
+        failed: Callable[[HeadworksError], None],
+    ) -> None:
+        self.lease = Lease(bridge.loop.time)
+        self.served: dict[str, int] = {}
+        self._bridge = bridge
+        self._broker = broker
+        self._folder = folder
+        self._place = f"{socket.gethostname()}:{folder.resolve()}"
+        self._changed = changed
+        self._failed = failed
+        self._identity: FolderIdentity | None = None
+        self._node: BrokerNode | None = None  # what to register; None: not yet, or not any more
+        self._session = 0  # in which the node was written
+        self._version = 0  # of the node
+        self._held = False
+        self._woken = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        bridge.session.on_state(self._on_state)
+
+    @property
+    def identity(self) -> FolderIdentity:
+        """The folder's, once it is claimed."""
+        assert self._identity is not None
+        return self._identity
+
+    async def claim(self, *, take_over: bool = False) -> None:
+        """See that folder, id and cluster belong together; UsageError if they do not.
+
+        `take_over`: the folder that the id belongs to is lost, and this one takes its place.
+        """
+        identity = claim_folder(self._folder, await self._cluster(), self._broker)
+        await self._claim_id(identity, take_over=take_over)
+        await self._refuse_twin()
+        self._identity = identity
+
+    async def join(self, member: Member) -> None:
+        """Register, and keep the registration."""
+        assert self._identity is not None
+        self._node = BrokerNode(member.host, member.port, self._identity.folder, self._place)
+        await self._enter()
+        loop = self._bridge.loop
+        self._tasks = [loop.create_task(self._keep()), loop.create_task(self._see_lapse())]
+
+    async def leave(self) -> None:
+        """Withdraw the registration; nothing is sure any more."""
+        self._bridge.session.off_state(self._on_state)
+        for task in self._tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        self._tasks = []
+        registered, self._node = self._node is not None, None
+        self.lease.end()
+        if registered:
+            with contextlib.suppress(UnreachableError):
+                await self._bridge.remove(paths.broker(self._broker))
+
+    async def serve(self, topic: str, partitions: int) -> None:
+        """Register how many partitions of a topic are served; 0: none any more."""
+        if not partitions:
+            self.served.pop(topic, None)
+            await self._bridge.remove(paths.served(topic, self._broker))
+            return
+        self.served[topic] = partitions
+        await self._register_topic(topic)
+
+    # -- checks ------------------------------------------------------------------------------
+
+    async def _cluster(self) -> str:
+        """The cluster's name, made by the first broker."""
+        found = await self._bridge.value(paths.CLUSTER_ID)
+        if found is None:
+            if self._identity is not None:
+                raise UsageError(
+                    f"the ZooKeeper at {self._bridge.session.address} has lost cluster"
+                    f" {self._identity.cluster}",
+                    fix="restore ZooKeeper's data; the broker's messages are untouched",
+                )
+            name = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            for path in (paths.BROKERS, paths.FOLDERS, paths.TOPICS, paths.CONSUMERS, "/cluster"):
+                await self._bridge.ensure(path)
+            with contextlib.suppress(self._bridge.NodeExists):  # another broker was faster
+                await self._create(paths.CLUSTER_ID, name.encode())
+            found = await self._bridge.value(paths.CLUSTER_ID)
+            assert found is not None
+        return str(found[0].decode())
+
+    async def _claim_id(self, identity: FolderIdentity, *, take_over: bool) -> None:
+        path = paths.folder(self._broker)
+        with contextlib.suppress(self._bridge.NodeExists):
+            await self._create(path, identity.folder.encode())
+        found = await self._bridge.value(path)
+        if found is None:
+            raise CorruptError(f"the ZooKeeper node {path} was removed meanwhile")
+        if found[0].decode() == identity.folder:
+            return
+        alive = await self._alive()
+        if alive is not None:
+            raise UsageError(
+                f"broker {self._broker} is alive already, at {alive.address}",
+                fix="give every broker a --broker-id of its own",
+            )
+        if not take_over:
+            raise UsageError(
+                f"broker id {self._broker} belongs to another data folder than {self._folder}",
+                fix="start it with its own --data-dir; if that is lost with its messages, give"
+                " --take-over; or give another --broker-id",
+            )
+        _log.warning("broker id %d is taken over by an empty folder", self._broker)
+        stat = found[1]
+        await self._bridge.ask(
+            self._bridge.client.set_async, path, identity.folder.encode(), stat.version
+        )
+
+    async def _refuse_twin(self) -> None:
+        """UsageError if a copy of the folder serves elsewhere: a living broker renews its node."""
+        path = paths.broker(self._broker)
+        first = await self._bridge.value(path)
+        if first is None or first[1].ephemeralOwner == self._bridge.session.id:
+            return
+        node = BrokerNode.load(first[0], path)
+        if node.place == self._place:
+            return
+        await asyncio.sleep(self._bridge.session.timeout * 3 / BEATS)
+        again = await self._bridge.value(path)
+        if again is not None and again[1].version != first[1].version:
+            raise UsageError(
+                f"broker {self._broker} is alive already, at {node.address}, with a copy of this"
+                f" data folder ({node.place})",
+                fix="stop one of the two, and never start it again from the copy",
+            )
+
+    async def _alive(self) -> BrokerNode | None:
+        path = paths.broker(self._broker)
+        found = await self._bridge.value(path)
+        return None if found is None else BrokerNode.load(found[0], path)
+
+    # -- registering -------------------------------------------------------------------------
+
+    async def _enter(self) -> None:
+        """Register in the session that there is now."""
+        node = self._node
+        assert node is not None
+        self.lease.end()
+        session = self._bridge.session.id
+        if self._session:  # it is not the first: others may have come meanwhile
+            await self.claim()
+        await self._bridge.each(self._register_topic, self.served)
+        sent = self._bridge.loop.time()
+        await self._replace(paths.broker(self._broker), node.dump())
+        self._session, self._version = session, 0
+        self.lease.extend(sent, self._bridge.session.timeout)
+        self._see()
+        _log.info(
+            "broker %d is registered at %s", self._broker, node.address, extra={"id": self._broker}
+        )
+
+    async def _register_topic(self, topic: str) -> None:
+        path = paths.served(topic, self._broker)
+        with contextlib.suppress(self._bridge.NoNode):  # the topic was deleted meanwhile
+            await self._replace(path, b"%d" % self.served.get(topic, 0))
+
+    async def _replace(self, path: str, value: bytes) -> None:
+        """Make an ephemeral node of this session, in place of what an earlier one left."""
+        while True:
+            try:
+                await self._create(path, value, ephemeral=True)
+            except self._bridge.NodeExists:
+                with contextlib.suppress(self._bridge.NoNode):
+                    await self._bridge.ask(self._bridge.client.delete_async, path)
+            else:
+                return
+
+    async def _create(self, path: str, value: bytes, *, ephemeral: bool = False) -> None:
+        await self._bridge.ask(self._bridge.client.create_async, path, value, ephemeral=ephemeral)
+
+    # -- proving -----------------------------------------------------------------------------
+
+    async def _keep(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._bridge.session.timeout / BEATS):
+                    await self._woken.wait()
+            self._woken.clear()
+            try:
+                await self._beat()
+            except UnreachableError as error:
+                _log.debug("no proof of the session: %s", error)
+            except HeadworksError as error:
+                self.lease.end()
+                self._see()
+                self._failed(error)
+                return
+            except Exception:  # it proves nothing, and the next may
+                _log.exception("registration failed")
+
+    async def _beat(self) -> None:
+        node, session = self._node, self._bridge.session
+        assert node is not None
+        if session.id != self._session:
+            await self._enter()
+            return
+        path = paths.broker(self._broker)
+        sent = self._bridge.loop.time()
+        try:
+            stat = await self._bridge.ask(
+                self._bridge.client.set_async, path, node.dump(), self._version
+            )
+        except self._bridge.NoNode:  # somebody removed it
+            await self._enter()
+        except self._bridge.BadVersion:  # a write that was not answered, or it is another's
+            await self._look_again(path)
+        else:
+            self._version = stat.version
+            self.lease.extend(sent, session.timeout)
+        self._see()
+
+    async def _look_again(self, path: str) -> None:
+        found = await self._bridge.value(path)
+        if found is not None and found[1].ephemeralOwner == self._session:
+            self._version = found[1].version
+            self._woken.set()
+            return
+        await self._enter()
+
+    async def _see_lapse(self) -> None:
+        """Tell soon after the lease has lapsed: nobody asks about groups that wait."""
+        while True:
+            await asyncio.sleep(self._bridge.session.timeout / BEATS / 4)
+            self._see()
+
+    def _see(self) -> None:
+        held = self.lease.holds
+        if held == self._held:
+            return
+        self._held = held
+        if not held and self._node is not None:
+            _log.warning(
+                "broker %d cannot be sure of its session with ZooKeeper: it stops answering as"
+                " owner and coordinator until it is registered again",
+                self._broker,
+                extra={"id": self._broker},
+            )
+        self._changed()
+
+    def _on_state(self, state: State) -> None:
+        def wake(_: Any = None) -> None:
+            self._woken.set()
+
+        if state is State.CONNECTED:
+            self._bridge.hand_over(wake)

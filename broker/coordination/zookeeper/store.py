@@ -1,0 +1,344 @@
+"""Coordination through ZooKeeper: the seeds' directories, for brokers that are peers.
+
+Rules: a topic's node changes only from the version that was read (compare and set), so that two
+brokers that change it at once both have their way, one after the other. Everything that is read
+for a decision is read from ZooKeeper, and only the picture in `View` is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from broker.coordination.interface import (
+    Committed,
+    Member,
+    PartitionKey,
+    Topic,
+    TopicExistsError,
+)
+from broker.coordination.zookeeper.bridge import Bridge
+from broker.coordination.zookeeper.commits import Commits
+from broker.coordination.zookeeper.registration import Registration
+from broker.coordination.zookeeper.view import View
+from headworks.errors import CorruptError, HeadworksError, UnreachableError
+from headworks.zookeeper import OffsetNode, TopicNode, open_session, paths
+
+__all__ = ["ClusterOptions", "ZooKeeperCoordination"]
+
+_log = logging.getLogger(__name__)
+_SPREAD_SECONDS = 5.0
+_LOOK_SECONDS = 0.02
+_ID_BLOCK = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """The cluster that a broker joins: its ZooKeeper, and under which conditions."""
+
+    zookeeper: str
+    session_seconds: float = 6.0
+    take_over: bool = False
+
+
+class ZooKeeperCoordination:
+    """The store; `opened` makes one."""
+
+    def __init__(self, bridge: Bridge, broker: int, folder: Path) -> None:
+        self.failure: asyncio.Future[HeadworksError] = bridge.loop.create_future()
+        self.commits = Commits(bridge)
+        self._bridge = bridge
+        self._broker = broker
+        self._watchers: list[Callable[[], None]] = []
+        self._view = View(bridge, self._tell)
+        self._registration = Registration(bridge, broker, folder, self._tell, self._fail)
+        self._ids = range(0)  # of producers, that this broker may give out
+        self._allocating = asyncio.Lock()
+
+    @classmethod
+    async def opened(
+        cls, options: ClusterOptions, broker: int, folder: Path
+    ) -> ZooKeeperCoordination:
+        """Open a session and claim the id; see `Registration.claim` and `open_session`."""
+        session = await asyncio.to_thread(
+            open_session, options.zookeeper, timeout=options.session_seconds, create_chroot=True
+        )
+        bridge = Bridge(session, asyncio.get_running_loop())
+        store = cls(bridge, broker, folder)
+        try:
+            await store._registration.claim(take_over=options.take_over)
+            await store._view.refresh()
+        except BaseException:
+            await asyncio.to_thread(session.close)
+            raise
+        store._view.start()
+        return store
+
+    # -- the cluster -------------------------------------------------------------------------
+
+    @property
+    def cluster_id(self) -> str:
+        """See `Coordination`."""
+        return self._registration.identity.cluster
+
+    @property
+    def members(self) -> Mapping[int, Member]:
+        """See `Coordination`."""
+        return self._view.members
+
+    @property
+    def sure(self) -> bool:
+        """See `Coordination`."""
+        return self._registration.lease.holds
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """See `Coordination`."""
+        self._watchers.append(changed)
+
+    async def join(self, member: Member) -> None:
+        """See `Coordination`."""
+        await self._registration.join(member)
+        await self._view.refresh()
+        self._tell()
+
+    async def leave(self) -> None:
+        """See `Coordination`."""
+        await self._registration.leave()
+
+    async def close(self) -> None:
+        """See `Coordination`."""
+        await self._view.stop()
+        await self._registration.leave()
+        await self.commits.stop()
+        await asyncio.to_thread(self._bridge.session.close)
+
+    def _tell(self) -> None:
+        for changed in self._watchers:
+            changed()
+
+    def _fail(self, error: HeadworksError) -> None:
+        if not self.failure.done():
+            self.failure.set_result(error)
+
+    # -- topics ------------------------------------------------------------------------------
+
+    async def topics(self) -> list[Topic]:
+        """See `Coordination`."""
+        await self._view.refresh()
+        return list(self._view.topics.values())
+
+    async def create_topic(self, topic: Topic) -> None:
+        """See `Coordination`."""
+        node = TopicNode(topic.assignment, topic.configs)
+        path = paths.topic(topic.name)
+        try:
+            await self._bridge.ask(self._bridge.client.create_async, path, node.dump())
+        except self._bridge.NodeExists:
+            self._view.touch(topic.name)
+            raise TopicExistsError(await self._why_taken(topic.name)) from None
+        self._view.touch(topic.name)
+
+    async def _why_taken(self, name: str) -> str:
+        found = await self._bridge.value(paths.topic(name))
+        node = None if found is None else TopicNode.load(found[0], paths.topic(name))
+        if node is None or not node.deleting:
+            return f"topic {name!r} exists already"
+        left = ", ".join(map(str, node.left))
+        return (
+            f"topic {name!r} is being deleted: the name is free again when these brokers have"
+            f" removed their part: {left or 'none any more'}"
+        )
+
+    async def begin_delete(self, name: str) -> None:
+        """See `Coordination`."""
+
+        def mark(node: TopicNode) -> TopicNode:
+            if node.deleting:
+                return node
+            return replace(node, deleting=True, left=tuple(sorted(set(node.assignment))))
+
+        await self._change(name, mark)
+
+    async def finish_delete(self, name: str) -> None:
+        """See `Coordination`."""
+        await self._registration.serve(name, 0)
+
+        def done(node: TopicNode) -> TopicNode:
+            if not node.deleting:
+                return node
+            return replace(node, left=tuple(b for b in node.left if b != self._broker))
+
+        node = await self._change(name, done)
+        if node is None or not node.deleting or node.left:
+            return
+        for group in await self._groups():
+            path = paths.group_topic_offsets(group, name)
+            self.commits.forget(path)
+            await self._bridge.remove(path)
+        await self._bridge.remove(paths.topic(name))
+        self._view.touch(name)
+
+    async def grow(self, name: str, assignment: tuple[int, ...]) -> tuple[int, ...]:
+        """See `Coordination`."""
+
+        def longer(node: TopicNode) -> TopicNode:
+            if len(node.assignment) >= len(assignment) or node.deleting:
+                return node
+            return replace(node, assignment=assignment)
+
+        node = await self._change(name, longer)
+        return assignment if node is None else node.assignment
+
+    async def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """See `Coordination`."""
+        await self._change(name, lambda node: replace(node, configs=dict(configs)))
+
+    async def _change(
+        self, name: str, change: Callable[[TopicNode], TopicNode]
+    ) -> TopicNode | None:
+        """Change a topic's node, whoever else does; None if it is gone."""
+        path = paths.topic(name)
+        while True:
+            found = await self._bridge.value(path)
+            if found is None:
+                self._view.touch(name)
+                return None
+            node = TopicNode.load(found[0], path)
+            new = change(node)
+            if new != node:
+                try:
+                    await self._bridge.ask(
+                        self._bridge.client.set_async, path, new.dump(), found[1].version
+                    )
+                except (self._bridge.BadVersion, self._bridge.NoNode):
+                    continue
+            self._view.touch(name)
+            return new
+
+    async def serving(self, name: str, partitions: int) -> None:
+        """See `Coordination`."""
+        await self._registration.serve(name, partitions)
+
+    async def spread(self, name: str) -> None:
+        """See `Coordination`."""
+        with contextlib.suppress(TimeoutError, UnreachableError):
+            async with asyncio.timeout(_SPREAD_SECONDS):
+                while not await self._followed(name):
+                    await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _followed(self, name: str) -> bool:
+        await self._view.refresh()
+        topic = self._view.topics.get(name)
+        if topic is None:
+            return True
+        if topic.deleting:
+            return not set(topic.left) & set(self.members)
+        for broker in set(topic.assignment) & set(self.members):
+            found = await self._bridge.value(paths.served(name, broker))
+            if found is None or int(found[0]) < len(topic.of(broker)):
+                return False
+        return True
+
+    # -- producers and groups ----------------------------------------------------------------
+
+    async def allocate_producer_ids(self, count: int) -> int:
+        """See `Coordination`. ZooKeeper gives them out in blocks."""
+        async with self._allocating:
+            if len(self._ids) < count:
+                size = max(count, _ID_BLOCK)
+                first = await self._take_block(size)
+                self._ids = range(first, first + size)
+            first = self._ids[0]
+            self._ids = self._ids[count:]
+            return first
+
+    async def _take_block(self, size: int) -> int:
+        path = paths.PRODUCER_IDS
+        while True:
+            found = await self._bridge.value(path)
+            try:
+                if found is None:
+                    await self._bridge.ask(self._bridge.client.create_async, path, b"%d" % size)
+                    return 0
+                first = int(found[0])
+                await self._bridge.ask(
+                    self._bridge.client.set_async, path, b"%d" % (first + size), found[1].version
+                )
+            except (self._bridge.NodeExists, self._bridge.BadVersion):
+                continue
+            else:
+                return first
+
+    async def commit_offsets(self, group: str, offsets: Mapping[PartitionKey, Committed]) -> None:
+        """See `Coordination`."""
+        topics = self._view.topics
+        await self.commits.store(
+            {
+                paths.offset(group, name, topics[name].assignment[index], index): OffsetNode(
+                    at.offset, at.leader_epoch, at.metadata
+                ).dump()
+                for (name, index), at in offsets.items()
+                if name in topics and index < len(topics[name].assignment)
+            }
+        )
+
+    async def offsets(self, group: str) -> dict[PartitionKey, Committed]:
+        """See `Coordination`."""
+        found: dict[PartitionKey, Committed] = {}
+        for component in await self._bridge.children(paths.offsets(group)):
+            name = paths.name_of(component)
+            above = paths.group_topic_offsets(group, name)
+            places = await self._bridge.children(above)
+            values = await self._bridge.each(
+                self._bridge.value, [f"{above}/{place}" for place in places]
+            )
+            for place, value in zip(places, values, strict=True):
+                if value is None:
+                    continue
+                path = f"{above}/{place}"
+                try:
+                    _, index = paths.broker_partition_of(place)
+                    node = OffsetNode.load(value[0], path)
+                except (ValueError, CorruptError) as error:
+                    _log.error("%s: %s", path, error, extra={"path": path})
+                    continue
+                found[name, index] = Committed(node.offset, node.leader_epoch, node.metadata)
+        return found
+
+    async def groups(self) -> list[str]:
+        """See `Coordination`."""
+        groups = await self._groups()
+        topics = await self._bridge.each(
+            lambda group: self._bridge.children(paths.offsets(group)), groups
+        )
+        return [group for group, names in zip(groups, topics, strict=True) if names]
+
+    async def _groups(self) -> list[str]:
+        return [paths.name_of(name) for name in await self._bridge.children(paths.CONSUMERS)]
+
+    async def has_members(self, group: str) -> bool:
+        """See `Coordination`."""
+        return bool(await self._bridge.children(paths.members(group)))
+
+    async def forget_offsets(self, group: str, keys: Iterable[PartitionKey] | None = None) -> None:
+        """See `Coordination`."""
+        if keys is None:
+            self.commits.forget(paths.group(group))
+            await self._bridge.remove(paths.group(group))
+            return
+        wanted: dict[str, set[int]] = {}
+        for name, index in keys:
+            wanted.setdefault(name, set()).add(index)
+        for name, indexes in wanted.items():
+            above = paths.group_topic_offsets(group, name)
+            self.commits.forget(above)
+            for place in await self._bridge.children(above):
+                if paths.broker_partition_of(place)[1] in indexes:
+                    await self._bridge.remove(f"{above}/{place}")
+            if not await self._bridge.children(above):
+                with contextlib.suppress(self._bridge.NotEmpty, self._bridge.NoNode):
+                    await self._bridge.ask(self._bridge.client.delete_async, above)

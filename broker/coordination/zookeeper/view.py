@@ -1,0 +1,170 @@
+"""What a broker knows of the others: the living brokers and all topics, kept true by watches.
+
+Rules: a watch only says what has to be read again; reading happens in one task at a time, in the
+loop. What this broker changes it marks itself, so that `refresh` shows it whatever watches do.
+After a lost connection everything is read again. While ZooKeeper does not answer, the last picture
+stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+from broker.coordination.interface import Member, Topic
+from broker.coordination.zookeeper.bridge import Bridge
+from headworks.errors import CorruptError, UnreachableError
+from headworks.zookeeper import BrokerNode, State, TopicNode, paths
+
+__all__ = ["View"]
+
+_log = logging.getLogger(__name__)
+_RETRY_SECONDS = 0.5
+
+
+class View:
+    """The picture; `changed` is called in the loop when a watch, or `stir`, made it another."""
+
+    def __init__(self, bridge: Bridge, changed: Callable[[], None]) -> None:
+        self.members: dict[int, Member] = {}
+        self.topics: dict[str, Topic] = {}
+        self._bridge = bridge
+        self._changed = changed
+        self._brokers_dirty = True
+        self._listing_dirty = True
+        self._dirty: set[str] = set()
+        self._reading = asyncio.Lock()
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        bridge.session.on_state(self._on_state)
+
+    def start(self) -> None:
+        """Follow the watches."""
+        self._task = self._bridge.loop.create_task(self._follow())
+
+    async def stop(self) -> None:
+        """Do not follow any more."""
+        self._bridge.session.off_state(self._on_state)
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    def touch(self, topic: str) -> None:
+        """This broker has changed a topic."""
+        self._dirty.add(topic)
+        self._listing_dirty = True
+        self._woken.set()
+
+    async def refresh(self) -> bool:
+        """Read what may have changed; whether anything did. UnreachableError."""
+        async with self._reading:
+            before = (self.members, self.topics)
+            await self._read_brokers()
+            await self._read_topics()
+            return before != (self.members, self.topics)
+
+    async def _read_brokers(self) -> None:
+        if not self._brokers_dirty:
+            return
+        self._brokers_dirty = False
+        try:
+            names = await self._bridge.children(paths.BROKERS, self._on_brokers)
+            numbers = sorted(int(name) for name in names if name.isdigit())
+            found = [(number, await self._member(number)) for number in numbers]
+        except BaseException:
+            self._brokers_dirty = True
+            raise
+        self.members = {number: member for number, member in found if member is not None}
+
+    async def _member(self, number: int) -> Member | None:
+        path = paths.broker(number)
+        found = await self._bridge.value(path)
+        if found is None:
+            return None
+        try:
+            node = BrokerNode.load(found[0], path)
+        except CorruptError as error:
+            _log.error("%s", error, extra={"path": path})
+            return None
+        return Member(number, node.host, node.port)
+
+    async def _read_topics(self) -> None:
+        topics = self.topics
+        if self._listing_dirty:
+            self._listing_dirty = False
+            try:
+                components = await self._bridge.children(paths.TOPICS, self._on_listing)
+            except BaseException:
+                self._listing_dirty = True
+                raise
+            names = {paths.name_of(component) for component in components}
+            topics = {name: topic for name, topic in topics.items() if name in names}
+            self._dirty = {name for name in self._dirty if name in names}
+            self._dirty |= names - topics.keys()
+        reading, self._dirty = self._dirty, set()
+        try:
+            found = await self._bridge.each(self._topic, sorted(reading))
+        except BaseException:
+            self._dirty |= reading
+            raise
+        if reading:
+            gone = {name for name in reading if name in topics}
+            topics = {name: topic for name, topic in topics.items() if name not in gone}
+            topics |= {topic.name: topic for topic in found if topic is not None}
+        self.topics = topics
+
+    async def _topic(self, name: str) -> Topic | None:
+        path = paths.topic(name)
+        found = await self._bridge.value(
+            path, lambda _event: self._bridge.hand_over(self._on_topic, name)
+        )
+        if found is None:
+            return None
+        try:
+            node = TopicNode.load(found[0], path)
+        except CorruptError as error:  # it is served as it was known, and mended by hand
+            _log.error("%s", error, extra={"path": path})
+            return self.topics.get(name)
+        return Topic(name, node.assignment, node.configs, node.deleting, node.left)
+
+    async def _follow(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            try:
+                if await self.refresh():
+                    self._changed()
+            except UnreachableError as error:
+                _log.debug("cannot follow the cluster now: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+                self._woken.set()
+
+    def _on_state(self, state: State) -> None:
+        if state is State.CONNECTED:
+            self._bridge.hand_over(self._mark_all)
+
+    def _on_brokers(self, _event: object) -> None:
+        self._bridge.hand_over(self._mark_brokers)
+
+    def _on_listing(self, _event: object) -> None:
+        self._bridge.hand_over(self._mark_listing)
+
+    def _on_topic(self, name: str) -> None:
+        self._dirty.add(name)
+        self._woken.set()
+
+    def _mark_brokers(self) -> None:
+        self._brokers_dirty = True
+        self._woken.set()
+
+    def _mark_listing(self) -> None:
+        self._listing_dirty = True
+        self._woken.set()
+
+    def _mark_all(self) -> None:
+        self._dirty |= self.topics.keys()
+        self._mark_brokers()
+        self._mark_listing()

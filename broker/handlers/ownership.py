@@ -1,0 +1,60 @@
+"""Whether this broker answers for a partition or a group, and who does if not.
+
+Rules: looking up what is served is one look into a dictionary. A broker that is not sure of its id
+answers for nothing: the client then asks another, or this one again when it is sure.
+"""
+
+from __future__ import annotations
+
+from broker.coordination import Member
+from broker.coordination.assignment import coordinator_of
+from broker.handlers.node import Node
+from broker.protocol.errors import ErrorCode
+from broker.topics import Partition
+
+__all__ = ["coordinates", "coordinator", "group_refusal", "leader_of", "partition_of", "why_absent"]
+
+
+def partition_of(node: Node, topic: str, index: int) -> Partition | ErrorCode:
+    """The partition if this broker answers for it, or the error that says why it does not."""
+    partition = node.catalogue.partition(topic, index)
+    if partition is None or not node.coordination.sure:
+        return why_absent(node, topic, index)
+    return partition
+
+
+def why_absent(node: Node, topic: str, index: int) -> ErrorCode:
+    """The error for a partition that this broker does not answer for."""
+    served = node.catalogue.topics.get(topic)
+    if served is None or not 0 <= index < served.count:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if index in served.refused:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def leader_of(node: Node, broker: int, *, served: bool) -> int:
+    """Who answers for a partition of `broker`; -1: nobody. `served`: by us, if it is ours."""
+    if broker == node.node_id:
+        return broker if served and node.coordination.sure else -1
+    return broker if broker in node.coordination.members else -1
+
+
+def coordinator(node: Node, group: str) -> Member | None:
+    """The living broker that coordinates a group."""
+    members = node.coordination.members
+    broker = coordinator_of(group, members)
+    if broker is None or (broker == node.node_id and not node.coordination.sure):
+        return None
+    return members[broker]
+
+
+def coordinates(node: Node, group: str) -> bool:
+    """Whether this broker coordinates a group."""
+    found = coordinator(node, group)
+    return found is not None and found.broker == node.node_id
+
+
+def group_refusal(node: Node, group: str) -> ErrorCode:
+    """NOT_COORDINATOR unless this broker coordinates the group."""
+    return ErrorCode.NONE if coordinates(node, group) else ErrorCode.NOT_COORDINATOR
