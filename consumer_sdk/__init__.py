@@ -1,6 +1,8 @@
 """Typed events out of topics: an iterator over messages, decoded to the classes asked for.
 
 - `consumer`: Consumer, the group member that iterates.
+- `joining`, `membership`: the two ways to be in a group.
+- `decentralised`: the group that balances itself, over ZooKeeper.
 - `message`: what it gives: events and where they lay.
 - `decode`: message values to typed events, or to dicts.
 - `places`: where to start and where to rewind to: ends, times, offsets.

@@ -17,24 +17,29 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from copy import copy
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar, cast
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 
 from consumer_sdk.audit_tier import AuditTier
+from consumer_sdk.decentralised import Member, Stream
 from consumer_sdk.decode import DecodeError, Decoder
+from consumer_sdk.joining import Joining
+from consumer_sdk.membership import Membership, OnPartitions, Start
 from consumer_sdk.message import Message, Partition
-from consumer_sdk.places import Place, offsets_of, uncommitted
+from consumer_sdk.places import Place, offsets_of
 from consumer_sdk.poison import DeadLetters, OnPoison, PoisonMessageError
 from headworks.broker_client import broker_client
 from headworks.codec.event import EventType, event_type
+from headworks.discovery import bootstrap_of
 from headworks.errors import HeadworksError, UnreachableError, UsageError
-from headworks.kafka_clients import KafkaConsumer
 from headworks.registry_client import RegistryClient
 from headworks.settings import resolve
 from headworks.wire import FramingError
@@ -42,11 +47,8 @@ from headworks.wire import FramingError
 __all__ = ["Consumer"]
 
 T = TypeVar("T")
-OnPartitions = Callable[[list[Partition]], None]
 _UNREACHABLE = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT}
-_FETCH = 500
 _TURN = 0.5
-_NEW_TOPICS_MS = 10_000
 
 
 class Consumer(Generic[T]):
@@ -60,6 +62,8 @@ class Consumer(Generic[T]):
     `start` says where a group begins that has committed nothing: earliest, latest, or at a time.
     `on_assigned` and `on_revoked` are told of partitions that come and go; what was processed is
     committed after `on_revoked` returns. `dead_letter_topic` defaults to TOPIC.dead-letter.
+    Who balances the group is `membership`: a broker, or its members themselves over `zookeeper`.
+    The brokers are those of `bootstrap`, or those that are registered at `zookeeper`.
     With `audit` the group counts itself as tier consumer:GROUP of the audit, for `application`.
     `config` adds properties of librdkafka.
     """
@@ -73,8 +77,10 @@ class Consumer(Generic[T]):
         matching: str | None = None,
         excluding: str | None = None,
         bootstrap: str | None = None,
+        zookeeper: str | None = None,
+        membership: Literal["broker", "zookeeper"] = "broker",
         registry: str | None = None,
-        start: Literal["earliest", "latest"] | datetime = "earliest",
+        start: Start = "earliest",
         on_poison: OnPoison = OnPoison.STOP,
         dead_letter_topic: str | None = None,
         commit_every: float | None = 5.0,
@@ -94,41 +100,36 @@ class Consumer(Generic[T]):
         if isinstance(start, datetime) and start.tzinfo is None:
             raise UsageError("`start` has no time zone", fix="give an aware datetime, e.g. in UTC")
         self.skipped = 0
-        self._bootstrap = resolve("bootstrap", bootstrap)
+        self._bootstrap = bootstrap_of(bootstrap, zookeeper)
         registry_url = resolve("registry", registry)
         self._client = RegistryClient(registry_url)
         types: list[EventType[Any]] = [event_type(cls) for cls in events]
         self._decoders = {k.topic: Decoder(self._client, k.topic, k) for k in types}
-        self._start = start
         self._on_poison = on_poison
-        self._on_assigned, self._on_revoked = on_assigned, on_revoked
         self._explicit = commit_every is None
         self._processed: confluent_kafka.Message | None = None
-        self._buffer: list[confluent_kafka.Message] = []
         self._closed = self._stopping = False
         client = broker_client(self._bootstrap)
-        self._dead_letters = DeadLetters(client, group=group, topic=dead_letter_topic)
-        properties = {
-            **client,
-            "group.id": group,
-            "auto.offset.reset": start if isinstance(start, str) else "earliest",
-            "enable.auto.commit": commit_every is not None,
-            "auto.commit.interval.ms": int((commit_every or 0) * 1000),
-            "enable.auto.offset.store": False,
-            "log_level": 2,
-            **(config or {}),
-        }
-        if matching is not None:
-            properties.setdefault("topic.metadata.refresh.interval.ms", _NEW_TOPICS_MS)
-        if excluding is not None:
-            properties["topic.blacklist"] = _whole(excluding)
-        self._cooperative = "cooperative" in properties.get("partition.assignment.strategy", "")
-        self._consumer = KafkaConsumer(properties)
-        self._consumer.subscribe(
-            [_whole(matching)] if matching else [k.topic for k in types] or list(topics),
-            on_assign=self._assigned,
-            on_revoke=self._revoked,
+        self._new_dead_letters = partial(DeadLetters, client, group=group, topic=dead_letter_topic)
+        self._dead_letters = self._new_dead_letters()
+        self._joining = Joining(
+            group=group,
+            client=client,
+            topics=[k.topic for k in types] or list(topics),
+            matching=matching,
+            excluding=excluding,
+            start=start,
+            commit_every=commit_every,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
+            config=config or {},
         )
+        self._membership: Membership
+        if membership == "zookeeper":
+            self._membership = self._joining.by_zookeeper(resolve("zookeeper", zookeeper))
+        else:
+            self._membership = self._joining.by_broker()
+        self._first = True
         self._tier: AuditTier | None = None
         if audit:
             self._tier = AuditTier(
@@ -142,14 +143,14 @@ class Consumer(Generic[T]):
 
     def __iter__(self) -> Iterator[Message[T]]:
         """Messages as they come, until `stop` or `close`."""
-        while not self._closed and not self._stopping:
+        while not self._ended:
             message = self.poll(_TURN)
             if message is not None:
                 yield message
 
     async def __aiter__(self) -> AsyncIterator[Message[T]]:
         """Messages as they come, without ever blocking the event loop."""
-        while not self._closed and not self._stopping:
+        while not self._ended:
             message = await self.apoll(_TURN)
             if message is not None:
                 yield message
@@ -168,7 +169,7 @@ class Consumer(Generic[T]):
             try:
                 decoded = self._decode(raw)
             except BaseException:
-                self._buffer.append(raw)  # not processed: the next poll meets it again
+                self._membership.put_back(raw)  # not processed: the next poll meets it again
                 raise
             self._processed = raw
             if decoded is not None:
@@ -182,7 +183,7 @@ class Consumer(Generic[T]):
         answers; what the thread brought comes with the next poll.
         """
         deadline = time.monotonic() + timeout
-        while not self._buffer:
+        while not self._membership.fetched:
             turn = min(max(0.0, deadline - time.monotonic()), _TURN)
             polling = asyncio.ensure_future(asyncio.to_thread(self.poll, turn))
             try:
@@ -190,7 +191,7 @@ class Consumer(Generic[T]):
             except asyncio.CancelledError:
                 await asyncio.wait([polling])
                 if polling.exception() is None and self._processed is not None:
-                    self._buffer.append(self._processed)  # nobody was given it
+                    self._membership.put_back(self._processed)  # nobody was given it
                     self._processed = None
                 raise
             if found is not None or time.monotonic() >= deadline:
@@ -221,31 +222,32 @@ class Consumer(Generic[T]):
                 "no partition is assigned to this member", fix="rewind after the first poll"
             )
         self._processed = None
-        places = [
-            TopicPartition(*partition, offset)
-            for partition, offset in offsets_of(self._consumer, partitions, to).items()
-        ]
-        moved = {(place.topic, place.partition) for place in places}
-        self._buffer = [m for m in self._buffer if (m.topic(), m.partition()) not in moved]
-        for place in places:
-            self._consumer.seek(place)
-        if not self._explicit:
-            self._consumer.store_offsets(offsets=places)
-            self._consumer.commit(offsets=places, asynchronous=False)
+        places = offsets_of(self._membership.client, partitions, to)
+        self._membership.move(places, commit=not self._explicit)
 
     @property
     def assignment(self) -> list[Partition]:
         """The partitions that this member reads now."""
-        return [Partition(p.topic, p.partition) for p in self._consumer.assignment()]
+        return self._membership.assignment
 
     def commit(self) -> None:
         """Commit what was processed, the last message given out included, and wait for it."""
         self._store()
-        try:
-            self._consumer.commit(asynchronous=False)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError._NO_OFFSET:
-                raise UnreachableError(f"the offsets were not committed: {error}") from None
+        self._membership.commit()
+
+    def streams(self, count: int) -> list[Consumer[T]]:
+        """This consumer and `count` - 1 more, each for a thread of its own, as one member.
+
+        In a group with membership "zookeeper" only, and before the first poll. Each counts in the
+        group as a member would. Closing this one ends them all.
+        """
+        stream = self._membership
+        if not isinstance(stream, Stream) or stream.member.started or count < 1:
+            raise UsageError(
+                "streams are made of a consumer with membership='zookeeper', before it polls",
+                fix="several threads of a group that a broker balances are several Consumers",
+            )
+        return [self, *(self._sibling(stream.member) for _ in range(count - 1))]
 
     def stop(self) -> None:
         """End the iteration after the message at hand; safe in signal handlers and threads."""
@@ -264,8 +266,8 @@ class Consumer(Generic[T]):
             self._closed = True
             if not self._explicit:
                 self._store()
-            self._consumer.close()
-            if self._tier is not None:
+            self._membership.close()
+            if self._tier is not None and self._first:
                 self._tier.close()
 
     def __enter__(self) -> Consumer[T]:
@@ -282,14 +284,9 @@ class Consumer(Generic[T]):
         self.close()
 
     def _next(self, timeout: float) -> confluent_kafka.Message | None:
-        if not self._buffer:
-            self._buffer = self._consumer.consume(1, timeout)
-            if self._buffer:
-                self._buffer += self._consumer.consume(_FETCH, 0)
-            self._buffer.reverse()
-        if not self._buffer:
+        raw = self._membership.next(timeout)
+        if raw is None:
             return None
-        raw = self._buffer.pop()
         problem = raw.error()
         if problem is None:
             return raw
@@ -339,40 +336,21 @@ class Consumer(Generic[T]):
         if self._processed is not None:
             if self._tier is not None:
                 self._tier.processed(self._processed, skipped=skipped)
-            try:
-                self._consumer.store_offsets(self._processed)
-            except KafkaException as error:
-                # A rebalance took the partition away: its new owner repeats the message.
-                if error.args[0].code() != KafkaError._STATE:
-                    raise
+            self._membership.processed(self._processed)
             self._processed = None
 
-    def _assigned(
-        self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]
-    ) -> None:
-        """Begin at the committed offsets; where there are none, at the time that was asked for."""
-        ours = [Partition(p.topic, p.partition) for p in partitions]
-        if isinstance(self._start, datetime):
-            fresh = uncommitted(consumer, ours)
-            if fresh:
-                places = offsets_of(consumer, fresh, self._start)
-                for p in partitions:
-                    p.offset = places.get(Partition(p.topic, p.partition), p.offset)
-            (consumer.incremental_assign if self._cooperative else consumer.assign)(partitions)
-        if self._on_assigned is not None:
-            self._on_assigned(ours)
+    @property
+    def _ended(self) -> bool:
+        return self._closed or self._stopping or self._membership.closed
 
-    def _revoked(self, _consumer: object, partitions: list[TopicPartition]) -> None:
-        """Forget what was fetched of partitions that are no longer ours."""
-        gone = {(p.topic, p.partition) for p in partitions}
-        self._buffer = [m for m in self._buffer if (m.topic(), m.partition()) not in gone]
-        if self._on_revoked is not None:
-            self._on_revoked([Partition(p.topic, p.partition) for p in partitions])
-
-
-def _whole(pattern: str) -> str:
-    """A regular expression of librdkafka that matches whole names."""
-    return f"^({pattern})$"
+    def _sibling(self, member: Member) -> Consumer[T]:
+        """Another stream of the same member: what one thread touches is its own."""
+        sibling = copy(self)
+        sibling._membership = self._joining.stream_of(member)
+        sibling._decoders = dict(self._decoders)
+        sibling._dead_letters = self._new_dead_letters()
+        sibling._first = False
+        return sibling
 
 
 def _default_state_dir() -> Path:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Consumer
+from consumer_sdk.membership import BrokerMembership
 from producer_sdk.running import _SPILL_BATCH, Running
 from producer_sdk.spill import Spill, Spilled, leftover_spills
 
@@ -91,8 +92,9 @@ class _Fetches:
 
 def _reading(fetches: _Fetches) -> Any:
     consumer: Any = object.__new__(Consumer)
-    consumer._consumer, consumer._tier = fetches, None
-    consumer._buffer, consumer._processed = [], None
+    membership: Any = object.__new__(BrokerMembership)
+    membership.client, membership._buffer = fetches, []
+    consumer._membership, consumer._tier, consumer._processed = membership, None, None
     consumer._decode = lambda raw: f"message {raw.number}"
     return consumer
 
