@@ -13,6 +13,7 @@ from audit.increments import Range
 from headworks.audit import WINDOW_MS
 
 __all__ = [
+    "SETTLED_MS",
     "Contribution",
     "Explanation",
     "Health",
@@ -27,7 +28,7 @@ __all__ = [
     "WindowState",
 ]
 
-_SETTLED_MS = 120_000
+SETTLED_MS = 120_000
 _CLOSED_MS = 3_600_000
 
 
@@ -68,7 +69,7 @@ class WindowState:
 
     def settled(self, now: int) -> bool:
         """Whether it has ended and nobody has counted into it for two minutes."""
-        return now > max(self.window_end, self.last_heard) + _SETTLED_MS
+        return now > max(self.window_end, self.last_heard) + SETTLED_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Balance", "balance_of", "total"]
+__all__ = ["Balance", "allowed_of", "balance_of", "total"]
+
+_HAIR = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,14 @@ class Balance:
 
     def meets(self, share: float) -> bool:
         """Whether no more than 1 - `share` of what is expected is lost, nor is duplicated."""
-        allowed = (1 - share) * max(0, self.expected)
+        allowed = allowed_of(self.expected, share)
         return self.lost <= allowed and self.duplicated <= allowed
+
+
+def allowed_of(expected: int, share: float) -> float:
+    """How many messages of `expected` may be wrong for an SLA of `share`."""
+    # A hair more, because 1 - 0.8 is less than a fifth.
+    return (1 - share) * max(0, expected) + _HAIR
 
 
 def balance_of(

@@ -18,6 +18,7 @@ from typing import Any
 from sqlalchemy import Row, func, select
 
 from audit.answers import (
+    SETTLED_MS,
     Contribution,
     Explanation,
     Health,
@@ -48,6 +49,7 @@ from audit.store.fold import PRODUCER_TIER
 from audit.store.tables import MISSED
 
 __all__ = [
+    "SETTLED_MS",
     "balances",
     "explain",
     "health",

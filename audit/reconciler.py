@@ -34,6 +34,7 @@ __all__ = ["Progress", "Reconciler"]
 _TIMEOUT = 10.0
 _BATCH = 20_000
 _GATHER = 1.0
+_MOMENT = 0.05
 _LOOK_AGAIN = 30.0
 
 
@@ -68,6 +69,7 @@ class Reconciler:
         self._looked = 0.0
         self._read = 0
         self._positions: dict[int, int] = {}
+        self._astray = False
         self._consumer = Consumer(
             {
                 **broker_client(bootstrap),
@@ -109,7 +111,7 @@ class Reconciler:
         heard = time.monotonic()
         while any(self._positions[p] < end for p, end in goal.items()):
             before = dict(self._positions)
-            new += self._step(0.2)
+            new += self._step(_MOMENT)
             if self._positions != before:
                 heard = time.monotonic()
             elif time.monotonic() - heard > _TIMEOUT:
@@ -122,24 +124,26 @@ class Reconciler:
     def follow(self, stop: threading.Event, seen: Callable[[int], None] | None = None) -> None:
         """Read until `stop` is set; `seen` hears after every batch how many were new."""
         while not stop.is_set():
-            if time.monotonic() - self._looked > _LOOK_AGAIN:
+            if time.monotonic() - self._looked > (_LOOK_AGAIN if self._ends else _GATHER):
                 self._look()
             new = self._step(_GATHER)
             if seen is not None:
                 seen(new)
 
     def _step(self, seconds: float) -> int:
+        if self._astray:
+            self._seek()
+            self._astray = False
         messages = self._consumer.consume(_BATCH, timeout=seconds)
         if not messages:
             return 0
-        batch = self._batch(messages)
-        if batch.end == batch.start:
-            return 0
+        self._astray = True  # until what was consumed is in the store
         try:
-            new = apply(self._store, batch)
+            batch = self._batch(messages)
+            new = 0 if batch.end == batch.start else apply(self._store, batch)
         except MovedError:
-            self._seek()
             return 0
+        self._astray = False
         self._read += len(batch.increments)
         self._positions = dict(batch.end)
         return new
@@ -170,8 +174,8 @@ class Reconciler:
         if code == KafkaError._PARTITION_EOF or error.retriable():
             return
         if code in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
-            self._seek()
-        elif code not in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
+            raise MovedError
+        if code not in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
             raise UnreachableError(f"reading {AUDIT_TOPIC}: {error.str()}")
 
     def _belongs(self) -> None:

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, select
 
 from audit.answers import TimeToComplete, WindowState
-from audit.balance import Balance, balance_of
+from audit.balance import Balance, allowed_of, balance_of
 from audit.store import tables
 from audit.store.fold import PRODUCER_TIER
 from headworks.audit import WINDOW_MS
 
 __all__ = [
+    "Breach",
     "attempted_in",
+    "breaches_in",
     "drops_in",
     "newest_windows",
     "percentiles",
@@ -171,13 +174,69 @@ def _paired(
     The producers have no `accounted` and the tiers no `attempted`, so a sum keeps them apart.
     """
     question = (
-        select(_w.topic, _w.window_start, *(func.sum(_w[name]).label(name) for name in _SUMMED))
+        select(
+            _w.topic,
+            _w.window_start,
+            func.max(_w.last_sent).label("last_sent"),
+            *(func.sum(_w[name]).label(name) for name in _SUMMED),
+        )
         .where(_w.tier.in_((PRODUCER_TIER, tier)), *bounds)
         .group_by(_w.topic, _w.window_start)
     )
     return (
         question.where(_w.topic.contains(containing, autoescape=True)) if containing else question
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A topic's windows that a tier does not have as it should, summed."""
+
+    topic: str
+    windows: int
+    first_window: int
+    expected: int
+    lost: int
+    duplicated: int
+
+
+def breaches_in(
+    connection: Connection,
+    tier: str,
+    *,
+    since: int,
+    ended: int,
+    heard_before: int,
+    share: float,
+    every_topic: bool,
+) -> list[Breach]:
+    """Topics with windows below the SLA `share`, the worst first.
+
+    Judged are windows that start at `since` or later, have ended at `ended` and were last counted
+    into before `heard_before`, of topics that producers count and, unless `every_topic`, `tier`.
+    """
+    paired = _paired(tier, within(since, ended - WINDOW_MS), None).subquery()
+    p = paired.c
+    expected = p.attempted - p.failed - p.dropped
+    gap = expected - p.accounted
+    over = p.accounted - p.attempted + p.dropped
+    allowed = (1 - share) * case((expected > 0, expected), else_=0) + allowed_of(0, share)
+    t = tables.topics.c
+    bounds = [
+        p.last_sent < heard_before,
+        (gap > allowed) | (over > allowed),
+        p.topic.in_(select(t.topic).where(t.tier == PRODUCER_TIER)),
+    ]
+    if not every_topic:
+        bounds.append(p.topic.in_(select(t.topic).where(t.tier == tier)))
+    lost, doubled = (func.sum(case((n > allowed, n), else_=0)) for n in (gap, over))
+    rows = connection.execute(
+        select(p.topic, func.count(), func.min(p.window_start), func.sum(expected), lost, doubled)
+        .where(*bounds)
+        .group_by(p.topic)
+        .order_by((lost + doubled).desc(), p.topic)
+    )
+    return [Breach(row[0], *map(int, row[1:])) for row in rows]
 
 
 def attempted_in(

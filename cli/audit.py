@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.audit_run import run
 from cli.audit_store import caught_up
 from cli.instants import instant, shown
 from cli.output import Format, FormatOption, percent, print_json, print_table, say
@@ -29,6 +30,9 @@ StoreOption = Annotated[
 ]
 Bootstrap = Annotated[str | None, typer.Option(help="address of the broker")]
 Registry = Annotated[str | None, typer.Option(help="address of the registry")]
+
+
+audit_app.command()(run)
 
 
 @audit_app.callback()

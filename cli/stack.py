@@ -1,4 +1,4 @@
-"""The all-in-one stack: broker, registry and console on loopback, over one data folder.
+"""The all-in-one stack: broker, registry, console and audit on loopback, over one data folder.
 
 Rules: what was started is stopped, in reverse order, however the block ends; the platform's own
 schemas (the audit event) are registered before anybody can produce.
@@ -16,7 +16,7 @@ from headworks.errors import UsageError
 from headworks.registry_client import RegistryClient
 from headworks.schema import governance_of, parse, subject_of
 
-__all__ = ["Stack", "running_console", "running_registry", "running_stack"]
+__all__ = ["Stack", "running_audit", "running_console", "running_registry", "running_stack"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,18 @@ def running_console(
     start += ["--registry", registry, "--warehouse", str(data_dir / "warehouse")]
     with service.start(start, log_file=data_dir / "logs" / "console.log") as console:
         yield console
+
+
+@contextmanager
+def running_audit(
+    data_dir: Path, *, broker: str, registry: str, store: str | None = None
+) -> Iterator[service.Service]:
+    """Start the reconciler over `store` (default: in the folder); its address has the metrics."""
+    url = store or f"sqlite:///{(data_dir / 'audit.db').resolve()}"
+    start = ["audit", "run", "--metrics", "127.0.0.1:0", "--bootstrap", broker]
+    start += ["--registry", registry, "--store", url]
+    with service.start(start, log_file=data_dir / "logs" / "audit.log") as audit:
+        yield audit
 
 
 def _make(data_dir: Path) -> None:

@@ -1,4 +1,4 @@
-"""`headworks up`: broker, registry and console on loopback until Ctrl-C, over a lasting folder."""
+"""`headworks up`: broker, registry, console and audit on loopback until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def up(
     ] = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Start broker, registry and console on this machine and keep them running until Ctrl-C."""
-    from cli.stack import running_console, running_stack
+    """Start broker, registry, console and audit here and keep them running until Ctrl-C."""
+    from cli.stack import running_audit, running_console, running_stack
 
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -60,10 +60,16 @@ def up(
         running_console(
             folder, broker=stack.broker.address, registry=stack.registry.url, listen=at_console
         ) as shown,
+        running_audit(
+            folder,
+            broker=stack.broker.address,
+            registry=stack.registry.url,
+            store=resolve_optional("audit_store"),
+        ) as audit,
     ):
         if format is Format.JSON:
             addresses = {"broker": stack.broker.address, "registry": stack.registry.url}
-            addresses["console"] = shown.url
+            addresses |= {"console": shown.url, "audit": audit.url}
             if stack.zookeeper is not None:
                 addresses["zookeeper"] = stack.zookeeper
             print_json({"service": "stack", **addresses, "data_dir": str(folder)})
@@ -71,11 +77,12 @@ def up(
             say(f"broker    {stack.broker.address}")
             say(f"registry  {stack.registry.url}")
             say(f"console   {shown.url}")
+            say(f"audit     {audit.url}/metrics")
             if stack.zookeeper is not None:
                 say(f"zookeeper {stack.zookeeper}")
             say(f"data      {folder}  (logs in {folder / 'logs'})")
             say("try       headworks schema register schemas   (Ctrl-C stops everything)")
-        _wait(stop, [stack.broker, stack.registry, shown])
+        _wait(stop, [stack.broker, stack.registry, shown, audit])
         say("stopping")
 
 

@@ -13,8 +13,8 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hadoop_loader.commits import Commit
-from headworks.audit import AUDIT_TOPIC
+from hadoop_loader.commits import Commit, TopicCommit
+from headworks.audit import AUDIT_TOPIC, WINDOW_MS
 from headworks.catalogue import folder
 from headworks.errors import UnreachableError
 from headworks.registry_client import RegistryClient
@@ -25,6 +25,7 @@ __all__ = ["AuditPublisher", "events"]
 
 _NAMESPACE = uuid.UUID("6f2d2c1e-6a0b-5a44-9d4f-6c8f3b1f7f30")
 _TIER = "hadoop"
+_LATE_MS = 3_600_000
 
 
 def events(commit: Commit, *, warehouse: str, host: str) -> Iterator[dict[str, Any]]:
@@ -32,19 +33,38 @@ def events(commit: Commit, *, warehouse: str, host: str) -> Iterator[dict[str, A
     for topic, found in sorted(commit.topics.items()):
         if topic == AUDIT_TOPIC:
             continue
-        for window, counts in sorted(found.windows.items(), key=lambda item: int(item[0])):
-            name = "/".join((_TIER, warehouse, commit.previous, str(commit.number), topic, window))
+        ranges = [
+            {"partition": int(partition), "first": first, "end": end}
+            for partition, (first, end) in sorted(found.ranges.items())
+        ]
+        for window, counts in sorted(_windows(found, commit.created_ms).items()):
+            name = "/".join(
+                (_TIER, warehouse, commit.previous, str(commit.number), topic, str(window))
+            )
             yield {
                 "id": str(uuid.uuid5(_NAMESPACE, name)),
                 "topic": topic,
                 "tier": _TIER,
-                "window_start": int(window),
+                "window_start": window,
                 "counts": {k: n for k, n in counts.items() if k != "bytes" and n},
                 "bytes": counts["bytes"],
                 "host": host,
                 "application": "headworks-loader",
                 "sent_at": commit.created_ms,
+                "commit": commit.number,
+                "ranges": ranges,
             }
+
+
+def _windows(found: TopicCommit, committed_ms: int) -> dict[int, dict[str, int]]:
+    """A topic's counts by window, with what is late; what is lost has no window, and is in 0."""
+    windows = {int(window): dict(counts) for window, counts in found.windows.items()}
+    for window, counts in windows.items():
+        if window + WINDOW_MS + _LATE_MS <= committed_ms:
+            counts["late"] = counts.get("loaded", 0)
+    if found.lost:
+        windows.setdefault(0, {"bytes": 0})["lost"] = found.lost
+    return windows
 
 
 class AuditPublisher:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Table, bindparam, case, delete, func, insert, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
@@ -23,9 +23,10 @@ from audit.store import tables
 from audit.store.database import AuditStore
 from audit.store.fold import PRODUCER_TIER, Changes, fold
 
-__all__ = ["COMPLETE_SHARE", "Batch", "MovedError", "apply", "positions"]
+__all__ = ["Batch", "MovedError", "apply", "positions"]
 
-COMPLETE_SHARE: Final = 0.999
+# Complete is 99.9 %, in whole messages: floating point would be one off now and then.
+_COMPLETE, _OF = 999, 1000
 _CHUNK = 500
 _T = TypeVar("_T")
 _TierWindow = tuple[str, int, str]  # topic, window, tier
@@ -239,16 +240,16 @@ def _judge(connection: Connection, touched: set[tuple[str, int]]) -> None:
             ).where(tuple_(c.topic, c.window_start).in_(keys))
         ).all()
         expected = {(r.topic, r.window_start): r.expected for r in rows if r.tier == PRODUCER_TIER}
-        wanted: dict[_TierWindow, float] = {}
+        wanted: dict[_TierWindow, int] = {}
         before: dict[_TierWindow, int | None] = {}
         for row in rows:
             if row.tier == PRODUCER_TIER:
                 continue
             key = (row.topic, row.window_start, row.tier)
             before[key] = row.complete_at
-            share = COMPLETE_SHARE * expected.get((row.topic, row.window_start), 0)
-            if 0 < share <= row.accounted:
-                wanted[key] = share
+            share = _COMPLETE * expected.get((row.topic, row.window_start), 0)
+            if 0 < share <= row.accounted * _OF:
+                wanted[key] = -(-share // _OF)
         moments = _moments(connection, wanted)
         _set_complete(
             connection,
@@ -256,7 +257,7 @@ def _judge(connection: Connection, touched: set[tuple[str, int]]) -> None:
         )
 
 
-def _moments(connection: Connection, wanted: Mapping[_TierWindow, float]) -> dict[_TierWindow, int]:
+def _moments(connection: Connection, wanted: Mapping[_TierWindow, int]) -> dict[_TierWindow, int]:
     """The first moment at which the sums reached what was wanted of them."""
     p = tables.progress.c
     moments: dict[_TierWindow, int] = {}

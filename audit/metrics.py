@@ -1,0 +1,146 @@
+"""The audit's figures in Prometheus' form.
+
+Rules: tiers are labels, and of topics only the worst few, so the number of series is bounded.
+Figures are of the last 24 hours and as of the last look; a scrape asks the store nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from audit import queries
+from audit.answers import TierState, TimeToComplete
+from audit.balance import Balance, total
+from audit.findings import Finding
+from audit.reconciler import Progress
+from audit.store import AuditStore
+from audit.store.fold import PRODUCER_TIER
+
+__all__ = ["Look", "Metrics", "look"]
+
+_PREFIX = "headworks_audit"
+_DAY_MS = 86_400_000
+_WORST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class TierLook:
+    """A tier's figures of the last day."""
+
+    state: TierState
+    balance: Balance
+    worst: tuple[Balance, ...]
+    time: TimeToComplete
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the store said when it was last looked at."""
+
+    at: int
+    findings: Sequence[Finding]
+    tiers: Sequence[TierLook]
+    holes: int
+
+
+def look(store: AuditStore, now: int, found: Sequence[Finding]) -> Look:
+    """Ask the store for all figures."""
+    since, tiers = now - _DAY_MS, []
+    for state in queries.tiers(store):
+        rows = []
+        if state.tier != PRODUCER_TIER:
+            rows = queries.topic_sums(store, state.tier, since=since)
+        tiers.append(
+            TierLook(
+                state,
+                total(rows),
+                tuple(row for row in rows[:_WORST] if not row.complete),
+                queries.time_to_complete(store, state.tier, since=since, until=now),
+            )
+        )
+    holes = queries.holes(store)
+    return Look(now, found, tiers, holes.unreadable + holes.missed)
+
+
+class Metrics:
+    """A Prometheus collector of the last look and the reconciler's progress."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.registry.register(self)
+        self.progress = Progress(0, 0)
+        self.increments = 0
+        self.last: Look | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics, as of the last look."""
+        yield CounterMetricFamily(
+            f"{_PREFIX}_messages_read", "messages of the audit topic", value=self.progress.read
+        )
+        yield CounterMetricFamily(
+            f"{_PREFIX}_increments", "increments that were new", value=self.increments
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}_behind_messages", "audit messages to read", value=self.progress.behind
+        )
+        if self.last is not None:
+            yield from _of_look(self.last)
+
+
+def _of_look(last: Look) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        f"{_PREFIX}_last_look_timestamp_seconds", "when figures are of", value=last.at / 1000
+    )
+    yield GaugeMetricFamily(
+        f"{_PREFIX}_hole_messages", "audit messages that could not be read", value=last.holes
+    )
+    kinds = GaugeMetricFamily(f"{_PREFIX}_findings", "what is wrong, by kind", labels=["kind"])
+    for kind in sorted({finding.kind for finding in last.findings}):
+        kinds.add_metric([kind], sum(finding.kind == kind for finding in last.findings))
+    yield kinds
+    heard = GaugeMetricFamily(
+        f"{_PREFIX}_tier_last_report_timestamp_seconds", "last report of a tier", labels=["tier"]
+    )
+    for tier in last.tiers:
+        heard.add_metric([tier.state.tier], tier.state.last_sent / 1000)
+    yield heard
+    below = [tier for tier in last.tiers if tier.state.tier != PRODUCER_TIER]
+    for name, meaning in (
+        ("expected", "messages that should be at a tier, last day"),
+        ("accounted", "messages that are at a tier, last day"),
+        ("lost", "messages missing at a tier, last day"),
+        ("duplicated", "messages more than once at a tier, last day"),
+        ("late", "messages loaded an hour after their window, last day"),
+    ):
+        family = GaugeMetricFamily(f"{_PREFIX}_{name}_messages", meaning, labels=["tier"])
+        for tier in below:
+            family.add_metric([tier.state.tier], getattr(tier.balance, name))
+        yield family
+    yield from _of_worst(below)
+
+
+def _of_worst(below: Sequence[TierLook]) -> Iterator[Metric]:
+    labels = ["tier", "topic"]
+    topics = GaugeMetricFamily(
+        f"{_PREFIX}_worst_topic_lost_messages", "missing, of the worst topics", labels=labels
+    )
+    waits = GaugeMetricFamily(
+        f"{_PREFIX}_complete_seconds",
+        "from a window's end until 99.9 % of it was at a tier, last day",
+        labels=["tier", "quantile"],
+    )
+    for tier in below:
+        for row in tier.worst:
+            topics.add_metric([tier.state.tier, row.topic], row.lost)
+        quantiles = (("0.5", tier.time.p50), ("0.95", tier.time.p95), ("0.99", tier.time.p99))
+        for quantile, seconds in quantiles:
+            waits.add_metric(
+                [tier.state.tier, quantile], float("inf") if seconds is None else seconds
+            )
+    yield topics
+    yield waits

@@ -1,0 +1,93 @@
+"""What is old is rolled up and later forgotten, in small transactions.
+
+Rules: an increment's own row goes after `details`, its share of the sums stays; from then on a
+further copy of it would count again, so `details` must be longer than a report may be repeated
+(a producer's machine that was down, a load that was not applied). Sums go after `sums`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, delete, func, insert, select, tuple_
+
+from audit.store import tables
+from audit.store.database import AuditStore
+
+__all__ = ["Kept", "tidy"]
+
+_ROWS = 20_000
+_GROUPS = 200
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How long, in milliseconds."""
+
+    details: int = 14 * _DAY_MS
+    sums: int = 400 * _DAY_MS
+
+
+def tidy(store: AuditStore, now: int, kept: Kept) -> int:
+    """Remove what is older than it is to be kept; the number of rows removed."""
+    removed = 0
+    for step, before in (
+        (_increments, now - kept.details),
+        (_progress, now - kept.details),
+        (_sums, now - kept.sums),
+    ):
+        while True:
+            with store.write() as connection:
+                gone = step(connection, before)
+            removed += gone
+            if not gone:
+                break
+    return removed
+
+
+def _increments(connection: Connection, before: int) -> int:
+    c = tables.increments.c
+    oldest = connection.execute(select(c.number, c.read_at).order_by(c.number).limit(1)).first()
+    if oldest is None or oldest.read_at >= before:
+        return 0
+    some = (c.number < oldest.number + _ROWS) & (c.read_at < before)
+    return int(connection.execute(delete(tables.increments).where(some)).rowcount)
+
+
+def _progress(connection: Connection, before: int) -> int:
+    """One row for each window and tier that has not grown for so long."""
+    t = tables.progress
+    keys = (t.c.topic, t.c.window_start, t.c.tier)
+    last = func.max(t.c.second)
+    groups = connection.execute(
+        select(*keys, last, func.sum(t.c.accounted), func.count())
+        .group_by(*keys)
+        .having(func.count() > 1, last < before // 1000)
+        .limit(_GROUPS)
+    ).all()
+    if not groups:
+        return 0
+    connection.execute(delete(t).where(tuple_(*keys).in_([tuple(row[:3]) for row in groups])))
+    names = ("topic", "window_start", "tier", "second", "accounted")
+    rows = [dict(zip(names, (*row[:4], int(row[4])), strict=True)) for row in groups]
+    connection.execute(insert(t), rows)
+    return sum(row[5] - 1 for row in groups)
+
+
+def _sums(connection: Connection, before: int) -> int:
+    gone = 0
+    w = tables.windows.c
+    old = connection.execute(
+        select(w.tier, w.window_start, w.topic)
+        .where(w.window_start < before, w.last_sent < before)
+        .limit(_GROUPS)
+    ).all()
+    if old:
+        for table in (tables.windows, tables.outcomes, tables.progress):
+            key = tuple_(table.c.tier, table.c.window_start, table.c.topic)
+            mine = delete(table).where(key.in_([tuple(row) for row in old]))
+            gone += int(connection.execute(mine).rowcount)
+    for table in (tables.sources, tables.topics):
+        gone += int(connection.execute(delete(table).where(table.c.last_sent < before)).rowcount)
+    return gone

@@ -1,0 +1,198 @@
+"""What is found wrong, and told to a webhook once when it begins and once when it is over."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.exposition import generate_latest
+
+from audit import queries
+from audit.alerts import post_to, tell
+from audit.findings import Finding, Thresholds, findings
+from audit.metrics import Metrics, look
+from audit.store import AuditStore
+from audit.store.upkeep import Kept, tidy
+from tests.audit.test_store import DAY, WINDOW, add, increment
+
+NOW = 10 * DAY
+HOUR = 3_600_000
+RECENT = (NOW - 2 * HOUR) // WINDOW
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[AuditStore]:
+    opened = AuditStore(f"sqlite:///{tmp_path / 'audit.db'}")
+    yield opened
+    opened.close()
+
+
+def sent(topic: str, n: int, window: int = RECENT, at: int = NOW - HOUR) -> Any:
+    return increment(topic, "producer", window, {"attempted": n, "delivered": n}, sent_at=at)
+
+
+def loaded(topic: str, n: int, window: int = RECENT, at: int = NOW - HOUR) -> Any:
+    return increment(topic, "hadoop", window, {"loaded": n}, sent_at=at)
+
+
+def found(store: AuditStore, **thresholds: Any) -> dict[str, Finding]:
+    return {f.key: f for f in findings(store, NOW, Thresholds(**thresholds))}
+
+
+def test_nothing_is_wrong_when_everything_is_there(store: AuditStore) -> None:
+    add(store, sent("t", 10), loaded("t", 10), at=NOW - HOUR)
+    assert found(store) == {}
+
+
+def test_loss_below_the_sla_is_found_and_within_it_is_not(store: AuditStore) -> None:
+    add(store, sent("bad", 1000), loaded("bad", 998), sent("good", 1000), loaded("good", 999))
+    seen = found(store, skew=10 * DAY)
+    assert list(seen) == ["incomplete/hadoop/bad"]
+    assert "2 of 1,000" in seen["incomplete/hadoop/bad"].text
+
+
+def test_a_window_is_not_judged_before_its_time(store: AuditStore) -> None:
+    young = NOW // WINDOW - 2
+    add(store, sent("t", 10, young, NOW), loaded("t", 1, young, NOW), at=NOW)
+    assert found(store, complete_within=HOUR) == {}
+    assert found(store, complete_within=0) == {}  # somebody has just counted into it
+    assert [f.key for f in findings(store, NOW + 130_000, Thresholds(complete_within=0))] == [
+        "incomplete/hadoop/t"
+    ]
+
+
+def test_duplicates_are_found(store: AuditStore) -> None:
+    add(store, sent("t", 10), loaded("t", 12), at=NOW - HOUR)
+    assert list(found(store)) == ["duplicated/hadoop/t"]
+
+
+def test_a_tier_that_went_silent_and_one_that_rests_with_its_producers(store: AuditStore) -> None:
+    add(store, sent("t", 10, at=NOW), loaded("t", 10, at=NOW - 2 * HOUR))
+    assert "silent/hadoop" in found(store, skew=20 * DAY)
+    assert "silent/producer" not in found(store, skew=20 * DAY)
+    add(store, loaded("t", 1, at=NOW + 1))
+    assert "silent/hadoop" not in found(store, skew=20 * DAY)
+
+
+def test_topics_that_a_tier_does_not_know(store: AuditStore) -> None:
+    add(store, sent("t", 10), loaded("t", 10), sent("new", 5), loaded("foreign", 7), at=NOW - HOUR)
+    assert {"unknown/hadoop/new", "unreferenced/hadoop/foreign"} < found(store).keys()
+
+
+def test_a_consumer_is_judged_on_the_topics_that_it_reads(store: AuditStore) -> None:
+    reads = increment("a", "consumer:g", RECENT, {"consumed": 10}, sent_at=NOW - HOUR)
+    add(store, sent("a", 10), sent("b", 10), reads, at=NOW - HOUR)
+    assert found(store) == {}
+
+
+def test_a_wrong_clock_and_a_producer_that_left_messages_open(store: AuditStore) -> None:
+    counts = {"attempted": 9, "delivered": 5}
+    ahead = increment("t", "producer", RECENT, counts, sent_at=NOW - HOUR, host="ahead")
+    add(store, ahead, loaded("t", 9, at=NOW - 2 * HOUR), at=NOW - 2 * HOUR)
+    seen = found(store)
+    assert "3,600 s ahead" in seen["skewed/producer/ahead/app"].text
+    assert "4 messages" in seen["abandoned/producer/ahead/app"].text
+
+
+class Hook:
+    """A webhook of one's own: what it was told, and whether it takes anything."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, Any]] = []
+        self.status = 200
+        hook = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                if hook.status == 200:
+                    hook.told.append(json.loads(body))
+                self.send_response(hook.status)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    opened = Hook()
+    yield opened
+    opened.close()
+
+
+def test_alerts_are_told_once_and_when_they_are_over(
+    store: AuditStore, hook: Hook, tmp_path: Path
+) -> None:
+    post = post_to(hook.url)
+    one = Finding("duplicated", "duplicated/hadoop/t", "hadoop", "t", "twice")
+    hook.status = 503
+    assert tell(store, [one], 1, post) == 0
+    hook.status = 200
+    assert tell(store, [one], 2, post) == 1
+    assert tell(store, [one], 3, post) == 0
+    again = AuditStore(f"sqlite:///{tmp_path / 'audit.db'}")  # as after a restart
+    assert tell(again, [one], 4, post) == 0
+    assert tell(again, [], 5, post) == 1
+    again.close()
+    firing, resolved = hook.told
+    assert firing["firing"] == [{**one.as_dict(), "since": 2}]
+    assert resolved["resolved"] == [{**one.as_dict(), "since": 2}]
+
+
+def test_metrics_have_what_the_rules_ask_for(store: AuditStore, root: Path) -> None:
+    add(store, sent("t", 10), loaded("t", 8), at=NOW - HOUR)
+    metrics = Metrics()
+    metrics.last = look(store, NOW, findings(store, NOW, Thresholds()))
+    text = generate_latest(metrics.registry).decode()
+    assert 'headworks_audit_lost_messages{tier="hadoop"} 2.0' in text
+    assert 'headworks_audit_findings{kind="incomplete"} 1.0' in text
+    assert 'headworks_audit_worst_topic_lost_messages{tier="hadoop",topic="t"} 2.0' in text
+    import yaml
+
+    rules = yaml.safe_load((root / "docs" / "examples" / "audit-alerts.yml").read_text())
+    names = {line.split("{")[0].split(" ")[0] for line in text.splitlines() if line[0] != "#"}
+    for rule in rules["groups"][0]["rules"]:
+        asked = {word for word in names if word in rule["expr"]}
+        assert asked, rule["alert"]
+
+
+def test_upkeep_forgets_details_and_keeps_sums(store: AuditStore) -> None:
+    for n in range(5):
+        add(store, sent("t", 10, 1, at=n * 1000), loaded("t", 10, 1, at=n * 1000), at=n)
+    add(store, sent("t", 10, 2, at=DAY), loaded("t", 9, 2, at=DAY), at=DAY)
+    assert tidy(store, 2 * DAY, Kept(details=DAY + HOUR, sums=400 * DAY)) > 0
+    before = queries.balances(store, "hadoop")
+    assert [(b.sent, b.accounted) for b in before] == [(50, 50), (10, 9)]
+    assert not queries.explain(store, "t", WINDOW).contributions
+    assert len(queries.explain(store, "t", 2 * WINDOW).contributions) == 2
+    add(store, loaded("t", 1, 2, at=DAY + 1))  # the rest still finds its window
+    assert queries.balances(store, "hadoop")[1].complete
+    tidy(store, 500 * DAY, Kept(details=DAY, sums=400 * DAY))
+    assert queries.balances(store, "hadoop") == []
+    assert queries.sources(store) == []
+
+
+def test_ids_that_are_no_uuids_count_once_too(store: AuditStore) -> None:
+    one = increment("t", "hadoop", 0, {"loaded": 1})
+    odd = type(one)(**{**{f: getattr(one, f) for f in one.__slots__}, "id": "load-1/t/0"})
+    assert add(store, odd) == 1
+    assert add(store, odd) == 0
+    assert uuid.UUID(one.id)

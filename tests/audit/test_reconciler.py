@@ -1,0 +1,161 @@
+"""The audit topic of a real broker, followed: restarts, kills, rivals, nonsense, commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit import queries
+from audit.increments import Increment, Range
+from audit.reader import read_ledger
+from audit.reconciler import Reconciler
+from audit.store import AuditStore
+from cli.stack import Stack, running_audit
+from headworks.errors import UsageError
+from tests.audit.test_store import increment
+from tests.audit.topic import publish
+
+
+def sent(topic: str, n: int, window: int = 1) -> Increment:
+    return increment(topic, "producer", window, {"attempted": n, "delivered": n}, sent_at=5_000)
+
+
+def loaded(topic: str, n: int, window: int = 1) -> Increment:
+    ranges = (Range(0, 0, n),)
+    return increment(topic, "hadoop", window, {"loaded": n}, sent_at=9_000, commit=3, ranges=ranges)
+
+
+def sums(store: AuditStore) -> dict[str, tuple[int, int, int]]:
+    rows = queries.topic_sums(store, "hadoop")
+    return {row.topic: (row.sent, row.lost, row.duplicated) for row in rows}
+
+
+def headworks(stack: Stack, *arguments: str, env: dict[str, str] | None = None) -> Any:
+    at = {"HEADWORKS_BOOTSTRAP": stack.broker.address, "HEADWORKS_REGISTRY": stack.registry.url}
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "headworks.launch", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **at, "HEADWORKS_DATA_DIR": str(stack.data_dir), **(env or {})},
+    )
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def topic(stack: Stack) -> None:
+    copies = [sent("a", 10), sent("a", 5, 2)]
+    publish(stack, [*copies, loaded("a", 10), *copies, loaded("a", 4, 2)])
+
+
+def test_a_restart_reads_on_and_two_reconcilers_do_not_count_twice(
+    stack: Stack, tmp_path: Path
+) -> None:
+    store = AuditStore(f"sqlite:///{tmp_path / 'audit.db'}")
+    address = stack.broker.address, stack.registry.url
+    with Reconciler(*address, store) as one, Reconciler(*address, store) as two:
+        assert one.catch_up() == 4
+        assert two.catch_up() == 0
+        publish(stack, [sent("b", 7)])
+        assert two.catch_up() == 1
+        assert one.catch_up() == 0
+    assert sums(store) == {"a": (15, 1, 0), "b": (7, 7, 0)}
+    with Reconciler(*address, store) as again:
+        assert again.catch_up() == 0
+        publish(stack, [loaded("b", 7)])
+        assert again.catch_up() == 1
+    assert sums(store) == {"a": (15, 1, 0), "b": (7, 0, 0)}
+    naive = read_ledger(*address).balances("hadoop")
+    assert naive == queries.balances(store, "hadoop")
+    store.close()
+
+
+def test_a_store_of_another_cluster_is_refused(stack: Stack, tmp_path: Path) -> None:
+    from sqlalchemy import update
+
+    from audit.store import tables
+
+    store = AuditStore(f"sqlite:///{tmp_path / 'audit.db'}")
+    Reconciler(stack.broker.address, stack.registry.url, store).close()
+    with store.write() as connection:
+        connection.execute(update(tables.facts).values(value="another"))
+    with pytest.raises(UsageError, match="cluster another"):
+        Reconciler(stack.broker.address, stack.registry.url, store)
+    store.close()
+
+
+def test_the_service_survives_kills_and_shows_metrics(stack: Stack, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'audit.db'}"
+    address = {"broker": stack.broker.address, "registry": stack.registry.url}
+    store = AuditStore(url)
+    for n in range(3):
+        with running_audit(tmp_path, **address, store=url) as service:
+            publish(stack, [sent(f"k{n}", 3), loaded(f"k{n}", 3)])
+            until(lambda n=n: sums(store).get(f"k{n}") == (3, 0, 0))  # type: ignore[misc]
+            if n < 2:
+                os.kill(service.process.pid, signal.SIGKILL)
+                continue
+            seen = ""
+
+            def scraped() -> bool:
+                nonlocal seen
+                with urllib.request.urlopen(f"{service.url}/metrics") as answer:
+                    seen = answer.read().decode()
+                return 'headworks_audit_expected_messages{tier="hadoop"}' in seen
+
+            until(scraped)
+            assert "headworks_audit_behind_messages 0.0" in seen
+            assert service.stop() == 0
+    assert queries.holes(store).missed == 0
+    store.close()
+
+
+def test_status_explain_and_their_exit_codes(stack: Stack) -> None:
+    done = headworks(stack, "audit", "status", "--topic", "a", "--format", "json")
+    assert done.returncode == 1, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["total"]["lost"] == 1
+    assert [row["completeness"] for row in answer["rows"]] == [1.0, 0.8]
+    assert headworks(stack, "audit", "status", "--topic", "a", "--sla", "80").returncode == 0
+    late = headworks(stack, "audit", "status", "--topic", "a", "--until", "1970-01-01T00:20Z")
+    assert late.returncode == 0, late.stderr
+    assert "100.0000%" in late.stdout
+    assert not (stack.data_dir / "audit.db").exists()  # asking leaves nothing behind
+    told = headworks(stack, "audit", "explain", "a", "1970-01-01T00:25Z")
+    assert told.returncode == 0, told.stderr
+    assert "0: 0-3" in told.stdout
+    assert "lost 1" in told.stderr
+    assert headworks(stack, "audit", "explain", "nobody", "1970-01-01").returncode == 2
+    assert headworks(stack, "audit", "status", "--since", "yesterday").returncode == 2
+
+
+def test_nonsense_in_the_topic_is_told_and_does_not_stop_the_rest(
+    stack: Stack, tmp_path: Path
+) -> None:
+    publish(stack, [b"nonsense", sent("z", 2), loaded("z", 2)])
+    store = AuditStore(f"sqlite:///{tmp_path / 'audit.db'}")
+    with Reconciler(stack.broker.address, stack.registry.url, store) as one:
+        one.catch_up()
+    assert sums(store)["z"] == (2, 0, 0)
+    assert queries.holes(store).unreadable == 1
+    store.close()
+    done = headworks(stack, "audit", "status", "--topic", "z")
+    assert done.returncode == 1
+    assert "1 messages of the audit topic are no audit events" in done.stderr

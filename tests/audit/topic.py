@@ -1,0 +1,53 @@
+"""Writes increments to an audit topic, as the tiers do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from confluent_kafka import Producer
+
+from audit.increments import Increment
+from cli.stack import Stack
+from headworks.audit import AUDIT_TOPIC
+from headworks.audit.event import AuditCount, OffsetRange
+from headworks.codec import event_type
+from headworks.registry_client import RegistryClient
+from headworks.wire import prefix
+
+
+def encoded(one: Increment, schema_id: int) -> bytes:
+    event = AuditCount(
+        id=one.id,
+        topic=one.topic,
+        tier=one.tier,
+        window_start=datetime.fromtimestamp(one.window_start / 1000, UTC),
+        counts=dict(one.counts),
+        bytes=one.bytes,
+        host=one.host,
+        application=one.application,
+        sent_at=datetime.fromtimestamp(one.sent_at / 1000, UTC),
+        commit=one.commit,
+        ranges=[OffsetRange(partition=r.partition, first=r.first, end=r.end) for r in one.ranges],
+    )
+    return prefix(schema_id) + event_type(AuditCount).encode(event)
+
+
+def publish(stack: Stack, increments: Iterable[Increment | bytes]) -> None:
+    """Append increments (or any bytes) to the audit topic."""
+    found = RegistryClient(stack.registry.url).latest(f"{AUDIT_TOPIC}-value")
+    assert found is not None
+    errors: list[Any] = []
+
+    def delivered(error: object, _: object) -> None:
+        if error is not None:
+            errors.append(error)
+
+    producer = Producer({"bootstrap.servers": stack.broker.address, "enable.idempotence": True})
+    for one in increments:
+        value = one if isinstance(one, bytes) else encoded(one, found.id)
+        producer.produce(AUDIT_TOPIC, value, on_delivery=delivered)
+        producer.poll(0)
+    assert producer.flush(20) == 0
+    assert not errors
