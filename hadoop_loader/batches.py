@@ -6,7 +6,6 @@ where the schema declares none. A day that no calendar has is given back to the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 
 from hadoop_loader.arrow import arrow_type
 from hadoop_loader.columns import METADATA, table_columns
-from hadoop_loader.fetch import Message
+from hadoop_loader.messages import Messages
 from hadoop_loader.slots import ArrowArray
 from headworks.schema import Schema
 
@@ -39,7 +38,7 @@ class Accepted:
     """Which messages became rows: `good` for each message; the good ones, and their times."""
 
     good: npt.NDArray[np.bool_]
-    messages: Sequence[Message]
+    messages: Messages
     events: Micros
 
 
@@ -55,13 +54,13 @@ class TopicBatch:
         self._days: list[Micros] = []
         self.rows = 0
 
-    def add(self, arrays: list[ArrowArray], messages: Sequence[Message], version: int) -> Accepted:
+    def add(self, arrays: list[ArrowArray], messages: Messages, version: int) -> Accepted:
         """Add decoded columns and the messages that they came from."""
         n = len(messages)
-        stamps = np.fromiter((m.timestamp for m in messages), np.int64, n) * 1000
+        stamps = messages.timestamps * 1000
         metadata: list[ArrowArray] = [
-            pa.array(np.fromiter((m.partition for m in messages), np.int32, n)),
-            pa.array(np.fromiter((m.offset for m in messages), np.int64, n)),
+            pa.array(messages.partitions),
+            pa.array(messages.offsets),
             pa.array(stamps).cast(pa.timestamp("us", "UTC")),
             pa.array(np.full(n, version, np.int32)),
             pa.array(np.full(n, self._load, np.int64)),
@@ -73,7 +72,7 @@ class TopicBatch:
         if not good.all():
             batch = batch.filter(pa.array(good))
             days, events = days[good], events[good]
-            messages = [m for m, ok in zip(messages, good, strict=True) if ok]
+            messages = messages.where(good)
         if len(messages):
             self._batches.append(batch)
             self._days.append(days)

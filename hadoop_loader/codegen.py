@@ -53,7 +53,7 @@ from headworks.decoding.resolution import (
 from headworks.errors import SchemaError
 from headworks.schema import Fixed
 
-__all__ = ["Errors", "generate", "source"]
+__all__ = ["Decode", "Errors", "generate", "source", "too_large"]
 
 _MAX_DEPTH = 80
 _MAX_LOOPS = 8
@@ -118,6 +118,7 @@ def source(read: Read, columns: Columns) -> tuple[str, dict[str, Any]]:
         "   for index, b in enumerate(values):\n"
         "    p = start\n"
         "    L = len(b)\n"
+        "    z = 0\n"
         "    try:\n"
         f"{body}\n"
         "     if p != L:\n"
@@ -131,6 +132,15 @@ def source(read: Read, columns: Columns) -> tuple[str, dict[str, Any]]:
         "  return decode\n"
     )
     return text, {**writer.constants, "reason": _reason}
+
+
+def too_large() -> SchemaError:
+    """What is said of a schema whose program would be too large."""
+    return SchemaError(
+        "the schema is nested too deeply, or too large, to be loaded",
+        rule="decoder-size",
+        fix="flatten it, or keep the deep part as a bytes field",
+    )
 
 
 def _reason(error: Exception) -> str:
@@ -205,11 +215,7 @@ class _Writer:
 
     def _line(self, depth: int, text: str) -> None:
         if depth > _MAX_DEPTH or len(self.lines) > _MAX_LINES:
-            raise SchemaError(
-                "the schema is nested too deeply, or too large, to be loaded",
-                rule="decoder-size",
-                fix="flatten it, or keep the deep part as a bytes field",
-            )
+            raise too_large()
         self.lines.append(" " * (depth + 1) + text)
 
     def _append(self, at: int, expression: str, depth: int) -> None:
@@ -308,11 +314,7 @@ class _Writer:
         assert isinstance(slot, (ListSlot, MapSlot))
         self._loops += 1
         if self._loops > _MAX_LOOPS:
-            raise SchemaError(
-                f"arrays and maps are nested more than {_MAX_LOOPS} deep",
-                rule="decoder-size",
-                fix="flatten the schema, or keep the deep part as a bytes field",
-            )
+            raise too_large()
         total, count, seen = self._name("n"), self._name("c"), self._name("s")
         least = read.min_size + (1 if isinstance(read, MapRead) else 0)
         self._line(depth, f"{total} = 0")
@@ -329,7 +331,8 @@ class _Writer:
             self._line(depth + 1, f"if {count} * {least} > L - p: raise IndexError")
         else:
             many = "raise BadDatum('an array has too many items that take no bytes')"
-            self._line(depth + 1, f"if {total} + {count} > MAX_EMPTY: {many}")
+            self._line(depth + 1, f"z += {count}")
+            self._line(depth + 1, f"if z > MAX_EMPTY: {many}")
         self._line(depth + 1, f"{total} += {count}")
         self._line(depth + 1, f"for _ in range({count}):")
         if isinstance(slot, MapSlot):

@@ -12,29 +12,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from hadoop_loader.messages import Message
 from hadoop_loader.plan import Range, Watermarks, rounds
 from headworks.errors import UnreachableError
 
-__all__ = ["Fetcher", "KafkaFetcher", "KafkaLog", "Log", "Message"]
+__all__ = [
+    "NO_BROKER",
+    "Fetcher",
+    "KafkaFetcher",
+    "KafkaLog",
+    "Log",
+    "Message",
+    "silent",
+    "unreachable",
+]
 
 
-class Message(NamedTuple):
-    """A record as the log has it; `timestamp` in ms."""
-
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
+NO_BROKER = "start one with `headworks up`, or give --bootstrap the right address"
 
 
 class Fetcher(Protocol):
     """Reads ranges of one topic."""
 
-    def fetch(self, topic: str, ranges: Sequence[Range]) -> Iterator[list[Message]]:
-        """Yield all messages of `ranges`, in lists of bounded length."""
+    def fetch(self, topic: str, ranges: Sequence[Range]) -> Iterator[Sequence[Message]]:
+        """Yield all messages of `ranges`, in lists (or `Messages`) of bounded length."""
         ...
 
 
@@ -105,7 +108,7 @@ class KafkaLog:
         try:
             return ask()
         except KafkaException as error:
-            raise _unreachable(self._bootstrap, error) from None
+            raise unreachable(self._bootstrap, error) from None
 
 
 class KafkaFetcher:
@@ -155,11 +158,7 @@ class KafkaFetcher:
             if not found:
                 if time.monotonic() - heard > self._timeout:
                     where = ", ".join(f"{topic}[{p}] to {end}" for p, end in ends.items())
-                    raise UnreachableError(
-                        f"broker {self._bootstrap} sends nothing for {where} "
-                        f"since {self._timeout:.0f} s",
-                        fix="see whether it runs, then load again: nothing is lost",
-                    )
+                    raise silent(self._bootstrap, where, self._timeout)
                 continue
             heard = time.monotonic()
             messages, done = self._sort_out(found, ends)
@@ -189,7 +188,7 @@ class KafkaFetcher:
             elif _is_end(error):
                 reached = offset >= end
             else:
-                raise _unreachable(self._bootstrap, error)
+                raise unreachable(self._bootstrap, error)
             if reached:
                 del ends[partition]
                 done.append(partition)
@@ -210,8 +209,17 @@ def _quiet_logger() -> Any:
     return logger
 
 
-def _unreachable(bootstrap: str, error: object) -> UnreachableError:
+def silent(bootstrap: str, where: str, timeout: float) -> UnreachableError:
+    """What is said of a broker that sends nothing for `where`."""
+    return UnreachableError(
+        f"broker {bootstrap} sends nothing for {where} since {timeout:.0f} s",
+        fix="see whether it runs, then load again: nothing is lost",
+    )
+
+
+def unreachable(bootstrap: str, error: object) -> UnreachableError:
+    """What is said of a broker that does not answer, or not as it should."""
     return UnreachableError(
         f"broker {bootstrap}: {error}",
-        fix="start one with `headworks up`, or give --bootstrap the right address",
+        fix=NO_BROKER,
     )

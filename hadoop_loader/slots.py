@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,16 @@ from hadoop_loader.columns import (
     StructField,
 )
 
-__all__ = ["ArrowArray", "Columns", "LeafSlot", "ListSlot", "MapSlot", "Slot", "StructSlot"]
+__all__ = [
+    "ArrowArray",
+    "Columns",
+    "LeafSlot",
+    "ListSlot",
+    "MapSlot",
+    "Slot",
+    "StructSlot",
+    "slots_of",
+]
 
 
 # What pyarrow builds; its element type is known only when a schema is.
@@ -79,14 +89,30 @@ class MapSlot:
 Slot = LeafSlot | StructSlot | ListSlot | MapSlot
 
 
+def slots_of(columns: tuple[StructField, ...]) -> tuple[tuple[Slot, ...], int]:
+    """The slots of a table's columns, and how many they are with all that is inside them."""
+    numbers = itertools.count()
+
+    def slot(type_: ColumnType) -> Slot:
+        at = next(numbers)
+        if isinstance(type_, Struct):
+            return StructSlot(at, type_, tuple(slot(f.type) for f in type_.fields))
+        if isinstance(type_, ListOf):
+            return ListSlot(at, type_, slot(type_.item))
+        if isinstance(type_, MapOf):
+            return MapSlot(at, type_, LeafSlot(next(numbers), STRING), slot(type_.value))
+        return LeafSlot(at, type_)
+
+    return tuple(slot(column.type) for column in columns), next(numbers)
+
+
 class Columns:
     """The lists of a table's columns, their undo, and their way into Arrow."""
 
     def __init__(self, columns: tuple[StructField, ...]) -> None:
         self.columns = columns
-        self._count = 0
-        self.slots = tuple(self._slot(column.type) for column in columns)
-        self.lists: list[list[Any]] = [[] for _ in range(self._count)]
+        self.slots, count = slots_of(columns)
+        self.lists: list[list[Any]] = [[] for _ in range(count)]
         # For each list of lengths: how far its children were counted, (rows, items so far).
         self._counted: dict[int, tuple[int, int]] = {}
 
@@ -102,19 +128,6 @@ class Columns:
             values.clear()
         self._counted.clear()
         return arrays
-
-    def _slot(self, type_: ColumnType) -> Slot:
-        at = self._count
-        self._count += 1
-        if isinstance(type_, Struct):
-            return StructSlot(at, type_, tuple(self._slot(f.type) for f in type_.fields))
-        if isinstance(type_, ListOf):
-            return ListSlot(at, type_, self._slot(type_.item))
-        if isinstance(type_, MapOf):
-            key = self._count
-            self._count += 1
-            return MapSlot(at, type_, LeafSlot(key, STRING), self._slot(type_.value))
-        return LeafSlot(at, type_)
 
     def _cut(self, slot: Slot, length: int) -> None:
         if isinstance(slot, StructSlot):

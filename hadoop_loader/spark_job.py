@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from hadoop_loader.fetch import KafkaFetcher
+from hadoop_loader.raw_fetch import BrokerFetcher
 from hadoop_loader.task import Manifest, Task, load
 from headworks.errors import HeadworksError
 
@@ -39,6 +39,7 @@ def run_in_spark(spark: Any, client: Mapping[str, Any], tasks: Sequence[Task]) -
 
 def _run_bin(client: Mapping[str, Any], task: Task) -> Iterator[Manifest | _Failure]:
     try:
-        yield load(task, KafkaFetcher(client))
+        with BrokerFetcher(client) as fetcher:
+            yield load(task, fetcher)
     except HeadworksError as error:
         yield _Failure(type(error), error.message, error.fix)

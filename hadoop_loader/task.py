@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,8 @@ import numpy as np
 
 from hadoop_loader.batches import Micros, TopicBatch
 from hadoop_loader.decode import Decoder
-from hadoop_loader.fetch import Fetcher, Message
+from hadoop_loader.fetch import Fetcher
+from hadoop_loader.messages import NO_SCHEMA, Message, Messages, Numbers
 from hadoop_loader.plan import Range
 from hadoop_loader.quarantine import QUARANTINE_TABLE, Bad, quarantine_table
 from hadoop_loader.staging import StagedFile, Stager
@@ -106,7 +107,8 @@ def load(task: Task, fetcher: Fetcher) -> Manifest:
     for topic in sorted({r.topic for r in task.ranges}):
         ranges = tuple(r for r in task.ranges if r.topic == topic)
         loader = _TopicLoader(task.topics[topic], task.load, stager)
-        for messages in fetcher.fetch(topic, ranges):
+        for found in fetcher.fetch(topic, ranges):
+            messages = found if isinstance(found, Messages) else Messages.of(found)
             for i in range(0, len(messages), CHUNK):
                 loader.add(messages[i : i + CHUNK])
         loader.flush()
@@ -129,15 +131,16 @@ class _TopicLoader:
         self._decoders: dict[int, Decoder] = {}
         self._batch = TopicBatch(self._reader, _event_time(self._reader), load_number)
 
-    def add(self, messages: Sequence[Message]) -> None:
+    def add(self, messages: Messages) -> None:
         """Decode messages; what cannot be decoded is set aside."""
-        by_schema: dict[int, list[Message]] = {}
-        for m in messages:
-            schema_id = self._schema_id(m)
-            if schema_id is not None:
-                by_schema.setdefault(schema_id, []).append(m)
-        for schema_id, group in by_schema.items():
-            self._decode(schema_id, group)
+        ids = messages.schema_ids()
+        for schema_id in _distinct(ids):
+            chosen = np.flatnonzero(ids == schema_id)
+            group = messages if len(chosen) == len(ids) else messages.where(chosen)
+            if schema_id in self._writers:
+                self._decode(schema_id, group)
+            else:
+                self._refuse(schema_id, group)
         if self._batch.rows >= FLUSH_ROWS or len(self._bad) >= FLUSH_BAD:
             self.flush()
 
@@ -149,35 +152,31 @@ class _TopicLoader:
             self._stager.write(QUARANTINE_TABLE, *quarantine_table(self._bad, self._load))
             self._bad = []
 
-    def _schema_id(self, m: Message) -> int | None:
-        if m.value is None:
-            self._quarantine(m, None, "the message has no value (a tombstone)")
-            return None
-        try:
-            schema_id, _ = unframe(m.value)
-        except FramingError as error:
-            self._quarantine(m, None, error.message)
-            return None
-        if schema_id not in self._writers:
-            self._quarantine(
-                m, schema_id, f"schema id {schema_id} is no version of {self._plan.subject}"
-            )
-            return None
-        return schema_id
+    def _refuse(self, schema_id: int, messages: Messages) -> None:
+        """Set aside messages that no version of the subject has written."""
+        for m in messages:
+            if m.value is None:
+                self._quarantine(m, None, "the message has no value (a tombstone)")
+            elif schema_id != NO_SCHEMA:
+                reason = f"schema id {schema_id} is no version of {self._plan.subject}"
+                self._quarantine(m, schema_id, reason)
+            else:
+                self._quarantine(m, None, _framing(m.value))
 
-    def _decode(self, schema_id: int, messages: list[Message]) -> None:
+    def _decode(self, schema_id: int, messages: Messages) -> None:
         writer = self._writers[schema_id]
         if schema_id not in self._decoders:
             schema: Schema = parse(writer.text, strict=False)
             self._decoders[schema_id] = Decoder(schema, self._reader)
-        values = [m.value or b"" for m in messages]
-        arrays, errors = self._decoders[schema_id].decode(values)
+        starts, ends = messages.values[:, 0], messages.values[:, 1]
+        arrays, errors = self._decoders[schema_id].decode_spans(messages.data, starts, ends)
         if errors:
+            good = np.ones(len(messages), np.bool_)
             for at, reason in errors:
                 self._quarantine(messages[at], schema_id, reason)
-            wrong = {at for at, _ in errors}
-            messages = [m for at, m in enumerate(messages) if at not in wrong]
-        if not messages:
+                good[at] = False
+            messages = messages.where(good)
+        if not len(messages):
             return
         accepted = self._batch.add(arrays, messages, writer.version)
         for at in map(int, np.flatnonzero(~accepted.good)):
@@ -186,13 +185,11 @@ class _TopicLoader:
             )
         self._count(accepted.messages, writer.version, accepted.events)
 
-    def _count(self, messages: Sequence[Message], version: int, events: Micros) -> None:
-        if not messages:
+    def _count(self, messages: Messages, version: int, events: Micros) -> None:
+        if not len(messages):
             return
-        found = self.found
-        sizes = np.fromiter((len(m.value or b"") for m in messages), np.int64, len(messages))
-        stamps = np.fromiter((m.timestamp for m in messages), np.int64, len(messages))
-        windows, at = np.unique(stamps // WINDOW_MS, return_inverse=True)
+        found, sizes = self.found, messages.sizes
+        windows, at = np.unique(messages.timestamps // WINDOW_MS, return_inverse=True)
         sums = np.bincount(at, weights=sizes)
         for window, n, size in zip(windows, np.bincount(at), sums, strict=True):
             counts = found.windows.setdefault(int(window) * WINDOW_MS, Counts())
@@ -213,6 +210,22 @@ class _TopicLoader:
         counts.bytes += size
         self.found.quarantined += 1
         self.found.bytes += size
+
+
+def _distinct(ids: Numbers) -> list[int]:
+    """The ids that occur; nearly always it is one."""
+    if (ids == ids[0]).all():
+        return [int(ids[0])]
+    return [int(schema_id) for schema_id in np.unique(ids)]
+
+
+def _framing(value: bytes) -> str:
+    """What is wrong with the head of a value."""
+    try:
+        unframe(value)
+    except FramingError as error:
+        return error.message
+    raise AssertionError("a value with a schema id is not asked for")
 
 
 def _event_time(reader: Schema) -> tuple[str, ...] | None:

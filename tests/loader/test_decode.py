@@ -6,6 +6,7 @@ import io
 import json
 import math
 import random
+from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hadoop_loader.arrow import arrow_type
+from hadoop_loader.backend import Choice
 from hadoop_loader.decode import Decoder
+from hadoop_loader.messages import Message, Messages
 from headworks.errors import SchemaError
 from headworks.schema import parse
 from tests.evolution import as_column, evolution, value_of
@@ -24,13 +27,28 @@ Json = Any
 
 
 def decode(writer: Json, reader: Json, data: list[bytes]) -> tuple[list[Any], list[Any]]:
+    """The rows and errors, which both back ends have to agree on."""
     decoder = Decoder(parse(json.dumps(writer)), parse(json.dumps(reader)), start=0)
-    arrays, errors = decoder.decode(data)
+    rows, errors = rows_of(decoder, *decoder.decode(data)), decoder.decode(data)[1]
+    messages = Messages.of(Message(0, 0, 0, None, each) for each in data)
+    compiled = Decoder(
+        parse(json.dumps(writer)), parse(json.dumps(reader)), start=0, choice=Choice(0)
+    )
+    for part in (slice(None), slice(0, 1), slice(1, None)):  # room that was used is used again
+        chosen = messages[part]
+        arrays, found = compiled.decode_spans(chosen.data, chosen.values[:, 0], chosen.values[:, 1])
+        expected = decoder.decode(data[part])
+        assert same(rows_of(compiled, arrays, found), rows_of(decoder, *expected))
+        assert found == expected[1]
+    return rows, errors
+
+
+def rows_of(decoder: Decoder, arrays: list[Any], _: Any) -> list[Any]:
     for array, column in zip(arrays, decoder.columns, strict=True):
         array.validate(full=True)
         assert array.type == arrow_type(column.type)
     names = [column.name for column in decoder.columns]
-    return pa.Table.from_arrays(arrays, names=names).to_pylist(), errors
+    return pa.Table.from_arrays(arrays, names=names).to_pylist()
 
 
 def written(schema: Json, value: Any) -> bytes:
@@ -188,3 +206,70 @@ def test_a_union_of_several_branches_is_a_struct_of_them() -> None:
     rows, errors = decode(schema, narrow, [written(schema, {"u": value}) for value in values])
     assert rows == [{"u": 5}]
     assert [at for at, _ in errors] == [0, 1, 3]
+
+
+def test_hostile_counts_cost_little_time_and_memory() -> None:
+    nulls = {"type": "array", "items": {"type": "array", "items": "null"}}
+    schema = record({"name": "a", "type": nulls})
+    inner = b"\xbe\x9a\x0c\x00"  # an array of 99,999 nulls
+    bomb = b"\xd0\x0f" + inner * 1000 + b"\x00"
+    fine = b"\x02" + inner + b"\x00"
+    rows, errors = decode(schema, schema, [bomb, b"\x00", bomb])
+    assert rows == [{"a": []}]
+    assert [reason for _, reason in errors] == [
+        "an array has too many items that take no bytes"
+    ] * 2
+    assert len(decode(schema, schema, [fine])[0][0]["a"][0]) == 99_999
+    gone = decode(schema, record({"name": "b", "type": "int", "default": 1}), [bomb])
+    assert gone == ([{"b": 1}], [])
+
+
+def test_many_keys_of_a_map_are_told_apart_in_little_time() -> None:
+    schema = record({"name": "m", "type": {"type": "map", "values": "null"}})
+    keys = [f"key {i}" for i in range(30_000)]
+    rows, errors = decode(
+        schema,
+        schema,
+        [
+            written(schema, {"m": dict.fromkeys(keys)}),
+            written(schema, {"m": dict.fromkeys(keys[:100])})[:-1]
+            + written(schema, {"m": {"key 77": None}}),
+        ],
+    )
+    assert len(rows[0]["m"]) == 30_000
+    assert errors == [(1, "map key 'key 77' occurs twice")]
+
+
+@pytest.mark.parametrize("precision", [1, 9, 18, 38, 39, 100])
+def test_decimals_at_their_limits(precision: int) -> None:
+    scale = precision // 2
+    logical = {"logicalType": "decimal", "precision": precision, "scale": scale}
+    schema = record({"name": "d", "type": {"type": "bytes", **logical}})
+    most = 10**precision - 1
+    numbers = [0, 1, -1, most, -most, most + 1, -most - 1, most // 7, -most // 3]
+    data = []
+    for number in numbers:
+        for more in (0, 1, 30):  # signs before it mean nothing
+            raw = number.to_bytes(number.bit_length() // 8 + 1 + more, "big", signed=True)
+            data.append(written("bytes", raw))
+    rows, errors = decode(schema, schema, [b"\x00", *data])
+    assert [at for at, _ in errors] == [16, 17, 18, 19, 20, 21]
+    exact = Context(prec=200)
+    wanted = [Decimal(n).scaleb(-scale, exact) for n in numbers if abs(n) <= most]
+    found = [Decimal(row["d"]) for row in rows]
+    assert found == [0, *(number for number in wanted for _ in range(3))]
+
+
+def test_schemas_that_python_cannot_nest_are_compiled() -> None:
+    deep: Json = "int"
+    for _ in range(20):
+        deep = {"type": "array", "items": deep}
+    schema = parse(json.dumps(record({"name": "a", "type": deep})))
+    one = Messages.of([Message(0, 0, 0, None, b"\x02" * 20 + b"\x0e" + b"\x00" * 20)])
+    decoder = Decoder(schema, schema, start=0)
+    arrays, errors = decoder.decode_spans(one.data, one.values[:, 0], one.values[:, 1])
+    assert errors == []
+    value = arrays[0].to_pylist()[0]
+    for _ in range(20):
+        (value,) = value
+    assert value == 7

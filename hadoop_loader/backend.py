@@ -1,0 +1,39 @@
+"""Which of the two back ends works: generated Python for little, compiled loops for much.
+
+Rules:
+
+- By bytes, and by process: the compiled loops take a good second to be loaded (and, once for a
+  version and a machine, some seconds to be compiled), which is paid back after some megabytes.
+  Once they are there they are used for everything.
+- Both give the same rows, so the choice is never seen but in the time that a load takes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+__all__ = ["COMPILE_AFTER", "PROCESS", "Choice"]
+
+COMPILE_AFTER = 16 << 20  # bytes
+
+
+class Choice:
+    """Decides by the bytes it was told of so far."""
+
+    def __init__(self, after: int = COMPILE_AFTER) -> None:
+        self._left = after
+
+    def compiled(self, size: int) -> bool:
+        """Whether the next `size` bytes are worth the compiled loops."""
+        if self._left > 0:
+            self._left -= size
+            return False
+        return self.available
+
+    @property
+    def available(self) -> bool:
+        """Whether there are compiled loops: numba is an extra."""
+        return importlib.util.find_spec("numba") is not None
+
+
+PROCESS = Choice()

@@ -1,0 +1,46 @@
+"""How functions become machine code: numba, and the folder in which it keeps what it compiled.
+
+Rules: the folder is the user's own cache, named by the contents of all kernels, so that code of
+another version can never be taken for this one's; where no folder can be written, each process
+compiles for itself. Imported only where much is to be decoded: numba takes a moment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+
+__all__ = ["compiled"]
+
+_KERNELS = ("jit.py", "kernel.py", "kernel_values.py", "split.py")
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """`function` as machine code, compiled when it is first called with some types."""
+    folder = _folder()
+    config: Any = numba.config
+    before = config.CACHE_DIR
+    if folder is not None and not before:
+        config.CACHE_DIR = str(folder)
+    try:
+        return numba.njit(cache=folder is not None, nogil=True)(function)
+    finally:
+        config.CACHE_DIR = before
+
+
+def _folder() -> Path | None:
+    """The cache of these kernels, made if it is missing; None if it cannot be."""
+    here = Path(__file__).parent
+    digest = hashlib.sha256(b"".join((here / name).read_bytes() for name in _KERNELS))
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(base) / "headworks" / f"kernels-{digest.hexdigest()[:16]}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None

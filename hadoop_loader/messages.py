@@ -1,0 +1,131 @@
+"""Messages of a topic as columns: where each one's key and value lie in one buffer.
+
+Rules: a message costs no object until someone asks for it by number, which only the quarantine
+does; a part of the messages shares the buffer of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from headworks.wire import HEADER_SIZE, MAGIC
+
+__all__ = ["NO_SCHEMA", "Bytes", "Message", "Messages", "Numbers"]
+
+Numbers = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+NO_SCHEMA = -1
+
+
+class Message(NamedTuple):
+    """A record as the log has it; `timestamp` in ms."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Messages(Sequence[Message]):
+    """Records in the order of the log, by partition.
+
+    `keys` and `values` have a row for each message, where it begins and ends in `data`; a null
+    begins at -1.
+    """
+
+    __slots__ = ("data", "keys", "offsets", "partitions", "timestamps", "values")
+
+    def __init__(
+        self,
+        data: Bytes,
+        partitions: npt.NDArray[np.int32],
+        offsets: Numbers,
+        timestamps: Numbers,
+        keys: Numbers,
+        values: Numbers,
+    ) -> None:
+        self.data = data
+        self.partitions = partitions
+        self.offsets = offsets
+        self.timestamps = timestamps
+        self.keys = keys
+        self.values = values
+
+    @classmethod
+    def of(cls, messages: Iterable[Message]) -> Messages:
+        """The columns of messages that are objects already."""
+        rows = list(messages)
+        spans = np.full((len(rows), 2, 2), -1, np.int64)
+        pieces: list[bytes] = []
+        at = 0
+        for i, m in enumerate(rows):
+            for j, piece in enumerate((m.key, m.value)):
+                if piece is not None:
+                    spans[i, j] = (at, at + len(piece))
+                    at += len(piece)
+                    pieces.append(piece)
+        return cls(
+            np.frombuffer(b"".join(pieces), np.uint8),
+            np.array([m.partition for m in rows], np.int32),
+            np.array([m.offset for m in rows], np.int64),
+            np.array([m.timestamp for m in rows], np.int64),
+            spans[:, 0],
+            spans[:, 1],
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Messages: ...
+
+    def __getitem__(self, index: int | slice) -> Message | Messages:
+        if isinstance(index, slice):
+            return self.where(index)
+        return Message(
+            int(self.partitions[index]),
+            int(self.offsets[index]),
+            int(self.timestamps[index]),
+            self._piece(self.keys[index]),
+            self._piece(self.values[index]),
+        )
+
+    def where(self, chosen: Any) -> Messages:
+        """The messages that a mask, a slice or numbers choose."""
+        return Messages(
+            self.data,
+            self.partitions[chosen],
+            self.offsets[chosen],
+            self.timestamps[chosen],
+            self.keys[chosen],
+            self.values[chosen],
+        )
+
+    @property
+    def sizes(self) -> Numbers:
+        """Bytes of each value; 0 for none."""
+        sizes: Numbers = self.values[:, 1] - self.values[:, 0]
+        return sizes
+
+    def schema_ids(self) -> Numbers:
+        """The schema id before each value, NO_SCHEMA where there is none."""
+        ids = np.full(len(self), NO_SCHEMA, np.int64)
+        framed = np.flatnonzero(self.sizes >= HEADER_SIZE)
+        starts = self.values[framed, 0]
+        framed = framed[self.data[starts] == MAGIC]
+        head = self.data[self.values[framed, 0][:, None] + np.arange(1, HEADER_SIZE)]
+        ids[framed] = np.ascontiguousarray(head).view(">u4")[:, 0]
+        return ids
+
+    def _piece(self, span: Numbers) -> bytes | None:
+        start, end = span
+        return None if start < 0 else self.data[start:end].tobytes()
