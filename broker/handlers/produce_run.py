@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any
 
 from broker.handlers.node import Node
+from broker.handlers.ownership import partition_of
 from broker.handlers.produce import Answers, check_records
 from broker.protocol.apis import PRODUCE
 from broker.protocol.errors import ErrorCode
@@ -137,9 +138,9 @@ def take_run(
     first = next(requests, None)
     if first is None or node.catalogue.inspecting:
         return None
-    partition = node.catalogue.partition(repeats.topic, first[1])
+    partition = partition_of(node, repeats.topic, first[1])
     if (
-        partition is None
+        isinstance(partition, ErrorCode)
         or partition.config.append_time
         or not answers.client.may_topic(PRODUCE, repeats.topic)
     ):
