@@ -18,7 +18,7 @@ from headworks.schema import subject_of
 from headworks.wire import prefix
 from headworks.zookeeper import BrokerNode, Session, TopicNode, paths
 
-__all__ = ["BROKER", "declare", "eventually", "fill", "register"]
+__all__ = ["BROKER", "declare", "encoder", "eventually", "fill", "register"]
 
 BROKER = 1
 
@@ -48,15 +48,24 @@ _SCHEMA = {
 }
 
 
-def fill(address: str, registry: str, topic: str, numbers: Iterable[int], partitions: int) -> None:
-    """Send numbered events, in turn to each partition; they are all on disk when it returns."""
-    schema_id = RegistryClient(registry).register(subject_of(topic), json.dumps(_SCHEMA)).id
-    producer = confluent_kafka.Producer({"bootstrap.servers": address, "linger.ms": 5})
-    for number in numbers:
+def encoder(registry: str, topic: str) -> Callable[[int], bytes]:
+    """Numbers to the values of messages, in a schema that is registered for the topic."""
+    head = prefix(RegistryClient(registry).register(subject_of(topic), json.dumps(_SCHEMA)).id)
+
+    def encode(number: int) -> bytes:
         value = io.BytesIO()
         fastavro.schemaless_writer(value, _SCHEMA, {"number": number})
-        framed = prefix(schema_id) + value.getvalue()
-        producer.produce(topic, framed, partition=number % partitions)
+        return head + value.getvalue()
+
+    return encode
+
+
+def fill(address: str, registry: str, topic: str, numbers: Iterable[int], partitions: int) -> None:
+    """Send numbered events, in turn to each partition; they are all on disk when it returns."""
+    encode = encoder(registry, topic)
+    producer = confluent_kafka.Producer({"bootstrap.servers": address, "linger.ms": 5})
+    for number in numbers:
+        producer.produce(topic, encode(number), partition=number % partitions)
     assert producer.flush(30) == 0
 
 
