@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from random import SystemRandom
 
-from tests.soak import fuzz, fuzz_login, kills, mirror, siege
+from tests.soak import fuzz, fuzz_login, kills, membership, mirror, siege
 
 
 def main() -> int:
@@ -25,6 +25,7 @@ def main() -> int:
     for name, what in (
         ("parser", "fuzz the parsers in this process"),
         ("fuzz", "fuzz a broker over its sockets"),
+        ("membership", "attack a group without a coordinator, over three brokers"),
         ("login", "fuzz what comes before a login to a guarded broker"),
     ):
         one = proofs.add_parser(name, help=what)
@@ -46,8 +47,10 @@ def main() -> int:
 
 def _run(
     arguments: argparse.Namespace, folder: Path
-) -> kills.Report | siege.Report | mirror.Report:
+) -> kills.Report | siege.Report | mirror.Report | membership.Report:
     seed = arguments.seed
+    if arguments.proof == "membership":
+        return membership.campaign(folder, arguments.minutes * 60, seed)
     if arguments.proof == "login":
         return fuzz_login.fuzz_login(folder, arguments.minutes * 60, seed)
     if arguments.proof == "parser":

@@ -27,6 +27,7 @@ from pathlib import Path
 from random import Random
 
 import confluent_kafka
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from headworks import service
 from headworks.groups.decentralised import DecentralisedGroups
@@ -111,14 +112,17 @@ class Positions:
                     history.append(entry)
 
 
-def campaign(folder: Path, seconds: float, seed: int, *, attacks: int | None = None) -> Report:
-    """Attack a group for so long (or so many times), and judge what it did."""
+def campaign(
+    folder: Path, seconds: float, seed: int, *, attacks: Sequence[str] | None = None
+) -> Report:
+    """Attack a group for so long, at random or by these `attacks`, and judge what it did."""
     random, began = Random(seed), time.monotonic()
     with _Pipeline(folder) as pipeline:
         counted: Counter[str] = Counter()
         settling = [pipeline.settled(pipeline.start_workers(_FEWEST))]
-        while time.monotonic() - began < seconds and (attacks is None or len(settling) <= attacks):
-            name = pipeline.attack(random)
+        left = None if attacks is None else list(reversed(attacks))
+        while time.monotonic() - began < seconds and left != []:
+            name = pipeline.attack(random, left.pop() if left else None)
             counted[name] += 1
             settling.append(pipeline.settled(0))
         pipeline.finish()
@@ -186,13 +190,13 @@ class _Pipeline:
             self.workers.append(Worker(number, log, process))
         return count
 
-    def attack(self, random: Random) -> str:
-        """Do something to the group; what it was."""
+    def attack(self, random: Random, chosen: str | None) -> str:
+        """Do something to the group (None: anything); what it was."""
         alive = self.alive
         kinds = ["pause", "pause briefly"]
         kinds += ["join"] * 2 if len(alive) < _MOST else []
         kinds += ["leave", "kill"] if len(alive) > _FEWEST - 2 else []
-        kind = random.choice(kinds)
+        kind = chosen or random.choice(kinds)
         if kind == "join":
             self.start_workers(1)
             return kind
@@ -255,13 +259,9 @@ class _Pipeline:
             yield from _numbers(worker)
 
     def _create_topic(self) -> None:
-        command = ["topic", "create", _TOPIC, "--partitions", str(_PARTITIONS)]
-        subprocess.run(
-            [sys.executable, "-m", "headworks.launch", *command]
-            + ["--bootstrap", self.brokers[0].address],
-            check=True,
-            capture_output=True,
-        )
+        admin = AdminClient({"bootstrap.servers": self.brokers[0].address})
+        for future in admin.create_topics([NewTopic(_TOPIC, _PARTITIONS, 1)]).values():
+            future.result(30)
 
     def _produce(self) -> None:
         addresses = ",".join(broker.address for broker in self.brokers)
