@@ -182,9 +182,8 @@ class Reader:
                 fix="go on at what is there with --skip-lost",
             )
         self._progress.lost[topic] += max(0, low - wanted)
-        _log.error("%s; going on at %d", what, low, extra={"topic": topic, "partition": index})
-        place.offset = low
-        self._consumer.seek(place)
+        self.commit({(topic, index): low})
+        raise TroubleError(f"{what}; going on at {low}")
 
     def _assigned(
         self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]

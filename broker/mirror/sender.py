@@ -114,11 +114,18 @@ class Sender:
 
     def poll(self, seconds: float) -> None:
         """Let callbacks come for so long."""
-        self._producer.poll(seconds)
+        try:
+            self._producer.poll(seconds)
+        except (KafkaException, SystemError) as error:
+            self._is_fatal(error)
 
     def flush(self, seconds: float) -> int:
         """Wait so long for acknowledgements; how many are missing."""
-        return self._producer.flush(seconds)
+        try:
+            return self._producer.flush(seconds)
+        except (KafkaException, SystemError) as error:
+            self._is_fatal(error)
+            return len(self._producer)
 
     def check(self) -> None:
         """Raise what a callback has met: TroubleError, or what another try cannot mend."""
@@ -151,7 +158,18 @@ class Sender:
         """Forget what is not acknowledged."""
         self._closing = True
         self._producer.purge()
-        self._producer.flush(1.0)
+        self.flush(1.0)
+
+    def _is_fatal(self, error: Exception) -> None:
+        """The client has given up, to send nothing out of order: note what it says about why.
+
+        confluent_kafka raises a fatal error in the midst of serving callbacks, and Python makes a
+        SystemError of it if another callback follows: the cause has the words.
+        """
+        cause = error if isinstance(error, KafkaException) else error.__cause__
+        if not isinstance(cause, KafkaException):
+            raise error
+        self._failure = self._failure or (cause.args[0], "a message")
 
     def _failed(self, error: KafkaError | None, message: confluent_kafka.Message) -> None:
         """A delivery report of a sender that is not careful: of a whole batch."""

@@ -18,7 +18,7 @@ import trustme
 from headworks.security.users import derive, write_users
 from tests.broker.clients import DEADLINE, KCAT
 
-__all__ = ["CLIENTS", "DeniedError", "Files", "Way"]
+__all__ = ["CLIENTS", "PASSWORDS", "DeniedError", "Files", "Way"]
 
 PASSWORDS = {"alice": "wonderland", "bob": "Grüße, sehr geheim", "carol": "c,=arol"}
 _SALT = b"the same salt for every test"

@@ -1,0 +1,96 @@
+"""The mirror in the audit of the aggregate: what the sources' producers sent is accounted for."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from audit.balance import Balance
+from audit.reader import read_ledger
+from broker.mirror.tier import Tier
+from headworks import catalogue, service
+from headworks.audit import AUDIT_TOPIC, window_of
+from headworks.audit.counters import CounterFile
+from headworks.registry_client import RegistryClient
+from headworks.service import Service
+from producer_sdk import Producer
+from producer_sdk.untyped import event_class
+from tests.mirror.conftest import Clusters
+from tests.mirror.messages import create, wait_for
+from tests.soak.mirror import committed
+
+Mirror = Callable[..., service.Service]
+
+
+def governed(registry: Service, topic: str) -> str:
+    client = RegistryClient(registry.url)
+    text = (catalogue.folder() / "headworks" / "audit.avsc").read_text(encoding="utf-8")
+    client.register(f"{AUDIT_TOPIC}-value", text)
+    schema = json.dumps(
+        {"type": "record", "name": "Visit", "fields": [{"name": "page", "type": "string"}]}
+    )
+    client.register(f"{topic}-value", schema)
+    return schema
+
+
+def test_every_message_of_every_source_is_accounted_for(
+    clusters: Clusters, mirror: Mirror, prefix: str, registry: Service, tmp_path: Path
+) -> None:
+    topic, target = prefix + "visits", clusters.target.address
+    event = event_class(topic, governed(registry, topic))
+    for source in (clusters.east, clusters.west):
+        create(source.address, topic, 2)
+        with Producer(
+            source.address,
+            registry.url,
+            application="test",
+            events=(event,),
+            state_dir=tmp_path / source.address,
+        ) as producer:
+            for number in range(200):
+                assert producer.send(event({"page": f"/{number}"}))
+    running = mirror(
+        "--from", clusters.east.address, "--from", clusters.west.address, "--to", target,
+        "--topics", f"{re.escape(topic)}|headworks\\.audit",
+        name=topic, from_registry=registry.url, to_registry=registry.url,
+    )  # fmt: skip
+
+    def all_committed() -> bool:
+        group, addresses = f"headworks-mirror-{topic}", (clusters.east, clusters.west)
+        sums = [sum(committed(at.address, group, topic, 2).values()) for at in addresses]
+        return sums == [200, 200]
+
+    wait_for(all_committed, "the commits")
+    assert running.stop() == 0
+
+    def balance() -> Balance | None:
+        found = read_ledger(target, registry.url).balances(f"mirror:{topic}", topic)
+        sums = (sum(row.sent for row in found), sum(row.accounted for row in found))
+        return found[0] if sums == (400, 400) and all(row.complete for row in found) else None
+
+    assert wait_for(balance, "the balance").referenced
+
+
+def test_what_was_on_the_way_is_unresolved(tmp_path: Path, registry: Service) -> None:
+    tier = Tier({"bootstrap.servers": "127.0.0.1:1"}, registry.url, tmp_path, tier="mirror:x")
+    window = window_of(time.time_ns() // 1_000_000)
+    tier.attempted({("t", window): [10, 1000], (AUDIT_TOPIC, window): [5, 5]})
+    tier.mirrored({("t", window): [6, 600]})
+    tier.too_large("t", window)
+    tier.unresolved({("t", window): [2, 0]})
+    [left] = tmp_path.glob("*.counts")
+    counts = tier._counters.unpublished()
+    assert counts["attempted"] == 10
+    assert (counts["mirrored"], counts["dropped:too_large"], counts["unresolved"]) == (6, 1, 2)
+    copy = tmp_path / "dead"
+    copy.mkdir()
+    (copy / left.name).write_bytes(left.read_bytes())  # as the next process finds it
+    dead = CounterFile(copy, path=copy / left.name)
+    [increment] = dead.increments(owner_died=True)
+    assert increment.counts["unresolved"] == 3
+    assert increment.bytes == 1000
+    dead.close()
+    tier.close()

@@ -1,0 +1,135 @@
+"""What a mirror does when a side refuses, is gone, or has lost something."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from headworks import service
+from tests.mirror.conftest import Clusters
+from tests.mirror.messages import Sent, copied, create, produce, wait_for
+from tests.mirror.test_copying import page
+from tests.soak.mirror import committed, end_offsets, judge, read_all
+from tests.soak.process import Broker
+
+Mirror = Callable[..., service.Service]
+
+
+def given(clusters: Clusters, topic: str) -> list[str]:
+    return [
+        "--from", clusters.east.address, "--to", clusters.target.address,
+        "--topics", re.escape(topic), "--no-audit", "--name", topic,
+    ]  # fmt: skip
+
+
+def test_a_message_that_is_too_large_stops_it_by_name_or_is_left_out(
+    clusters: Clusters, mirror: Mirror, prefix: str, tmp_path: Path
+) -> None:
+    """Its neighbours of the same batch arrive, in order."""
+    source, target, topic = clusters.east.address, clusters.target.address, prefix + "large"
+    create(source, topic, 1)
+    create(target, topic, 1, max_message_bytes="5000")
+    sizes = [10, 20, 30, 9000, 40, 50, 9001, 60]
+    messages = [Sent(0, None, os.urandom(size)) for size in sizes]
+    produce(source, topic, messages)
+    stopped = mirror(*given(clusters, topic))
+    assert stopped.process.wait(60) == 2
+    words = (tmp_path / "mirror.log").read_text()
+    assert f"error: {topic} partition 0 offset 3 is too large for the target" in words
+    assert "--skip-too-large" in words
+
+    running = mirror(*given(clusters, topic), "--skip-too-large", metrics="127.0.0.1:0")
+    wait_for(
+        lambda: committed(source, f"headworks-mirror-{topic}", topic, 1) == {0: len(sizes)},
+        "the commit",
+    )
+    kept = [m.value() for m in read_all(target, topic, 0)]
+    expected = [m.value for m in messages if len(m.value or b"") < 5000]
+    assert list(dict.fromkeys(kept)) == expected
+    assert f'mirror_too_large_total{{source="{source}",topic="{topic}"}} 2.0' in page(running)
+    produce(source, topic, [Sent(0, None, b"after")])
+    wait_for(lambda: read_all(target, topic, 0)[-1].value() == b"after", "what came after")
+
+
+def test_what_the_source_no_longer_has_is_never_skipped_silently(
+    clusters: Clusters, mirror: Mirror, prefix: str, tmp_path: Path
+) -> None:
+    source, target, topic = clusters.east.address, clusters.target.address, prefix + "lost"
+    create(source, topic, 1)
+    produce(source, topic, [Sent(0, None, b"%d" % n) for n in range(10)])
+    running = mirror(*given(clusters, topic))
+    copied(target, topic, 0, 10)
+    running.stop()
+    produce(source, topic, [Sent(0, None, b"%d" % n) for n in range(10, 30)])
+    admin = AdminClient({"bootstrap.servers": source})
+    place = TopicPartition(topic, 0, 20)
+    admin.delete_records([place])[place].result(20)
+
+    stopped = mirror(*given(clusters, topic))
+    assert stopped.process.wait(60) == 1
+    words = (tmp_path / "mirror.log").read_text()
+    assert "partition 0: offset 10 or a later one is wanted, 20 to 30 are there" in words
+    mirror(*given(clusters, topic), "--skip-lost")
+    values = [m.value() for m in copied(target, topic, 0, 20)]
+    assert values == [b"%d" % n for n in (*range(10), *range(20, 30))]
+
+
+def test_a_topic_that_is_deleted_on_the_target_comes_again(
+    clusters: Clusters, mirror: Mirror, prefix: str
+) -> None:
+    source, target, topic = clusters.east.address, clusters.target.address, prefix + "deleted"
+    create(source, topic, 1)
+    produce(source, topic, [Sent(0, None, b"one")])
+    mirror(*given(clusters, topic))
+    copied(target, topic, 0, 1)
+    admin = AdminClient({"bootstrap.servers": target})
+    admin.delete_topics([topic])[topic].result(20)
+    produce(source, topic, [Sent(0, None, b"two")])
+    wait_for(lambda: end_offsets(target, topic).get(0, 0) > 0, "the topic")
+    assert read_all(target, topic, 0)[-1].value() == b"two"
+
+
+def test_each_side_may_go_and_come_back(tmp_path: Path, mirror: Mirror) -> None:
+    """Nothing is lost, nothing is out of order, and memory is bounded while the target is away."""
+    source, target = Broker(tmp_path / "source"), Broker(tmp_path / "target")
+    for broker in (source, target):
+        broker.start()
+    try:
+        create(source.address, "t", 1)
+        produce(source.address, "t", [Sent(0, None, b"%d" % n) for n in range(100)])
+        running = mirror(
+            "--from", source.address, "--to", target.address, "--topics", "t", "--no-audit",
+            "--buffer-mb", "4",
+        )  # fmt: skip
+        copied(target.address, "t", 0, 100)
+        before = psutil.Process(running.process.pid).memory_info().rss
+        os.kill(target.pid, signal.SIGSTOP)
+        produce(
+            source.address,
+            "t",
+            [Sent(0, None, b"%d " % n + os.urandom(100_000)) for n in range(100, 700)],
+        )
+        time.sleep(2)
+        grown = psutil.Process(running.process.pid).memory_info().rss - before
+        assert grown < 40 << 20, grown
+        target.kill()
+        target.start()
+        copied(target.address, "t", 0, 700)
+        source.kill()
+        source.start()
+        produce(source.address, "t", [Sent(0, None, b"last")])
+        wait_for(lambda: read_all(target.address, "t", 0)[-1].value() == b"last", "the last")
+        theirs, ours = read_all(source.address, "t", 0), read_all(target.address, "t", 0)
+        assert judge(theirs, ours, []) == []
+        assert running.stop() == 0
+    finally:
+        for broker in (source, target):
+            broker.stop()
