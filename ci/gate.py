@@ -10,7 +10,7 @@ nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -20,16 +20,20 @@ from ci.catalogue import Catalogue, SchemaFile, read_folder
 from ci.consumers import Consumers
 from ci.governance import Governance, Waiver, catalogue_root, read_governance
 from ci.impact import impact_of
+from ci.lint import lint_file
 from ci.placing import place, refusal
 from ci.positions import Position
 from ci.rules import CATALOGUE_RULES
-from ci.verdict import Impact, PlacedFinding, SubjectVerdict, Verdict
+from ci.verdict import Consumer, Impact, PlacedFinding, SubjectVerdict, Verdict
 from headworks.compatibility import Finding, Level, check_level
 from headworks.errors import UsageError
-from headworks.schema import Record, Schema, governance_of
+from headworks.schema import Record, Schema, governance_of, topic_of
 from headworks.schema.canonical import canonical_text
 
-__all__ = ["check"]
+__all__ = ["PROPOSED", "check", "check_text", "named_subject"]
+
+# The file that a proposed schema stands for, where there is only its text.
+PROPOSED = "proposed.avsc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class _Question:
     whole: Catalogue
     governance: Governance
     bases: tuple[Base, ...]
-    consumers: Consumers
+    readers_of: Callable[[str], Sequence[Consumer]]
     waived: tuple[Waiver, ...]
     day: date
 
@@ -75,11 +79,40 @@ def check(
     whole.subjects()  # refuses a catalogue in which two files claim one subject
     day = today or datetime.now(tz=UTC).date()
     consumers = Consumers(governance, bootstrap)
-    question = _Question(whole, governance, bases, consumers, tuple(waive), day)
+    question = _Question(whole, governance, bases, consumers.of, tuple(waive), day)
     verdicts = [_of_file(one, question) for one in whole.files() if whole.touches(one.path, paths)]
     if any(path.resolve() == root.resolve() for path in paths):
         verdicts += _deleted(question)
     return Verdict(tuple(verdicts), tuple(base.name for base in bases))
+
+
+def check_text(
+    text: str,
+    base: Base,
+    *,
+    governance: Governance,
+    readers_of: Callable[[str], Sequence[Consumer]],
+    subject: str | None = None,
+    beside: Mapping[str, str] | None = None,
+    today: date | None = None,
+) -> tuple[SubjectVerdict, SubjectVerdict]:
+    """The verdict on a schema that is no file yet, and what lint says of it; nothing is written.
+
+    It is held against `subject` (None: the one that it names itself). `beside` are texts, by any
+    names, whose types it may use.
+    """
+    whole = Catalogue({**(beside or {}), PROPOSED: text})
+    one = whole.file(PROPOSED)
+    if subject is not None and one.schema is not None:
+        one = replace(one, subject=subject)
+    day = today or datetime.now(tz=UTC).date()
+    question = _Question(whole, governance, (base,), readers_of, (), day)
+    return _of_file(one, question), lint_file(one, whole, governance, day)
+
+
+def named_subject(text: str, beside: Mapping[str, str]) -> str | None:
+    """The subject that a schema that is no file yet is for, by its own words."""
+    return Catalogue({**beside, PROPOSED: text}).file(PROPOSED).subject
 
 
 def _of_file(one: SchemaFile, question: _Question) -> SubjectVerdict:
@@ -101,7 +134,7 @@ def _of_file(one: SchemaFile, question: _Question) -> SubjectVerdict:
         [version.schema for version in past.versions] for _, past in pasts if past is not None
     ]
     changed = not any(canonical_text(history[-1]) == text for history in histories if history)
-    impact = _impact(one.schema, histories, question) if changed else None
+    impact = _impact(one.schema, one.subject, histories, question) if changed else None
     return SubjectVerdict(one.subject, one.path, tuple(found), tuple(notes), impact, changed)
 
 
@@ -141,14 +174,14 @@ def _placed(one: SchemaFile, finding: Finding, against: str, question: _Question
 
 
 def _impact(
-    schema: Schema, histories: Sequence[Sequence[Schema]], question: _Question
+    schema: Schema, subject: str, histories: Sequence[Sequence[Schema]], question: _Question
 ) -> Impact | None:
     """What the change leads to; the longest history knows the table best."""
     if not isinstance(schema, Record):
         return None
-    topic = governance_of(schema).topic
+    topic = topic_of(subject) or governance_of(schema).topic
     history = max(histories, key=len, default=())
-    return impact_of(topic, schema, history, question.consumers.of(topic))
+    return impact_of(topic, schema, history, question.readers_of(topic))
 
 
 def _notes(one: SchemaFile, base: Base, past: Past | None) -> Iterator[str]:

@@ -29,7 +29,7 @@ from headworks.schema.model import (
     named_types,
 )
 
-__all__ = ["lint", "lint_catalogue"]
+__all__ = ["lint", "lint_catalogue", "lint_file"]
 
 _UPPER_CAMEL = re.compile(r"[A-Z][A-Za-z0-9]*\Z")
 _LOWER_SNAKE = re.compile(r"[a-z][a-z0-9_]*\Z")
@@ -60,12 +60,13 @@ def lint_catalogue(
     governance = read_governance(root)
     files = [one for one in whole.files() if within(one.path, paths)]
     day = today or datetime.now(tz=UTC).date()
-    return Verdict(tuple(_of_file(one, whole, governance, day) for one in files))
+    return Verdict(tuple(lint_file(one, whole, governance, day) for one in files))
 
 
-def _of_file(
+def lint_file(
     one: SchemaFile, whole: Catalogue, governance: Governance, day: date
 ) -> SubjectVerdict:
+    """What is to be said of one file of a catalogue."""
     if one.error is not None:
         return SubjectVerdict(None, one.path, (place(one, refusal(one), texts=whole),))
     assert one.schema is not None

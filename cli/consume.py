@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 import time
 import uuid
-from datetime import date, datetime
-from datetime import time as clock_time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,7 +78,9 @@ def consume(
 
 
 def _print(message: Message[Any], format: Format) -> None:
-    event = json.dumps(message.event, default=_plain, ensure_ascii=False)
+    from consumer_sdk.plain import plain
+
+    event = json.dumps(message.event, default=plain, ensure_ascii=False)
     if format is Format.TEXT:
         line = f"{message.partition}:{message.offset}\t{event}"
     else:
@@ -99,9 +98,3 @@ def _print(message: Message[Any], format: Format) -> None:
         )
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, datetime | date | clock_time):
-        return value.isoformat()
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

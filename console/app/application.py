@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 import headworks
-from console.app.ask import Ask, NotThereError
+from console.app.ask import Ask, NotThereError, read_form
 from console.app.guard import Edge, admit, refused
 from console.app.page import Page, respond
-from console.app.routes import SCREENS
+from console.app.routes import SCREENS, WITH_FORM
 from console.app.sight import EVERYTHING
 from console.sources import Sources
 from headworks.errors import HeadworksError, RefusedError, UnreachableError
@@ -68,21 +70,31 @@ def create_app(
     app.add_api_route("/health", _health)
     for path, screen in SCREENS.items():
         endpoint = _endpoint(sources, screen)
+        methods = ["GET", "HEAD", "POST"] if path in WITH_FORM else ["GET", "HEAD"]
         for one in (path, "/home.json" if path == "/" else f"{path}.json"):
-            app.add_api_route(one, endpoint, dependencies=[Depends(admit)])
+            app.add_api_route(one, endpoint, methods=methods, dependencies=[Depends(admit)])
     app.add_exception_handler(ServiceError, refused)
     app.add_exception_handler(HTTPException, _no_route)
     app.add_exception_handler(Exception, _broken)
     return Edge(app, any_host=any_host)
 
 
-def _endpoint(sources: Sources, screen: Screen) -> Callable[[Request], Response]:
-    def endpoint(request: Request) -> Response:
+def _endpoint(
+    sources: Sources, screen: Screen
+) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    def answer(request: Request, form: dict[str, str]) -> Response:
         try:
-            page = screen(Ask(request, sources, request.state.sight))
+            page = screen(Ask(request, sources, request.state.sight, form))
         except HeadworksError as error:
             page = _problem(error)
         return respond(request, page)
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            form = await read_form(request) if request.method == "POST" else {}
+        except HeadworksError as error:
+            return respond(request, _problem(error))
+        return await run_in_threadpool(answer, request, form)
 
     return endpoint
 

@@ -6,8 +6,9 @@ do is the reader's mistake, said on the page, never an error of the server.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from urllib.parse import unquote
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, unquote
 
 from starlette.requests import Request
 
@@ -16,9 +17,10 @@ from console.sources import Sources
 from console.views.listing import Wanted
 from headworks.errors import HeadworksError, UsageError
 
-__all__ = ["Ask", "NotThereError"]
+__all__ = ["Ask", "NotThereError", "read_form"]
 
 _MOST_PAGES = 100_000
+_LONGEST_FORM = 4_000_000
 
 
 class NotThereError(HeadworksError):
@@ -32,6 +34,11 @@ class Ask:
     request: Request
     sources: Sources
     sight: Sight
+    form: Mapping[str, str] = field(default_factory=dict)
+
+    def sent(self, key: str) -> str:
+        """A field of the form that was sent, or else the parameter of that name."""
+        return self.form.get(key) or self.request.query_params.get(key, "")
 
     def name(self, key: str) -> str:
         """A name in the path."""
@@ -71,3 +78,16 @@ def _whole(key: str, given: str, least: int, most: int) -> int:
     if given.isascii() and given.isdigit() and least <= int(given[:20]) <= most:
         return int(given[:20])
     raise UsageError(f"{key} must be a whole number from {least} to {most}, not {given[:80]!r}")
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """The form in a request's body; UsageError if it is too long or is none."""
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > _LONGEST_FORM:
+            raise UsageError(f"the form is longer than {_LONGEST_FORM:,} bytes")
+    try:
+        return dict(parse_qsl(data.decode(), keep_blank_values=True, max_num_fields=20))
+    except ValueError:
+        raise UsageError("what was sent is no form of this console") from None

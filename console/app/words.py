@@ -116,6 +116,14 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
+def indented(text: str) -> str:
+    """JSON on one line, indented; any other text as it is."""
+    try:
+        return pretty(json.loads(text)) if "\n" not in text else text
+    except ValueError:
+        return text
+
+
 def compact(value: Any) -> str:
     """A value as JSON on one line."""
     return json.dumps(value, ensure_ascii=False, default=str)
@@ -143,6 +151,7 @@ FILTERS: dict[str, Callable[..., str]] = {
     "segment": segment,
     "query": query,
     "pretty": pretty,
+    "indented": indented,
     "compact": compact,
     "spark": spark,
 }

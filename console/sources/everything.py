@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ci.governance import Governance, read_governance
 from console.sources.loads import LoadReader, Loads
+from console.sources.messages import MessageReader
 from console.sources.subjects import SubjectReader, Subjects
 from console.sources.topics import TopicReader, Topics
 from console.sources.watched import Watched
@@ -37,6 +38,7 @@ class Sources:
         self.subjects: Watched[Subjects] = Watched(
             "registry", SubjectReader(self.registry), every=5.0
         )
+        self.messages = MessageReader(places.bootstrap, self.registry)
         self.topics: Watched[Topics] = Watched("broker", TopicReader(places.bootstrap), every=3.0)
         self.loads: Watched[Loads] = Watched("loads", LoadReader(places.warehouse), every=5.0)
 

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from console.masking import sensitive_paths
 from headworks.errors import HeadworksError
 from headworks.registry_client import RegistryClient, SubjectVersion
-from headworks.schema import Record, governance_of, parse
+from headworks.schema import Record, governance_of, parse, subject_of, topic_of
 
 __all__ = ["SubjectReader", "SubjectRow", "Subjects"]
-
-_SUFFIX = "-value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class Subjects:
 
     def of_topic(self, topic: str) -> SubjectRow | None:
         """The subject of a topic's values."""
-        return self.rows.get(f"{topic}{_SUFFIX}")
+        return self.rows.get(subject_of(topic))
 
 
 class SubjectReader:
@@ -66,7 +64,6 @@ class SubjectReader:
         known = self._known.get(one.id)
         if known is not None and (known.subject, known.version) == (one.subject, one.version):
             return known
-        topic = one.subject.removesuffix(_SUFFIX) if one.subject.endswith(_SUFFIX) else None
         name, fields, owner, doc, sensitive, problem = None, 0, None, None, False, None
         try:
             text = self._client.schema_text(one.id) if one.references else one.text
@@ -79,7 +76,7 @@ class SubjectReader:
             problem = error.message
         return SubjectRow(
             one.subject,
-            topic,
+            topic_of(one.subject),
             one.version,
             one.id,
             one.registered_ms,

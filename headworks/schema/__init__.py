@@ -8,7 +8,7 @@
 - `governance`: what Headworks itself reads from a schema (topic, event time, key).
 """
 
-from headworks.schema.governance import Governance, governance_of, subject_of
+from headworks.schema.governance import Governance, governance_of, subject_of, topic_of
 from headworks.schema.model import (
     Array,
     EnumType,
@@ -38,4 +38,5 @@ __all__ = [
     "governance_of",
     "parse",
     "subject_of",
+    "topic_of",
 ]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from headworks.errors import SchemaError
 from headworks.schema.model import Primitive, Record, Schema
 
-__all__ = ["Governance", "governance_of", "subject_of"]
+__all__ = ["Governance", "governance_of", "subject_of", "topic_of"]
 
 _MEMBERS = ("topic", "event_time", "key", "owner")
 Path = tuple[str, ...]
@@ -76,6 +76,12 @@ def governance_of(schema: Schema) -> Governance:
 def subject_of(topic: str) -> str:
     """The registry subject of the values of `topic` (Confluent's TopicNameStrategy)."""
     return f"{topic}-value"
+
+
+def topic_of(subject: str) -> str | None:
+    """The topic whose values a subject governs; None if it is named in another way."""
+    topic = subject.removesuffix("-value")
+    return topic if topic and topic != subject else None
 
 
 def _path(record: Record, text: object, where: str) -> tuple[Path, Schema]:

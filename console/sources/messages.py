@@ -1,0 +1,325 @@
+"""Messages of one topic, decoded and masked, while somebody waits for them.
+
+Rules:
+
+- Bounded: a few readers at a time, each with a deadline, a number of messages it may look at and
+  of bytes it may fetch. It joins no group and commits nothing.
+- A message is masked before anything else is done with it (`console.masking`), by every schema
+  that the topic ever had and by the one it was written with. Where that cannot be found out,
+  messages are not shown. Bytes that do not decode are never shown of a topic that has secrets.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Message as Raw
+
+from console.masking import MASK, Paths, masked, sensitive_paths
+from console.sources.topics import broker_silent
+from consumer_sdk.decode import Decoder
+from consumer_sdk.plain import plain
+from headworks.broker_client import broker_client
+from headworks.errors import HeadworksError, RefusedError, UnreachableError
+from headworks.registry_client import RegistryClient
+from headworks.schema import Record, governance_of, parse, subject_of
+from headworks.wire import FramingError, unframe
+
+__all__ = ["Bounds", "BusyError", "MessageReader", "Shown", "Slice"]
+
+_READERS = 4
+_PATIENCE = 1.0
+_DEADLINE = 5.0
+_MOST_SCANNED = 5_000
+_LONGEST_RAW = 2_000
+_REMEMBERED = 128
+Bounds = Mapping[int, tuple[int, int]]
+
+
+class BusyError(UnreachableError):
+    """So many pages read messages that one more is not taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A message as it may be shown. `event` is None where `problem` says why it is not decoded."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: str | None
+    headers: tuple[tuple[str, str | None], ...]
+    size: int
+    schema_id: int | None
+    schema_version: int | None
+    event: Any
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Messages, oldest first, how many were looked at, and where to go on in each partition."""
+
+    rows: tuple[Shown, ...]
+    scanned: int
+    following: Mapping[int, int]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Secrets:
+    """What a topic's schemas, all together, do not want to be shown."""
+
+    paths: Paths
+    key: bool
+    governed: bool
+
+
+class MessageReader:
+    """Reads messages of the broker at `bootstrap`, with schemas of `registry`."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        registry: RegistryClient,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._registry = registry
+        self._clock = clock
+        self._slots = threading.BoundedSemaphore(_READERS)
+        self._lock = threading.Lock()
+        self._decoders: OrderedDict[str, Decoder] = OrderedDict()
+        self._secrets: OrderedDict[tuple[str, int | None], _Secrets] = OrderedDict()
+        self._by_id: OrderedDict[int, Paths] = OrderedDict()
+
+    def bounds(self, topic: str, partitions: int) -> Bounds:
+        """The first and the next offset of each partition."""
+        with self._consumer() as consumer:
+            return {
+                number: consumer.get_watermark_offsets(
+                    TopicPartition(topic, number), timeout=_DEADLINE
+                )
+                for number in range(partitions)
+            }
+
+    def at_time(self, topic: str, bounds: Bounds, millis: int) -> Mapping[int, int]:
+        """The first offset of each partition whose message is not older; the end if none is."""
+        with self._consumer() as consumer:
+            asked = [TopicPartition(topic, number, millis) for number in bounds]
+            found = consumer.offsets_for_times(asked, timeout=_DEADLINE)
+        return {
+            one.partition: one.offset if one.offset >= 0 else bounds[one.partition][1]
+            for one in found
+        }
+
+    def read(
+        self,
+        topic: str,
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
+        *,
+        latest_version: int | None,
+        limit: int,
+        keep: Callable[[Shown], bool] | None = None,
+    ) -> Slice:
+        """The messages between the offsets that are kept, at most `limit`.
+
+        `latest_version` is that of the topic's subject; None if it has none.
+        """
+        secrets = self._secrets_of(topic, latest_version)
+        decoder = self._decoder(topic)
+        wanted = {p: start for p, start in starts.items() if start < ends[p]}
+        following = dict(starts)
+        rows: list[Shown] = []
+        scanned = 0
+        with self._consumer() as consumer:
+            for message in self._messages(consumer, topic, wanted, ends):
+                scanned += 1
+                following[message.partition() or 0] = (message.offset() or 0) + 1
+                shown = self._shown(message, decoder, secrets)
+                if keep is None or keep(shown):
+                    rows.append(shown)
+                if len(rows) >= limit or scanned >= _MOST_SCANNED:
+                    break
+        complete = all(following[p] >= ends[p] for p in wanted)
+        rows.sort(key=lambda row: (row.timestamp_ms, row.partition, row.offset))
+        return Slice(tuple(rows), scanned, following, complete)
+
+    def _messages(
+        self, consumer: Consumer, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
+    ) -> Iterator[Raw]:
+        """Each partition from its start to its end, or until the deadline."""
+        left = dict(starts)
+        consumer.assign([TopicPartition(topic, p, start) for p, start in starts.items()])
+        until = self._clock() + _DEADLINE
+        while left and self._clock() < until:
+            for message in consumer.consume(500, timeout=0.1):
+                partition, offset = message.partition() or 0, message.offset() or 0
+                problem = message.error()
+                if problem is None:
+                    if partition in left and offset < ends[partition]:
+                        yield message
+                elif problem.code() != KafkaError._PARTITION_EOF:
+                    raise broker_silent(self._bootstrap, KafkaException(problem))
+                if problem is not None or offset + 1 >= ends[partition]:
+                    left.pop(partition, None)
+
+    def _shown(self, message: Raw, decoder: Decoder, secrets: _Secrets) -> Shown:
+        value = message.value()
+        event, problem = None, None
+        schema_id, version = None, None
+        paths = secrets.paths
+        if value is None:
+            problem = "no value: a tombstone"
+        else:
+            try:
+                decoded, schema_id = decoder.decode(value)
+                version = decoder.version(schema_id)
+                paths = paths | self._paths_of(schema_id)
+                event = _printable(masked(decoded, paths))
+            except UnreachableError:
+                raise
+            except FramingError as error:
+                problem = error.message if secrets.governed else None
+                event = None if secrets.governed else _raw(value)
+            except HeadworksError as error:
+                hidden = secrets.paths or self._hides(value)
+                problem = "the value does not decode" if hidden else error.message
+        key = message.key()
+        headers = cast("list[tuple[str, bytes | str | None]]", message.headers() or [])
+        return Shown(
+            message.partition() or 0,
+            message.offset() or 0,
+            message.timestamp()[1],
+            MASK if key is not None and secrets.key else _text(key),
+            tuple((name, _text(inner)) for name, inner in headers),
+            len(value or b""),
+            schema_id,
+            version,
+            event,
+            problem,
+        )
+
+    def _hides(self, value: bytes) -> bool:
+        """Whether the schema that a value names has secrets, or cannot be asked."""
+        try:
+            return bool(self._paths_of(unframe(value)[0]))
+        except HeadworksError:
+            return True
+
+    def _decoder(self, topic: str) -> Decoder:
+        with self._lock:
+            found = self._decoders.pop(topic, None) or Decoder(self._registry, topic)
+            _remember(self._decoders, topic, found)
+            return found
+
+    def _secrets_of(self, topic: str, version: int | None) -> _Secrets:
+        with self._lock:
+            known = self._secrets.get((topic, version))
+        if known is None:
+            known = self._find_secrets(topic, version)
+            with self._lock:
+                _remember(self._secrets, (topic, version), known)
+        return known
+
+    def _find_secrets(self, topic: str, version: int | None) -> _Secrets:
+        if version is None:
+            return _Secrets(frozenset(), False, False)
+        subject = subject_of(topic)
+        paths, key = Paths(), False
+        for one in self._registry.listing(subject):
+            if one.subject != subject:
+                continue
+            text = self._registry.schema_text(one.id) if one.references else one.text
+            schema = parse(text, strict=False)
+            paths |= sensitive_paths(schema)
+            if isinstance(schema, Record):
+                key = key or any(_touches(path, paths) for path in governance_of(schema).key)
+        return _Secrets(paths, key, True)
+
+    def _paths_of(self, schema_id: int) -> Paths:
+        with self._lock:
+            known = self._by_id.get(schema_id)
+        if known is None:
+            known = sensitive_paths(parse(self._registry.schema_text(schema_id), strict=False))
+            with self._lock:
+                _remember(self._by_id, schema_id, known)
+        return known
+
+    @contextmanager
+    def _consumer(self) -> Iterator[Consumer]:
+        if not self._slots.acquire(timeout=_PATIENCE):
+            raise BusyError("too many pages read messages at this moment", fix="try again")
+        try:
+            consumer = Consumer(
+                {
+                    **broker_client(self._bootstrap),
+                    "group.id": "headworks-console",
+                    "enable.auto.commit": False,
+                    "enable.partition.eof": True,
+                    "auto.offset.reset": "earliest",
+                    "fetch.wait.max.ms": 50,
+                    "queued.max.messages.kbytes": 16_384,
+                    "fetch.message.max.bytes": 1_048_576,
+                    "log_level": 0,
+                }
+            )
+            try:
+                yield consumer
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise RefusedError("the broker lets the console not read this topic") from None
+                raise broker_silent(self._bootstrap, error) from None
+            finally:
+                consumer.close()
+        finally:
+            self._slots.release()
+
+
+def _remember(memory: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    memory[key] = value
+    if len(memory) > _REMEMBERED:
+        memory.popitem(last=False)
+
+
+def _touches(path: tuple[str, ...], paths: Paths) -> bool:
+    """Whether a field, or what is inside of it or around it, is sensitive."""
+    return any(path[: len(one)] == one[: len(path)] for one in paths)
+
+
+def _printable(value: Any) -> Any:
+    """The value as JSON can hold it; numbers that JSON has no form for become text."""
+    if isinstance(value, Mapping):
+        return {str(key): _printable(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_printable(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return plain(value)
+
+
+def _raw(value: bytes) -> Any:
+    """A value that is not framed: as the JSON it is, or as text."""
+    if len(value) <= _LONGEST_RAW:
+        try:
+            return _printable(json.loads(value))
+        except (ValueError, RecursionError):
+            pass
+    return _text(value[:_LONGEST_RAW])
+
+
+def _text(value: bytes | str | None) -> str | None:
+    return value if value is None or isinstance(value, str) else value.decode(errors="replace")

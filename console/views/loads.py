@@ -1,0 +1,157 @@
+"""What the loader did: its runs, what one of them brought, and the columns of a topic's table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from console.sources.loads import Loads, Run, Table, open_log
+from console.views.listing import Part, Wanted, part_of
+from console.views.seeing import Seeing
+from hadoop_loader.columns import METADATA, PARTITION, StructField, ddl, table_columns
+from headworks.errors import HeadworksError
+from headworks.schema import parse
+
+__all__ = ["LoadList", "RunPage", "RunTopic", "TablePage", "load_list", "run_page", "table_page"]
+
+_MOST_RUNS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class LoadList:
+    """The tables, and the newest runs."""
+
+    started: bool
+    tables: Part[Table]
+    runs: tuple[Run, ...]
+    run_count: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunTopic:
+    """What one load did for one topic; `ranges` are (partition, from, to), `to` not included."""
+
+    topic: str
+    table: str
+    ranges: tuple[tuple[int, int, int], ...]
+    rows: int
+    bytes: int
+    files: int
+    quarantined: int
+    lost: int
+    first_event_ms: int | None
+    last_event_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """One load."""
+
+    run: Run
+    topics: tuple[RunTopic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table; `origin`: data, loader or partition."""
+
+    name: str
+    type: str
+    comment: str | None
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """From which load on the table's rows are written in which version."""
+
+    load: int
+    version: int
+    schema_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TablePage:
+    """A topic's table."""
+
+    table: Table
+    columns: tuple[Column, ...]
+    projections: tuple[Projection, ...]
+    offsets: tuple[tuple[int, int], ...]
+    problem: str | None
+
+
+def load_list(loads: Loads | None, seeing: Seeing, wanted: Wanted) -> LoadList:
+    """The tables that may be seen, and the newest runs of which every topic may be."""
+    tables = [one for one in (loads.by_topic.values() if loads else ()) if seeing.topic(one.topic)]
+    part = part_of(
+        tables,
+        wanted,
+        lambda row: f"{row.topic} {row.table}",
+        (lambda row: (-row.rows, row.topic)) if wanted.sort == "rows" else None,
+    )
+    runs = [run for run in (loads.runs if loads else ()) if _sees_all(run, seeing)]
+    return LoadList(
+        bool(loads and loads.tables is not None),
+        part,
+        tuple(runs[:_MOST_RUNS]),
+        len(runs),
+        sum(table.rows for table in tables),
+    )
+
+
+def _sees_all(run: Run, seeing: Seeing) -> bool:
+    return all(seeing.topic(topic) for topic in run.topics)
+
+
+def run_page(warehouse: Path, loads: Loads | None, number: int, seeing: Seeing) -> RunPage | None:
+    """One load; None if there is none, or if it has a topic that may not be seen."""
+    run = next((one for one in (loads.runs if loads else ()) if one.number == number), None)
+    log = open_log(warehouse)
+    if run is None or log is None or not _sees_all(run, seeing):
+        return None
+    commit = log.read(number)
+    topics = tuple(
+        RunTopic(
+            topic,
+            commit.tables[topic].table if topic in commit.tables else "",
+            tuple((int(p), start, end) for p, (start, end) in sorted(found.ranges.items())),
+            found.rows,
+            found.bytes,
+            found.files,
+            found.quarantined,
+            found.lost,
+            found.first_event,
+            found.last_event,
+        )
+        for topic, found in sorted(commit.topics.items())
+    )
+    return RunPage(run, topics)
+
+
+def table_page(warehouse: Path, loads: Loads | None, topic: str) -> TablePage | None:
+    """A topic's table with its columns; None if the topic has none."""
+    table = loads.by_topic.get(topic) if loads else None
+    log = open_log(warehouse)
+    latest = log.latest() if log else None
+    if table is None or log is None or latest is None:
+        return None
+    state = latest.tables[topic]
+    problem = None
+    data: Sequence[StructField] = ()
+    try:
+        data = table_columns(parse(log.schema(str(state.projections[-1][3])), strict=False))
+    except HeadworksError as error:
+        problem = error.message
+    columns = [Column(c.name, ddl(c.type), c.comment, "data") for c in data]
+    columns += [Column(c.name, ddl(c.type), c.comment, "loader") for c in METADATA]
+    columns.append(Column(PARTITION, "string", "day of the event, UTC", "partition"))
+    return TablePage(
+        table,
+        tuple(columns),
+        tuple(Projection(int(p[0]), int(p[1]), int(p[2])) for p in state.projections),
+        tuple(sorted(latest.committed(topic).items())),
+        problem,
+    )

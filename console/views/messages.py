@@ -1,0 +1,258 @@
+"""The messages of a topic: where to begin, which to keep, and the one that a permalink names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from ci.verdict import Consumer
+from console.sources.messages import Bounds, MessageReader, Shown, Slice
+from console.sources.subjects import SubjectRow
+from headworks.errors import UsageError
+
+__all__ = [
+    "MOST",
+    "Filter",
+    "MessageList",
+    "OneMessage",
+    "Seek",
+    "message_list",
+    "one_message",
+    "read_cursor",
+    "read_time",
+]
+
+MOST = 100
+_MOST_TAIL = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """Where to begin: the newest (nothing given), an offset, a moment, or a cursor."""
+
+    partition: int | None = None
+    offset: int | None = None
+    time_ms: int | None = None
+    cursor: Mapping[int, int] | None = None
+    limit: int = 25
+
+    @property
+    def tail(self) -> bool:
+        """Whether the newest messages are meant."""
+        return self.offset is None and self.time_ms is None and self.cursor is None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A dotted field path, and the text that its value must be; `*` at an end is anything."""
+
+    field: str = ""
+    value: str = ""
+
+    def keeps(self, shown: Shown) -> bool:
+        """Whether a message is kept; it is looked at as it is shown, masked."""
+        found = _at(shown.event, self.field.split("."))
+        return any(_matches(one, self.value) for one in found)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageList:
+    """A topic and some of its messages; `older` and `newer` are cursors, None at an end."""
+
+    topic: str
+    subject: str | None
+    version: int | None
+    owner: str | None
+    masked: bool
+    partitions: tuple[tuple[int, int, int], ...]
+    total: int
+    rows: tuple[Shown, ...]
+    scanned: int
+    tail: bool
+    older: str | None
+    newer: str | None
+    field: str
+    value: str
+    fields: tuple[str, ...]
+    groups: tuple[Consumer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OneMessage:
+    """One message, and its neighbours in the partition."""
+
+    topic: str
+    subject: str | None
+    message: Shown
+    before: int | None
+    after: int | None
+
+
+def read_time(text: str) -> int | None:
+    """ISO text (UTC where it names no zone) or milliseconds since 1970; None for no text."""
+    if not text:
+        return None
+    if re.fullmatch(r"\d{1,15}", text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{text[:40]!r} is no time", fix="write it like 2026-05-01T12:00 (UTC)"
+        ) from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(0, round(moment.timestamp() * 1000))
+
+
+def read_cursor(text: str) -> Mapping[int, int] | None:
+    """PARTITION:OFFSET,.. as the links of a page write it; None for no text."""
+    if not text:
+        return None
+    if not re.fullmatch(r"\d{1,6}:\d{1,18}(,\d{1,6}:\d{1,18}){0,999}", text):
+        raise UsageError(f"{text[:40]!r} is no place in a topic", fix="begin at the topic's page")
+    return {int(p): int(o) for p, _, o in (one.partition(":") for one in text.split(","))}
+
+
+def message_list(
+    reader: MessageReader,
+    topic: str,
+    partitions: int,
+    subject: SubjectRow | None,
+    seek: Seek,
+    kept: Filter,
+    *,
+    fields: tuple[str, ...],
+    groups: tuple[Consumer, ...],
+) -> MessageList:
+    """Read what is sought. UnreachableError if broker or registry do not answer."""
+    bounds = reader.bounds(topic, partitions)
+    chosen = {
+        p: bound for p, bound in bounds.items() if seek.partition is None or p == seek.partition
+    }
+    if not chosen:
+        raise UsageError(f"{topic} has no partition {seek.partition}")
+    keep: Callable[[Shown], bool] | None = kept.keeps if kept.field else None
+    starts = _starts(reader, topic, chosen, seek, filtered=keep is not None)
+    ends = {p: end for p, (_, end) in chosen.items()}
+    most = min(_MOST_TAIL, seek.limit * len(chosen)) if seek.tail and keep is None else seek.limit
+    found = reader.read(
+        topic,
+        starts,
+        ends,
+        latest_version=subject.version if subject else None,
+        limit=most,
+        keep=keep,
+    )
+    rows = found.rows[-seek.limit :] if seek.tail else found.rows
+    return MessageList(
+        topic,
+        subject.subject if subject else None,
+        subject.version if subject else None,
+        subject.owner if subject else None,
+        bool(subject and subject.sensitive),
+        tuple((p, first, end) for p, (first, end) in sorted(bounds.items())),
+        sum(end - first for first, end in bounds.values()),
+        rows,
+        found.scanned,
+        seek.tail,
+        _older(rows, starts, chosen, seek, filtered=keep is not None),
+        None if found.complete else _cursor(found.following),
+        kept.field,
+        kept.value,
+        fields,
+        groups,
+    )
+
+
+def one_message(
+    reader: MessageReader,
+    topic: str,
+    partitions: int,
+    subject: SubjectRow | None,
+    partition: int,
+    offset: int,
+) -> OneMessage | None:
+    """The message at an offset; None if it is not there (any more)."""
+    bound = reader.bounds(topic, partitions).get(partition)
+    if bound is None or not bound[0] <= offset < bound[1]:
+        return None
+    found: Slice = reader.read(
+        topic,
+        {partition: offset},
+        {partition: offset + 1},
+        latest_version=subject.version if subject else None,
+        limit=1,
+    )
+    if not found.rows:
+        return None
+    before = offset - 1 if offset > bound[0] else None
+    after = offset + 1 if offset + 1 < bound[1] else None
+    return OneMessage(topic, subject.subject if subject else None, found.rows[0], before, after)
+
+
+def _starts(
+    reader: MessageReader, topic: str, bounds: Bounds, seek: Seek, *, filtered: bool
+) -> dict[int, int]:
+    if seek.cursor is not None:
+        wanted: Mapping[int, int] = seek.cursor
+    elif seek.time_ms is not None:
+        wanted = reader.at_time(topic, bounds, seek.time_ms)
+    elif seek.offset is not None:
+        wanted = dict.fromkeys(bounds, seek.offset)
+    elif filtered:
+        wanted = {p: first for p, (first, _) in bounds.items()}
+    else:
+        share = max(1, min(seek.limit, _MOST_TAIL // len(bounds)))
+        wanted = {p: end - share for p, (_, end) in bounds.items()}
+    return {p: min(max(wanted.get(p, end), first), end) for p, (first, end) in bounds.items()}
+
+
+def _older(
+    rows: tuple[Shown, ...],
+    starts: Mapping[int, int],
+    bounds: Bounds,
+    seek: Seek,
+    *,
+    filtered: bool,
+) -> str | None:
+    """Where the page before this one begins; nothing before a filter's first."""
+    if filtered:
+        return None
+    firsts = dict(starts)
+    for row in reversed(rows):
+        firsts[row.partition] = row.offset
+    if seek.tail:  # what was read and not shown is older, too
+        shown = {row.partition for row in rows}
+        firsts = {p: o if p in shown else bounds[p][1] for p, o in firsts.items()}
+    if all(offset <= bounds[p][0] for p, offset in firsts.items()):
+        return None
+    share = max(1, seek.limit // len(bounds))
+    return _cursor({p: max(bounds[p][0], offset - share) for p, offset in firsts.items()})
+
+
+def _cursor(offsets: Mapping[int, int]) -> str:
+    return ",".join(f"{p}:{o}" for p, o in sorted(offsets.items()))
+
+
+def _at(value: Any, path: list[str]) -> list[Any]:
+    """What lies at a dotted path; lists are looked into."""
+    if isinstance(value, list):
+        return [found for item in value for found in _at(item, path)]
+    if not path:
+        return [value]
+    if isinstance(value, Mapping) and path[0] in value:
+        return _at(value[path[0]], path[1:])
+    return []
+
+
+def _matches(value: Any, wanted: str) -> bool:
+    text = json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+    if wanted.startswith("*") and wanted.endswith("*") and len(wanted) > 1:
+        return wanted[1:-1] in text
+    if wanted.startswith("*"):
+        return text.endswith(wanted[1:])
+    return text.startswith(wanted[:-1]) if wanted.endswith("*") else text == wanted

@@ -1,0 +1,373 @@
+"""A subject: its fields with their docs, its versions, and what changed between two of them."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from ci.verdict import Consumer
+from console.masking import sensitive_paths
+from console.sources.subjects import Subjects
+from console.views.listing import Part, Wanted, part_of
+from console.views.seeing import Seeing
+from headworks.errors import HeadworksError
+from headworks.registry_client import Compatibility, SubjectVersion
+from headworks.schema import (
+    Array,
+    EnumType,
+    Fixed,
+    MapType,
+    Primitive,
+    Record,
+    Schema,
+    Union,
+    governance_of,
+    parse,
+    topic_of,
+)
+from headworks.schema.difference import Difference, differences
+
+__all__ = [
+    "Change",
+    "FieldLine",
+    "SchemaPage",
+    "SubjectLine",
+    "VersionLine",
+    "changes_between",
+    "field_lines",
+    "field_paths",
+    "schema_page",
+    "subject_list",
+    "text_diff",
+]
+
+_MOST_FIELDS = 2_000
+_MOST_VERSIONS = 200
+_WORDS = {
+    "added": "added",
+    "removed": "removed",
+    "renamed": "renamed by an alias",
+    "type": "another type",
+    "name": "the type's name",
+    "default": "default",
+    "doc": "doc",
+    "symbols": "symbols",
+    "size": "size",
+    "aliases": "aliases",
+    "properties": "properties",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectLine:
+    """A subject in the list."""
+
+    subject: str
+    topic: str | None
+    version: int
+    registered_ms: int | None
+    type_name: str | None
+    fields: int
+    owner: str | None
+    doc: str | None
+    sensitive: bool
+    problem: str | None
+
+
+def subject_list(subjects: Subjects | None, seeing: Seeing, wanted: Wanted) -> Part[SubjectLine]:
+    """The page that is wanted of the list of subjects."""
+    rows = [
+        row for row in (subjects.rows.values() if subjects else ()) if seeing.subject(row.subject)
+    ]
+    newest = wanted.sort == "newest"
+    part = part_of(
+        rows,
+        wanted,
+        lambda row: f"{row.subject} {row.type_name or ''} {row.owner or ''}",
+        (lambda row: -(row.registered_ms or 0)) if newest else None,
+    )
+    lines = tuple(
+        SubjectLine(
+            row.subject,
+            row.topic,
+            row.version,
+            row.registered_ms,
+            row.type_name,
+            row.fields,
+            row.owner,
+            row.doc,
+            row.sensitive,
+            row.problem,
+        )
+        for row in part.rows
+    )
+    return Part(lines, part.total, part.page, part.pages, part.q, part.sort)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldLine:
+    """A field by its dotted path; `since` is the oldest version that has had it ever since."""
+
+    path: str
+    depth: int
+    type: str
+    optional: bool
+    default: str | None
+    doc: str | None
+    role: str | None
+    sensitive: bool
+    since: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class VersionLine:
+    """A version in the rail; `changes` counts what it changed in the one before."""
+
+    version: int
+    schema_id: int
+    registered_ms: int | None
+    changes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change in words; `kind`: added, removed or changed."""
+
+    kind: str
+    path: str
+    what: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaPage:
+    """Everything that the page of a subject shows."""
+
+    subject: str
+    topic: str | None
+    version: int
+    before: int | None
+    type_name: str | None
+    doc: str | None
+    owner: str | None
+    level: str
+    policy: str
+    versions: tuple[VersionLine, ...]
+    fields: tuple[FieldLine, ...]
+    changes: tuple[Change, ...]
+    diff: tuple[str, ...]
+    text: str
+    consumers: tuple[Consumer, ...]
+    producers: tuple[str, ...]
+    problem: str | None
+
+
+def schema_page(
+    history: Sequence[SubjectVersion],
+    texts: Mapping[int, str],
+    held: Compatibility,
+    *,
+    version: int,
+    before: int | None,
+    consumers: Sequence[Consumer],
+    producers: Sequence[str],
+) -> SchemaPage:
+    """The page of a subject. `history` is oldest first; `texts` are complete schemas by version."""
+    shown, problem = _parsed(texts[version])
+    record = shown if isinstance(shown, Record) else None
+    recent = history[-_MOST_VERSIONS:]
+    parsed = {one.version: _parsed(texts[one.version])[0] for one in recent}
+    old = parsed.get(before) if before is not None else None
+    compared = old is not None and shown is not None
+    subject = history[0].subject
+    return SchemaPage(
+        subject,
+        topic_of(subject),
+        version,
+        before,
+        record.name if record else None,
+        record.doc if record else None,
+        _owner(record),
+        str(held.level),
+        str(held.policy),
+        tuple(_rail(recent, parsed)),
+        tuple(field_lines(shown, {v: one for v, one in parsed.items() if v <= version})),
+        tuple(changes_between(old, shown)) if compared and old and shown else (),
+        tuple(text_diff(texts[before], texts[version])) if before is not None else (),
+        pretty(texts[version]),
+        tuple(consumers),
+        tuple(producers),
+        problem,
+    )
+
+
+def pretty(text: str) -> str:
+    """A schema's text, indented; as it stands if it is no JSON."""
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except ValueError:
+        return text
+
+
+def text_diff(old: str, new: str) -> Iterator[str]:
+    """The lines that differ, with three around them."""
+    lines = difflib.unified_diff(pretty(old).splitlines(), pretty(new).splitlines(), lineterm="")
+    for number, line in enumerate(lines):
+        if number > 1:  # the two lines that name files
+            yield line
+
+
+def changes_between(old: Schema, new: Schema) -> Iterator[Change]:
+    """What changed, field by field, in words."""
+    for one in differences(old, new):
+        yield _change(one)
+
+
+def _change(one: Difference) -> Change:
+    kind = one.what if one.what in ("added", "removed") else "changed"
+    return Change(kind, one.path, _WORDS[one.what], one.before, one.after)
+
+
+def _parsed(text: str) -> tuple[Schema | None, str | None]:
+    try:
+        return parse(text, strict=False), None
+    except HeadworksError as error:
+        return None, error.message
+
+
+def _owner(record: Record | None) -> str | None:
+    try:
+        return governance_of(record).owner if record else None
+    except HeadworksError:
+        return None
+
+
+def _rail(
+    history: Sequence[SubjectVersion], parsed: Mapping[int, Schema | None]
+) -> Iterator[VersionLine]:
+    last: Schema | None = None
+    lines = []
+    for one in history:
+        schema = parsed[one.version]
+        count = len(differences(last, schema)) if last is not None and schema is not None else None
+        lines.append(VersionLine(one.version, one.id, one.registered_ms, count))
+        last = schema
+    yield from reversed(lines)
+
+
+def field_lines(schema: Schema | None, history: Mapping[int, Schema | None]) -> Iterator[FieldLine]:
+    """The fields of a schema in its order, those of inner records below their own.
+
+    `history` are the versions up to this one, by number.
+    """
+    if not isinstance(schema, Record):
+        return
+    roles = _roles(schema)
+    since = _since(history)
+    masks = sensitive_paths(schema)
+    for number, (path, depth, node, default, doc) in enumerate(_fields(schema, (), 0, (schema,))):
+        if number == _MOST_FIELDS:
+            return
+        inner = node.nullable if isinstance(node, Union) else None
+        yield FieldLine(
+            ".".join(path).replace(".[]", "[]").replace(".{}", "{}"),
+            depth,
+            type_text(inner or node),
+            inner is not None,
+            default,
+            doc,
+            roles.get(".".join(path)),
+            any(path[: len(mask)] == mask for mask in masks),
+            since.get(path),
+        )
+
+
+def field_paths(text: str) -> tuple[str, ...]:
+    """The dotted paths of a schema's fields, as a filter names them: lists are looked into."""
+    schema, _ = _parsed(text)
+    if not isinstance(schema, Record):
+        return ()
+    found = (
+        ".".join(step for step in path if step not in ("[]", "{}"))
+        for path, *_ in _fields(schema, (), 0, (schema,))
+    )
+    return tuple(dict.fromkeys(islice(found, _MOST_FIELDS)))
+
+
+def _fields(
+    record: Record, here: tuple[str, ...], depth: int, inside: tuple[Record, ...]
+) -> Iterator[tuple[tuple[str, ...], int, Schema, str | None, str | None]]:
+    for field in record.fields:
+        path = (*here, field.name)
+        default = json.dumps(field.default, ensure_ascii=False) if field.has_default else None
+        yield path, depth, field.type, default, field.doc
+        for below, inner in _records(field.type, path):
+            if inner not in inside:
+                yield from _fields(inner, below, depth + 1, (*inside, inner))
+
+
+def _records(schema: Schema, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Record]]:
+    """The records that a type holds, with the path that leads to them."""
+    if isinstance(schema, Record):
+        yield path, schema
+    elif isinstance(schema, Array):
+        yield from _records(schema.items, (*path, "[]"))
+    elif isinstance(schema, MapType):
+        yield from _records(schema.values, (*path, "{}"))
+    elif isinstance(schema, Union):
+        for branch in schema.branches:
+            yield from _records(branch, path)
+
+
+def _roles(schema: Record) -> dict[str, str]:
+    """What Headworks itself reads from a field, by path."""
+    try:
+        told = governance_of(schema)
+    except HeadworksError:
+        return {}
+    roles = {".".join(path): "key" for path in told.key}
+    if told.event_time is not None:
+        time = ".".join(told.event_time)
+        roles[time] = "key, event time" if time in roles else "event time"
+    return roles
+
+
+def _since(history: Mapping[int, Schema | None]) -> dict[tuple[str, ...], int]:
+    """From which version on each path has been there without a break, counting back."""
+    since: dict[tuple[str, ...], int] = {}
+    going: set[tuple[str, ...]] | None = None
+    for number in sorted(history, reverse=True):
+        schema = history[number]
+        paths = set[tuple[str, ...]]()
+        if isinstance(schema, Record):
+            paths = {path for path, *_ in _fields(schema, (), 0, (schema,))}
+        going = paths if going is None else going & paths
+        since.update(dict.fromkeys(going, number))
+    return since
+
+
+def type_text(schema: Schema) -> str:
+    """A type as people say it."""
+    if isinstance(schema, Primitive | Fixed) and schema.logical is not None:
+        logical = schema.logical
+        if logical.name == "decimal":
+            return f"decimal({logical.precision}, {logical.scale})"
+        return logical.name
+    if isinstance(schema, Primitive):
+        return schema.kind
+    if isinstance(schema, Fixed):
+        return f"fixed {schema.name.rpartition('.')[2]} of {schema.size} bytes"
+    if isinstance(schema, EnumType):
+        shown = ", ".join(schema.symbols[:8]) + (", …" if len(schema.symbols) > 8 else "")
+        return f"enum {schema.name.rpartition('.')[2]}: {shown}"
+    if isinstance(schema, Array):
+        return f"array of {type_text(schema.items)}"
+    if isinstance(schema, MapType):
+        return f"map of {type_text(schema.values)}"
+    if isinstance(schema, Union):
+        return " or ".join(type_text(branch) for branch in schema.branches)
+    return f"record {schema.name.rpartition('.')[2]}"
