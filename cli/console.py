@@ -30,7 +30,7 @@ from cli.guarding import (
     tls_of,
 )
 from cli.output import Format, FormatOption
-from headworks.settings import resolve
+from headworks.settings import resolve, resolve_optional
 
 __all__ = ["console_app"]
 
@@ -52,6 +52,12 @@ def start(
     warehouse: Annotated[str | None, typer.Option(help="folder of the Hive tables")] = None,
     schemas: Annotated[
         str | None, typer.Option(help="folder of the catalogue, for its governance.toml")
+    ] = None,
+    audit_store: Annotated[
+        str | None, typer.Option(help="the reconciler's store (setting audit_store)")
+    ] = None,
+    zookeeper: Annotated[
+        str | None, typer.Option(help="HOST:PORT[,..][/chroot]: decentralised groups too")
     ] = None,
     users: UsersOption = None,
     access: AccessOption = None,
@@ -93,6 +99,8 @@ def start(
         resolve("registry", registry),
         Path(resolve("warehouse", warehouse)),
         Path(resolve("schemas", schemas)),
+        resolve_optional("audit_store", audit_store) or _store_in(Path(resolve("data_dir"))),
+        resolve_optional("zookeeper", zookeeper),
     )
     tls = tls_of(tls_cert, tls_key)
     sock = bind(
@@ -113,3 +121,8 @@ def start(
 
     log = resolve("log_format", log_format), resolve("log_level", log_level)
     serve(sock, ready, Options(places, guarding, tls, *log))
+
+
+def _store_in(folder: Path) -> str:
+    """Where `headworks up` keeps the audit."""
+    return f"sqlite:///{(folder / 'audit.db').resolve()}"

@@ -79,11 +79,17 @@ def running_registry(data_dir: Path, *, listen: str = "127.0.0.1:0") -> Iterator
 
 @contextmanager
 def running_console(
-    data_dir: Path, *, broker: str, registry: str, listen: str = "127.0.0.1:0"
+    data_dir: Path,
+    *,
+    broker: str,
+    registry: str,
+    listen: str = "127.0.0.1:0",
+    store: str | None = None,
 ) -> Iterator[service.Service]:
-    """Start the console over a broker, a registry and the warehouse of the folder."""
+    """Start the console over a broker, a registry, the folder's warehouse and the audit's store."""
     start = ["console", "start", "--listen", listen, "--bootstrap", broker]
     start += ["--registry", registry, "--warehouse", str(data_dir / "warehouse")]
+    start += ["--audit-store", store or f"sqlite:///{(data_dir / 'audit.db').resolve()}"]
     with service.start(start, log_file=data_dir / "logs" / "console.log") as console:
         yield console
 

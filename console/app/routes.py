@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from ci.verdict import Consumer
 from console.app.ask import Ask, NotThereError
 from console.app.page import Page
+from console.app.words import iso
 from console.sources.readers import readers_of
 from console.sources.subjects import SubjectRow
 from console.sources.topics import TopicRow
+from console.views.audit import audit_page, window_page
+from console.views.groups import group_list, group_page
+from console.views.health import health_page
 from console.views.loads import load_list, run_page, table_page
 from console.views.messages import (
     MOST,
@@ -32,6 +38,80 @@ from headworks.schema import topic_of
 __all__ = ["SCREENS", "WITH_FORM"]
 
 _LONGEST_SCHEMA = 1_000_000
+
+
+def health(ask: Ask) -> Page:
+    """Completeness: topics by windows."""
+    audit, registry, loads = (
+        ask.sources.audit.latest,
+        ask.sources.subjects.latest,
+        ask.sources.loads.latest,
+    )
+    tier = ask.text("tier", "hadoop")
+    if audit.value is not None and not ask.text("tier") and tier not in audit.value.health:
+        tier = min(audit.value.health, default=tier)
+    view = health_page(
+        audit.value,
+        registry.value,
+        loads.value,
+        ask.sight,
+        ask.wanted(),
+        tier=tier,
+        now_ms=_now_ms(),
+    )
+    states = (audit.state, registry.state, loads.state)
+    command = f"headworks audit status --tier {shlex.quote(tier)}"
+    return Page("health.html", "Health", view, command, states, live=True)
+
+
+def audits(ask: Ask) -> Page:
+    """The audit of all topics, in sums."""
+    return replace(health(ask), template="audits.html", title="Audit")
+
+
+def audit(ask: Ask) -> Page:
+    """The audit of one topic."""
+    topic = ask.name("topic")
+    found = ask.sources.audits.topic(topic) if ask.sight.topic(topic) else None
+    if found is None or not found.windows:
+        raise NotThereError(
+            f"nobody has counted messages of a topic {topic!r}",
+            fix="headworks audit run keeps the counts; producers of the SDK send them",
+        )
+    view = audit_page(found, _now_ms())
+    state = ask.sources.audit.latest.state
+    command = f"headworks audit status --topic {shlex.quote(topic)}"
+    return Page("audit.html", f"Audit of {topic}", view, command, (state,), live=True)
+
+
+def window(ask: Ask) -> Page:
+    """One window of a topic's audit."""
+    topic, start = ask.name("topic"), ask.path_number("start")
+    found = ask.sources.audits.explain(topic, start) if ask.sight.topic(topic) else None
+    if found is None or not (found.states or found.contributions):
+        raise NotThereError(f"nobody has counted messages of {topic!r} in that window")
+    view = window_page(found, _now_ms())
+    command = f"headworks audit explain {shlex.quote(topic)} {iso(start)}"
+    return Page("window.html", f"{topic} {iso(start)}", view, command)
+
+
+def groups(ask: Ask) -> Page:
+    """The consumer groups."""
+    found = ask.sources.groups.latest
+    view = group_list(found.value, ask.sight, ask.wanted())
+    command = "headworks group list --lag"
+    return Page("groups.html", "Consumer groups", view, command, (found.state,), live=True)
+
+
+def group(ask: Ask) -> Page:
+    """One consumer group."""
+    name = ask.name("group")
+    found = ask.sources.groups.latest
+    view = group_page(found.value, name, ask.sight)
+    if view is None:
+        raise NotThereError(f"there is no group {name!r}", fix="headworks group list")
+    command = f"headworks group describe {shlex.quote(name)}"
+    return Page("group.html", name, view, command, (found.state,), live=True)
 
 
 def topics(ask: Ask) -> Page:
@@ -68,8 +148,7 @@ def messages(ask: Ask) -> Page:
         groups=tuple(_readers(ask, topic)),
     )
     states = (ask.sources.topics.latest.state, ask.sources.subjects.latest.state)
-    command = f"headworks consume {shlex.quote(topic)} --max {seek.limit}"
-    return Page("messages.html", topic, view, command, states, live=seek.tail and not view.field)
+    return Page("messages.html", topic, view, _curl(ask), states, live=view.newest_first)
 
 
 def message(ask: Ask) -> Page:
@@ -83,8 +162,7 @@ def message(ask: Ask) -> Page:
             f"{topic} has no message at partition {partition}, offset {offset}",
             fix="it was not written yet, or retention has removed it",
         )
-    command = f"headworks consume {shlex.quote(topic)} --format json"
-    return Page("message.html", f"{topic} {partition}:{offset}", view, command)
+    return Page("message.html", f"{topic} {partition}:{offset}", view, _curl(ask))
 
 
 def schemas(ask: Ask) -> Page:
@@ -120,7 +198,7 @@ def schema(ask: Ask) -> Page:
         version=shown,
         before=before,
         consumers=_readers(ask, topic_of(subject)),
-        producers=(),
+        producers=_producers(ask, topic_of(subject)),
     )
     command = f"headworks schema show {shlex.quote(f'{subject}:{shown}')}"
     if before is not None:
@@ -188,6 +266,13 @@ def table(ask: Ask) -> Page:
     return Page("table.html", f"Table {view.table.table}", view, command, (found.state,))
 
 
+def _curl(ask: Ask) -> str:
+    """The command for what no other command shows in the same way: masked, from a place."""
+    url = ask.request.url
+    path = url.path if url.path.endswith(".json") else f"{url.path}.json"
+    return f"curl -s {shlex.quote(str(url.replace(path=path)))}"
+
+
 def _topic(ask: Ask, topic: str) -> tuple[TopicRow, SubjectRow | None]:
     """A topic and its subject. Without the registry nothing is known of what must be masked."""
     broker, registry = ask.sources.topics.latest, ask.sources.subjects.latest
@@ -226,7 +311,22 @@ def _fields(ask: Ask, subject: SubjectRow | None) -> tuple[str, ...]:
 def _readers(ask: Ask, topic: str | None) -> list[Consumer]:
     if topic is None or not ask.sight.topic(topic):
         return []
-    return readers_of(topic, ask.sources.governance, ())
+    known = ask.sources.groups.latest.value
+    names = known.by_topic.get(topic, ()) if known else ()
+    seen = [name for name in names if ask.sight.group(name)]
+    return readers_of(topic, ask.sources.governance, seen)
+
+
+def _producers(ask: Ask, topic: str | None) -> list[str]:
+    """The applications that counted into a topic's newest window."""
+    known = ask.sources.audit.latest.value
+    if topic is None or known is None or not (known.kept and ask.sight.topic(topic)):
+        return []
+    return ask.sources.audits.producers(topic)
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)
 
 
 def _beside(ask: Ask, latest: SubjectVersion | None) -> dict[str, str]:
@@ -243,6 +343,13 @@ def _beside(ask: Ask, latest: SubjectVersion | None) -> dict[str, str]:
 
 
 SCREENS: Final[dict[str, Callable[[Ask], Page]]] = {
+    "/": health,
+    "/home": health,
+    "/audit": audits,
+    "/audit/{topic}/windows": audit,
+    "/audit/{topic}/windows/{start}": window,
+    "/groups": groups,
+    "/groups/{group}/lag": group,
     "/topics": topics,
     "/topics/{topic}/messages": messages,
     "/topics/{topic}/messages/{partition}/{offset}": message,

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-__all__ = ["FILTERS"]
+__all__ = ["FILTERS", "iso"]
 
 _SECONDS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 _MILLIS_PER_S = 1000
@@ -68,26 +68,39 @@ def ago(millis: int | None) -> str:
     return "just now" if passed < 1 else f"{duration(passed)} ago"
 
 
+def _moment(millis: int) -> datetime | None:
+    """A moment; None beyond what a calendar has (record timestamps may be anything)."""
+    try:
+        return datetime.fromtimestamp(millis / _MILLIS_PER_S, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 def clock(millis: int | None) -> str:
     """A moment in UTC, to the millisecond where it has some."""
-    if millis is None:
-        return _NONE
-    try:
-        moment = datetime.fromtimestamp(millis / _MILLIS_PER_S, UTC)
-    except (ValueError, OverflowError, OSError):
-        return f"{millis} ms"
+    moment = None if millis is None else _moment(millis)
+    if millis is None or moment is None:
+        return _NONE if millis is None else f"{millis} ms"
     fraction = f".{millis % _MILLIS_PER_S:03d}" if millis % _MILLIS_PER_S else ""
     return f"{moment:%Y-%m-%d %H:%M:%S}{fraction}"
 
 
+def iso(millis: int) -> str:
+    """A moment as commands take it, UTC."""
+    moment = _moment(millis)
+    return str(millis) if moment is None else f"{moment:%Y-%m-%dT%H:%MZ}"
+
+
 def short_clock(millis: int) -> str:
     """Hour and minute, UTC."""
-    return f"{datetime.fromtimestamp(millis / _MILLIS_PER_S, UTC):%H:%M}"
+    moment = _moment(millis)
+    return str(millis) if moment is None else f"{moment:%H:%M}"
 
 
 def day(millis: int) -> str:
     """Month and day, UTC."""
-    return f"{datetime.fromtimestamp(millis / _MILLIS_PER_S, UTC):%d %b}"
+    moment = _moment(millis)
+    return "" if moment is None else f"{moment:%d %b}"
 
 
 def percent(share: float | None) -> str:
@@ -138,6 +151,16 @@ def spark(values: tuple[float, ...]) -> str:
     return " ".join(f"{i * step:.1f},{19 - 18 * v / top:.1f}" for i, v in enumerate(values))
 
 
+def curve(values: Sequence[int], top: int) -> str:
+    """Points of a line 1000 wide and 160 high, `top` at the upper edge."""
+    if len(values) < 2:
+        return ""
+    step = 1000 / (len(values) - 1)
+    return " ".join(
+        f"{i * step:.0f},{158 - 152 * v / max(1, top):.1f}" for i, v in enumerate(values)
+    )
+
+
 FILTERS: dict[str, Callable[..., str]] = {
     "number": number,
     "rate": rate,
@@ -154,4 +177,5 @@ FILTERS: dict[str, Callable[..., str]] = {
     "indented": indented,
     "compact": compact,
     "spark": spark,
+    "curve": curve,
 }

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ci.governance import Governance, read_governance
-from console.sources.loads import LoadReader, Loads
+from ci.governance import read_governance
+from console.sources.audits import AuditReader
+from console.sources.groups import GroupReader
+from console.sources.loads import LoadReader
 from console.sources.messages import MessageReader
-from console.sources.subjects import SubjectReader, Subjects
-from console.sources.topics import TopicReader, Topics
+from console.sources.subjects import SubjectReader
+from console.sources.topics import TopicReader
 from console.sources.watched import Watched
 from headworks.registry_client import RegistryClient
 
@@ -26,6 +29,8 @@ class Places:
     registry: str
     warehouse: Path
     schemas: Path
+    audit_store: str
+    zookeeper: str | None = None
 
 
 class Sources:
@@ -34,25 +39,28 @@ class Sources:
     def __init__(self, places: Places) -> None:
         self.places = places
         self.registry = RegistryClient(places.registry, timeout=_REGISTRY_DEADLINE)
-        self.governance: Governance = read_governance(places.schemas)
-        self.subjects: Watched[Subjects] = Watched(
-            "registry", SubjectReader(self.registry), every=5.0
-        )
+        self.governance = read_governance(places.schemas)
         self.messages = MessageReader(places.bootstrap, self.registry)
-        self.topics: Watched[Topics] = Watched("broker", TopicReader(places.bootstrap), every=3.0)
-        self.loads: Watched[Loads] = Watched("loads", LoadReader(places.warehouse), every=5.0)
-
-    @property
-    def watched(self) -> tuple[Watched[Subjects] | Watched[Topics] | Watched[Loads], ...]:
-        """Every source that is read in the background."""
-        return self.subjects, self.topics, self.loads
+        self.audits = AuditReader(places.audit_store)
+        self.subjects = Watched("registry", SubjectReader(self.registry), every=5.0)
+        self.topics = Watched("broker", TopicReader(places.bootstrap), every=3.0)
+        self.groups = Watched("groups", GroupReader(places.bootstrap, places.zookeeper), every=5.0)
+        self.audit = Watched("audit", self.audits, every=5.0)
+        self.loads = Watched("loads", LoadReader(places.warehouse), every=5.0)
+        self._watched: tuple[Watched[Any], ...] = (
+            self.subjects,
+            self.topics,
+            self.groups,
+            self.audit,
+            self.loads,
+        )
 
     def start(self) -> None:
         """Begin to read everything."""
-        for one in self.watched:
+        for one in self._watched:
             one.start()
 
     def stop(self) -> None:
         """End the reading."""
-        for one in self.watched:
+        for one in self._watched:
             one.stop()

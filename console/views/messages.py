@@ -72,7 +72,7 @@ class MessageList:
     total: int
     rows: tuple[Shown, ...]
     scanned: int
-    tail: bool
+    newest_first: bool
     older: str | None
     newer: str | None
     field: str
@@ -147,7 +147,8 @@ def message_list(
         limit=most,
         keep=keep,
     )
-    rows = found.rows[-seek.limit :] if seek.tail else found.rows
+    newest_first = seek.tail and keep is None
+    rows = found.rows[-seek.limit :] if newest_first else found.rows
     return MessageList(
         topic,
         subject.subject if subject else None,
@@ -156,9 +157,9 @@ def message_list(
         bool(subject and subject.sensitive),
         tuple((p, first, end) for p, (first, end) in sorted(bounds.items())),
         sum(end - first for first, end in bounds.values()),
-        rows,
+        rows[::-1] if newest_first else rows,
         found.scanned,
-        seek.tail,
+        newest_first,
         _older(rows, starts, chosen, seek, filtered=keep is not None),
         None if found.complete else _cursor(found.following),
         kept.field,

@@ -1,0 +1,129 @@
+"""The audit: completeness of every topic and window at every tier, from the reconciler's store.
+
+Rules: the store is opened, never made; it is asked again only when it has changed; what is kept is
+bounded (the worst topics first), and it says how much is left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from audit import queries
+from audit.answers import Explanation, Health, Holes, TierState, TopicAudit
+from audit.store import AuditStore
+from headworks.errors import UnreachableError
+
+__all__ = ["WINDOWS", "AuditReader", "Audited"]
+
+WINDOWS = 36
+_MOST_TOPICS = 2_000
+_MOST_TIERS = 8
+_PRODUCER = "producer"
+_TOO_OLD = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What the store says; `kept` is False where nobody keeps one."""
+
+    kept: bool
+    tiers: tuple[TierState, ...]
+    health: Mapping[str, Health]
+    holes: Holes
+
+
+_NOTHING = Audited(False, (), {}, Holes(0, 0))
+
+
+class AuditReader:
+    """Reads the store at a URL; safe to share between threads."""
+
+    def __init__(self, url: str, *, now: Callable[[], float] = time.time) -> None:
+        self._url = url
+        self._now = now
+        self._store: AuditStore | None = None
+        self._last: tuple[int, float, Audited] | None = None
+
+    def __call__(self) -> Audited:
+        """Read now; UnreachableError if the database does not answer."""
+        store = self._opened()
+        if store is None:
+            return _NOTHING
+        try:
+            revision, now = store.revision(), self._now()
+            last = self._last
+            if last is not None and last[0] == revision and now - last[1] < _TOO_OLD:
+                return last[2]
+            found = self._read(store, round(now * 1000))
+        except SQLAlchemyError as error:
+            raise self._away(error) from None
+        self._last = revision, now, found
+        return found
+
+    def topic(self, topic: str) -> TopicAudit | None:
+        """One topic, window by window; None where nobody keeps a store."""
+        store = self._opened()
+        if store is None:
+            return None
+        try:
+            return queries.topic_audit(store, topic, now=round(self._now() * 1000))
+        except SQLAlchemyError as error:
+            raise self._away(error) from None
+
+    def explain(self, topic: str, window_start: int) -> Explanation | None:
+        """Who counted what of a window; None where nobody keeps a store."""
+        store = self._opened()
+        if store is None:
+            return None
+        try:
+            return queries.explain(store, topic, window_start)
+        except SQLAlchemyError as error:
+            raise self._away(error) from None
+
+    def producers(self, topic: str) -> list[str]:
+        """The applications that sent what is in the topic's newest window."""
+        store = self._opened()
+        if store is None:
+            return []
+        try:
+            now = round(self._now() * 1000)
+            windows = queries.topic_audit(store, topic, now=now, windows=1).windows
+            found = queries.explain(store, topic, windows[-1]).contributions if windows else ()
+        except SQLAlchemyError as error:
+            raise self._away(error) from None
+        return sorted({one.application for one in found if one.tier == _PRODUCER})
+
+    def _read(self, store: AuditStore, now: int) -> Audited:
+        tiers = tuple(queries.tiers(store))
+        names = [one.tier for one in tiers if one.tier != _PRODUCER][:_MOST_TIERS]
+        health = {
+            tier: queries.health(store, now=now, tier=tier, windows=WINDOWS, limit=_MOST_TOPICS)
+            for tier in names or ["hadoop"]
+        }
+        return Audited(True, tiers, health, queries.holes(store))
+
+    def _opened(self) -> AuditStore | None:
+        if self._store is None:
+            file = _sqlite_file(self._url)
+            if file is not None and not file.exists():
+                return None
+            self._store = AuditStore(self._url)
+        return self._store
+
+    def _away(self, error: SQLAlchemyError) -> UnreachableError:
+        return UnreachableError(
+            f"the audit's store does not answer: {error.__cause__ or error}",
+            fix="see to the database that the setting audit_store names",
+        )
+
+
+def _sqlite_file(url: str) -> Path | None:
+    """The file of a SQLite store; None for another database."""
+    parsed = make_url(url)
+    return Path(parsed.database) if parsed.drivername == "sqlite" and parsed.database else None

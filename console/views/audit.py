@@ -1,0 +1,95 @@
+"""The audit of one topic: what was sent and what arrived at every tier, window by window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from audit.answers import Contribution, Explanation, LoadShare, TopicAudit
+from audit.balance import Balance
+from console.views.health import Cell, cell_of
+
+__all__ = ["AuditPage", "TierColumn", "WindowPage", "audit_page", "window_page"]
+
+
+@dataclass(frozen=True, slots=True)
+class TierColumn:
+    """A tier: how long windows took to be there, its counts per window, and its sums."""
+
+    tier: str
+    p50: float | None
+    p95: float | None
+    p99: float | None
+    expected: int
+    lost: int
+    duplicated: int
+    quarantined: int
+    completeness: float
+    arrived: tuple[int, ...]
+    cells: tuple[Cell, ...]
+    reopened: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPage:
+    """A topic's audit; the windows are oldest first, and everything by window is in step."""
+
+    topic: str
+    windows: tuple[int, ...]
+    attempted: tuple[int, ...]
+    tiers: tuple[TierColumn, ...]
+    drops: Mapping[str, int]
+    top: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPage:
+    """One window: what each tier has of it, who counted it, which loads took it."""
+
+    topic: str
+    window_start: int
+    cells: Mapping[str, Cell]
+    contributions: tuple[Contribution, ...]
+    loads: tuple[LoadShare, ...]
+
+
+def audit_page(found: TopicAudit, now_ms: int) -> AuditPage:
+    """A topic's answers as the page shows them."""
+    columns = tuple(
+        TierColumn(
+            line.tier,
+            line.time_to_complete.p50,
+            line.time_to_complete.p95,
+            line.time_to_complete.p99,
+            sum(one.balance.expected for one in line.cells if one),
+            sum(one.balance.lost for one in line.cells if one),
+            sum(one.balance.duplicated for one in line.cells if one),
+            sum(one.balance.quarantined for one in line.cells if one),
+            _completeness([one.balance for one in line.cells if one]),
+            tuple(one.balance.accounted if one else 0 for one in line.cells),
+            tuple(
+                cell_of(state, start, now_ms)
+                for start, state in zip(found.windows, line.cells, strict=True)
+            ),
+            sum(1 for one in line.cells if one and one.reopened),
+        )
+        for line in found.tiers
+    )
+    top = max((*found.attempted, *(n for column in columns for n in column.arrived)), default=0)
+    return AuditPage(found.topic, found.windows, found.attempted, columns, dict(found.drops), top)
+
+
+def window_page(found: Explanation, now_ms: int) -> WindowPage:
+    """One window's answers as the page shows them."""
+    return WindowPage(
+        found.topic,
+        found.window_start,
+        {tier: cell_of(state, found.window_start, now_ms) for tier, state in found.states.items()},
+        found.contributions,
+        found.loads,
+    )
+
+
+def _completeness(balances: list[Balance]) -> float:
+    expected = sum(max(0, one.expected) for one in balances)
+    return 1.0 if expected == 0 else (expected - sum(one.lost for one in balances)) / expected

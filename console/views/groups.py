@@ -1,0 +1,114 @@
+"""The consumer groups: a verdict on each, and how far one of them is in every partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from console.sources.groups import GroupRow, GroupsKnown
+from console.views.listing import Part, Wanted, part_of
+from console.views.seeing import Seeing
+from headworks.groups import Member, Position
+
+__all__ = ["GroupLine", "GroupList", "GroupPage", "group_lines", "group_list", "group_page"]
+
+_ORDER = ("stopped", "stalled", "falling behind", "rewound", "ok")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLine:
+    """A group in the list."""
+
+    name: str
+    kind: str
+    active: bool
+    members: int
+    topics: tuple[str, ...]
+    lag: int
+    behind_ms: int | None
+    state: str
+    because: str
+    lags: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupList:
+    """The groups that may be seen, the ones that are not well first."""
+
+    known: bool
+    part: Part[GroupLine]
+    unwell: int
+
+
+@dataclass(frozen=True, slots=True)
+class PositionLine:
+    """How far a group is in one partition."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int | None
+    lag: int | None
+    behind_ms: int | None
+    owner: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPage:
+    """A group, its members and its positions."""
+
+    line: GroupLine
+    members: tuple[Member, ...]
+    positions: tuple[PositionLine, ...]
+
+
+def group_list(groups: GroupsKnown | None, seeing: Seeing, wanted: Wanted) -> GroupList:
+    """The page that is wanted of the list of groups."""
+    lines = group_lines(groups, seeing)
+    part = part_of(
+        lines,
+        wanted,
+        lambda row: f"{row.name} {' '.join(row.topics)}",
+        (lambda row: row.name)
+        if wanted.sort == "name"
+        else (lambda row: (_ORDER.index(row.state), -row.lag, row.name)),
+    )
+    return GroupList(groups is not None, part, sum(1 for line in lines if line.state != "ok"))
+
+
+def group_lines(groups: GroupsKnown | None, seeing: Seeing) -> list[GroupLine]:
+    """A line for every group that may be seen."""
+    return [
+        _line(row, seeing)
+        for name, row in (groups.rows.items() if groups else ())
+        if seeing.group(name)
+    ]
+
+
+def group_page(groups: GroupsKnown | None, name: str, seeing: Seeing) -> GroupPage | None:
+    """One group; None if it is not there or may not be seen."""
+    row = groups.rows.get(name) if groups and seeing.group(name) else None
+    if row is None:
+        return None
+    positions = tuple(_position(p) for p in row.group.positions if seeing.topic(p.topic))
+    return GroupPage(_line(row, seeing), row.group.members, positions)
+
+
+def _line(row: GroupRow, seeing: Seeing) -> GroupLine:
+    group = row.group
+    seen = tuple(topic for topic in row.topics if seeing.topic(topic))
+    return GroupLine(
+        group.name,
+        group.kind.value,
+        group.active,
+        len(group.members),
+        seen,
+        group.lag,
+        group.behind_ms,
+        row.state.value,
+        row.because if len(seen) == len(row.topics) else row.state.value,
+        row.lags,
+    )
+
+
+def _position(p: Position) -> PositionLine:
+    return PositionLine(p.topic, p.partition, p.committed, p.end, p.lag, p.behind_ms, p.owner)

@@ -1,0 +1,249 @@
+"""A small installation with everything in it that a screen shows: the demo's real events in a
+running stack, consumer groups, loads in a commit log, and the audit of it all.
+
+The loads are written by the loader's own commit log, without Spark, so that it takes seconds;
+one of them leaves messages out, so that there is something to see in the audit.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import TopicPartition
+
+from audit.reconciler import Reconciler
+from audit.store import AuditStore
+from cli.demo.events import BUILDERS
+from cli.demo.source import Source
+from cli.stack import Stack, running_console, running_stack
+from consumer_sdk import Consumer
+from hadoop_loader.audit_counts import AuditPublisher
+from hadoop_loader.columns import table_name
+from hadoop_loader.commits import Commit, CommitLog, TableState, TopicCommit
+from headworks import catalogue
+from headworks.audit import window_of
+from headworks.broker_client import broker_client
+from headworks.registry_client import RegistryClient
+from headworks.schema import subject_of
+from producer_sdk import Producer
+from producer_sdk.generator.package import generate, write
+
+TOPICS = ("airlines", "airports", "planes", "weather", "flights")
+CHANGES = Path(__file__).parent.parent.parent / "cli" / "demo" / "changes"
+SIGNUP = {
+    "type": "record",
+    "name": "Signup",
+    "namespace": "web",
+    "doc": "Somebody made an account.",
+    "headworks": {"topic": "signups", "event_time": "at", "owner": "identity"},
+    "fields": [
+        {"name": "at", "doc": "When.", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "plan", "doc": "What was chosen.", "type": "string"},
+        {"name": "email", "doc": "Where to write to.", "type": "string", "sensitive": True},
+        {
+            "name": "address",
+            "doc": "Where they live.",
+            "type": {
+                "type": "record",
+                "name": "Address",
+                "doc": "A postal address.",
+                "fields": [
+                    {"name": "city", "doc": "The city.", "type": "string"},
+                    {"name": "street", "doc": "The street.", "type": "string", "sensitive": True},
+                ],
+            },
+        },
+    ],
+}
+SECRETS = ("ada@example.org", "12 Difference Street")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The running installation and its console."""
+
+    url: str
+    stack: Stack
+    folder: Path
+
+    @property
+    def registry(self) -> RegistryClient:
+        return RegistryClient(self.stack.registry.url)
+
+
+@contextmanager
+def staged(folder: Path, *, limit: int) -> Iterator[Stage]:
+    """Everything, running, over `folder`; `limit` rows of each table."""
+    with running_stack(folder) as stack:
+        _govern(stack, folder)
+        _produce(stack, folder, limit)
+        _consume(stack, limit)
+        _load(stack, folder)
+        store = AuditStore(f"sqlite:///{folder / 'audit.db'}")
+        with Reconciler(stack.broker.address, stack.registry.url, store) as reconciler:
+            reconciler.catch_up()
+        store.close()
+        with running_console(
+            folder, broker=stack.broker.address, registry=stack.registry.url
+        ) as console:
+            yield Stage(console.url, stack, folder)
+
+
+def _govern(stack: Stack, folder: Path) -> None:
+    client = RegistryClient(stack.registry.url)
+    client.set_compatibility(None, "BACKWARD_TRANSITIVE", "warehouse")
+    first, second = folder / "schemas-1" / "nyc", folder / "schemas-2" / "nyc"
+    for place in (first, second):
+        place.mkdir(parents=True)
+        for path in sorted((catalogue.folder() / "nyc").glob("*.avsc")):
+            text = path.read_text(encoding="utf-8")
+            if place is second and path.stem == "flights":
+                text = (CHANGES / "flights-v2.avsc").read_text(encoding="utf-8")
+            (place / path.name).write_text(text, encoding="utf-8")
+            client.register(subject_of(path.stem), text)
+    (first / "signup.avsc").write_text(json.dumps(SIGNUP), encoding="utf-8")
+    client.register("signups-value", json.dumps(SIGNUP))
+
+
+def _module(folder: Path, version: int, name: str) -> ModuleType:
+    package = f"staged_{folder.name.replace('-', '_')}_{version}"
+    if not (folder / package).exists():
+        write(generate([folder / f"schemas-{version}"]), folder / package)
+    sys.path.insert(0, str(folder))
+    try:
+        importlib.invalidate_caches()
+        return importlib.import_module(f"{package}.{name}")
+    finally:
+        sys.path.remove(str(folder))
+
+
+def _produce(stack: Stack, folder: Path, limit: int) -> None:
+    source = Source(limit)
+    now = datetime.now(UTC)
+    with Producer(
+        stack.broker.address,
+        stack.registry.url,
+        application="departures-board",
+        state_dir=folder / "producer",
+    ) as producer:
+        for version in (1, 2):
+            module = _module(folder, version, "nyc")
+            for topic in TOPICS if version == 1 else ("weather", "flights"):
+                # Few hours of weather, so that they share the newest windows with the flights.
+                rows = (
+                    source.half_year(topic, version)
+                    if topic in ("weather", "flights")
+                    else source.reference(topic)
+                )
+                some = rows[:30] if topic == "weather" else rows
+                for event in BUILDERS[topic](module, some, now):
+                    assert producer.send(event)
+        web: Any = _module(folder, 1, "web")
+        for number in range(12):
+            address = web.Address(city="London", street=SECRETS[1])
+            plan = "free" if number % 3 else "paid"
+            producer.send(web.Signup(at=now, plan=plan, email=SECRETS[0], address=address))
+
+
+def _consume(stack: Stack, limit: int) -> None:
+    for group, topics, most in (
+        ("punctuality-dashboard", ["flights"], None),
+        ("archive-export", ["flights", "weather"], max(5, limit // 3)),
+    ):
+        with Consumer[Any](
+            topics=topics,
+            group=group,
+            bootstrap=stack.broker.address,
+            registry=stack.registry.url,
+            start="earliest",
+            commit_every=None,
+        ) as consumer:
+            seen, silent = 0, 0
+            while silent < 3 and (most is None or seen < most):
+                found = consumer.poll(1.0)
+                silent = 0 if found is not None else silent + (seen > 0)
+                seen += found is not None
+            consumer.commit()
+
+
+def _messages(bootstrap: str, topic: str) -> tuple[dict[int, tuple[int, int]], list[Any]]:
+    consumer = confluent_kafka.Consumer(
+        {**broker_client(bootstrap), "group.id": "stage", "enable.auto.commit": False}
+    )
+    try:
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        bounds = {
+            p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)
+            for p in partitions
+        }
+        consumer.assign([TopicPartition(topic, p, low) for p, (low, _) in bounds.items()])
+        total, found = sum(high - low for low, high in bounds.values()), list[Any]()
+        while len(found) < total:
+            found += consumer.consume(1000, timeout=5.0)
+        return bounds, found
+    finally:
+        consumer.close()
+
+
+def _load(stack: Stack, folder: Path) -> None:
+    """Two loads: the reference tables, then all; the second misses a few of the newest weather."""
+    bootstrap, client = stack.broker.address, RegistryClient(stack.registry.url)
+    log = CommitLog(folder / "warehouse" / "_headworks")
+    publish = AuditPublisher(broker_client(bootstrap), client, str(folder / "warehouse"))
+    offsets: dict[str, dict[str, int]] = {}
+    tables: dict[str, TableState] = {}
+    previous = None
+    for number, topics in enumerate((TOPICS[:3], (*TOPICS[3:], "signups")), 1):
+        found: dict[str, TopicCommit] = {}
+        for topic in topics:
+            bounds, messages = _messages(bootstrap, topic)
+            if topic == "weather":
+                messages = sorted(messages, key=lambda one: one.timestamp())[:-4]
+            latest = client.latest(subject_of(topic))
+            assert latest is not None
+            key = log.keep_schema(latest.text)
+            projection = [number, latest.version, latest.id, key]
+            tables[topic] = TableState(table_name(topic), subject_of(topic), [projection])
+            offsets[topic] = {str(p): high for p, (_, high) in bounds.items()}
+            found[topic] = _topic_commit(bounds, messages, latest.version)
+        created = int(time.time() * 1000)
+        checksum = log.checksum(previous)
+        previous = Commit(number, created, checksum, dict(offsets), dict(tables), found)
+        log.create(previous)
+        publish(previous)
+        log.mark_applied(number)
+
+
+def _topic_commit(
+    bounds: Mapping[int, tuple[int, int]], messages: list[Any], version: int
+) -> TopicCommit:
+    windows: dict[str, dict[str, int]] = {}
+    for one in messages:
+        counts = windows.setdefault(str(window_of(one.timestamp()[1])), Counter())
+        counts["loaded"] += 1
+        counts["bytes"] += len(one.value())
+    times = [one.timestamp()[1] for one in messages]
+    return TopicCommit(
+        {str(p): [low, high] for p, (low, high) in bounds.items() if high > low},
+        len(messages),
+        sum(len(one.value()) for one in messages),
+        0,
+        0,
+        1,
+        {str(version): len(messages)},
+        windows,
+        min(times),
+        max(times),
+    )
