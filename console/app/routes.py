@@ -147,7 +147,11 @@ def messages(ask: Ask) -> Page:
         fields=_fields(ask, subject),
         groups=tuple(_readers(ask, topic)),
     )
-    states = (ask.sources.topics.latest.state, ask.sources.subjects.latest.state)
+    states = (
+        ask.sources.topics.latest.state,
+        ask.sources.subjects.latest.state,
+        ask.sources.groups.latest.state,
+    )
     return Page("messages.html", topic, view, _curl(ask), states, live=view.newest_first)
 
 
@@ -204,7 +208,12 @@ def schema(ask: Ask) -> Page:
     if before is not None:
         names = shlex.quote(f"{subject}:{before}"), shlex.quote(f"{subject}:{shown}")
         command = f"headworks schema diff {' '.join(names)}"
-    return Page("schema.html", subject, view, command, (ask.sources.subjects.latest.state,))
+    states = (
+        ask.sources.subjects.latest.state,
+        ask.sources.groups.latest.state,
+        ask.sources.audit.latest.state,
+    )
+    return Page("schema.html", subject, view, command, states)
 
 
 def trying(ask: Ask) -> Page:
@@ -322,7 +331,10 @@ def _producers(ask: Ask, topic: str | None) -> list[str]:
     known = ask.sources.audit.latest.value
     if topic is None or known is None or not (known.kept and ask.sight.topic(topic)):
         return []
-    return ask.sources.audits.producers(topic)
+    try:
+        return ask.sources.audits.producers(topic)
+    except UnreachableError:  # said by the state of the audit, beside what is known without it
+        return []
 
 
 def _now_ms() -> int:
