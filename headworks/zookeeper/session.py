@@ -102,9 +102,8 @@ class Session:
 
     @property
     def id(self) -> int:
-        """The session's number; 0 while there is none."""
-        known = self.client.client_id
-        return 0 if known is None else int(known[0])
+        """The session's number, also while no server answers; 0 when it has ended."""
+        return int(self.client._session_id or 0)
 
     @property
     def state(self) -> State:

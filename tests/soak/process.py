@@ -63,6 +63,10 @@ class Broker:
     def start(self, timeout: float = 60.0) -> None:
         """Begin a life and wait until it serves."""
         self.launch()
+        self.wait(timeout)
+
+    def wait(self, timeout: float = 60.0) -> None:
+        """Wait until it serves, after `launch`."""
         assert self._process is not None
         line = _line(self._process.stdout, timeout)
         if not line:

@@ -1,0 +1,267 @@
+"""Brokers that are peers: what every one of them knows, does and refuses, with real clients."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+
+from broker.protocol.errors import ErrorCode
+from headworks.zookeeper import TopicNode, paths
+from tests.broker.clients import CONSUMERS, PRODUCERS, Message, eventually
+from tests.broker.cluster import Cluster, ClusterBroker, cluster
+
+# kafka-python asks for its own schemas with a call that Python 3.11 deprecates
+pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+_numbers = itertools.count()
+WAIT = 30.0
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+_admins: dict[str, AdminClient] = {}
+
+
+def admin(broker: ClusterBroker) -> AdminClient:
+    """A client for a broker; kept, as its answers come only while it is there."""
+    if broker.address not in _admins:
+        options = {"bootstrap.servers": broker.address, "log_level": "0"}
+        _admins[broker.address] = AdminClient(dict(options))
+    return _admins[broker.address]
+
+
+def create(three: Cluster, partitions: int = 6, **options: Any) -> str:
+    name = f"topic-{next(_numbers)}"
+    new = NewTopic(name, partitions, **options)
+    admin(three.brokers[2]).create_topics([new])[name].result(WAIT)
+    return name
+
+
+def test_partitions_are_spread_and_every_broker_tells_all_of_them(three: Cluster) -> None:
+    name = create(three)
+    for broker in three.brokers.values():
+        eventually(lambda b=broker: len(b.leaders(name)) == 6)  # type: ignore[misc]
+        assert sorted(broker.leaders(name).values()) == [1, 1, 2, 2, 3, 3]
+    seen = admin(three.brokers[3]).describe_cluster().result(WAIT)
+    assert [node.id for node in seen.nodes] == [1, 2, 3]
+    assert {node.port for node in seen.nodes} == {
+        int(broker.address.rpartition(":")[2]) for broker in three.brokers.values()
+    }
+
+
+def test_only_the_owner_answers(three: Cluster) -> None:
+    name = create(three)
+    owner_of = three.brokers[1].leaders(name)
+    for partition, owner in owner_of.items():
+        for number, broker in three.brokers.items():
+            expected = ErrorCode.NONE if number == owner else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            eventually(lambda b=broker: len(b.leaders(name)) == 6)  # type: ignore[misc]
+            assert broker.produce(name, partition) == expected
+            assert broker.fetch(name, partition) == expected
+            assert broker.owns(name, partition) == expected
+    assert three.brokers[1].produce(name, 6) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("client", ["confluent-kafka", "aiokafka", "kafka-python"])
+def test_clients_reach_a_partition_by_any_broker(three: Cluster, client: str) -> None:
+    name = create(three, 1)
+    owner = three.brokers[1].leaders(name)[0]
+    others = [broker for number, broker in three.brokers.items() if number != owner]
+    sent = [Message(b"k", b"%d" % n) for n in range(20)]
+    PRODUCERS[client](others[0].address, name, sent, "gzip")
+    assert CONSUMERS[client](others[1].address, name, 20) == sent
+
+
+def test_a_change_by_one_broker_is_everybody_s(three: Cluster) -> None:
+    name = create(three, 2)
+    one, two = admin(three.brokers[1]), admin(three.brokers[3])
+    one.create_partitions([NewPartitions(name, 5)])[name].result(WAIT)
+    for broker in three.brokers.values():
+        eventually(lambda b=broker: len(b.leaders(name)) == 5)  # type: ignore[misc]
+    partitions = three.brokers[1].leaders(name)
+    assert sorted(list(partitions.values()).count(n) for n in (1, 2, 3)) == [1, 2, 2]
+    entry = ConfigEntry("retention.ms", "123456", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+    two.incremental_alter_configs([resource])[resource].result(WAIT)
+
+    def retention(client: AdminClient) -> str:
+        asked = ConfigResource(ConfigResource.Type.TOPIC, name)
+        return str(client.describe_configs([asked])[asked].result(WAIT)["retention.ms"].value)
+
+    for broker in three.brokers.values():
+        eventually(lambda b=broker: retention(admin(b)) == "123456")  # type: ignore[misc]
+    two.delete_topics([name])[name].result(WAIT)
+    for broker in three.brokers.values():
+        assert not list(broker.logs.glob(f"{name}-*"))
+        eventually(lambda b=broker: not b.leaders(name))  # type: ignore[misc]
+    one.create_topics([NewTopic(name, 3)])[name].result(WAIT)
+
+
+def test_a_topic_says_where_its_partitions_go(three: Cluster) -> None:
+    name = f"topic-{next(_numbers)}"
+    new = NewTopic(name, 3, replica_assignment=[[3], [3], [1]])
+    admin(three.brokers[1]).create_topics([new])[name].result(WAIT)
+    assert three.brokers[2].leaders(name) == {0: 3, 1: 3, 2: 1}
+    with three.session() as session:
+        node = TopicNode.load(session.client.get(paths.topic(name))[0], "")
+        assert node.assignment == (3, 3, 1)
+        assert session.client.get(paths.served(name, 3))[0] == b"2"
+        assert session.client.get(paths.served(name, 1))[0] == b"1"
+        assert session.client.exists(paths.served(name, 2)) is None
+    wrong = NewTopic(f"{name}-wrong", 1, replica_assignment=[[7]])
+    with pytest.raises(Exception, match="of those alive: 1, 2, 3"):
+        admin(three.brokers[1]).create_topics([wrong])[wrong.topic].result(WAIT)
+
+
+def test_groups_are_spread_and_only_their_coordinator_answers(three: Cluster) -> None:
+    groups = [f"group-{n}" for n in range(30)]
+    found = {group: three.brokers[1].coordinator(group) for group in groups}
+    assert set(found.values()) == {1, 2, 3}
+    for group in groups[:3]:
+        assert {broker.coordinator(group) for broker in three.brokers.values()} == {found[group]}
+        for number, broker in three.brokers.items():
+            mine = ErrorCode.UNKNOWN_MEMBER_ID
+            expected = mine if number == found[group] else ErrorCode.NOT_COORDINATOR
+            assert broker.heartbeat(group) == expected
+
+
+def test_positions_are_where_every_tool_finds_them(three: Cluster) -> None:
+    name, group = create(three, 3), f"a/group {next(_numbers)}"
+    client = admin(three.brokers[1])
+    offsets = [TopicPartition(name, partition, partition + 10) for partition in range(3)]
+    asked = ConsumerGroupTopicPartitions(group, offsets)
+    client.alter_consumer_group_offsets([asked])[group].result(WAIT)
+    with three.session() as session:
+        for partition, broker in three.brokers[1].leaders(name).items():
+            path = paths.offset(group, name, broker, partition)
+            assert path.startswith("/consumers/a%2Fgroup ")
+            assert session.client.get(path)[0] == b"%d" % (partition + 10)
+        session.client.set(path, b"99")  # as another tool would
+    other = admin(three.brokers[3])
+    found = other.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
+    assert [p.offset for p in found.result(WAIT).topic_partitions] == [10, 11, 99]
+    listed = other.list_consumer_groups().result(WAIT)
+    assert [g.group_id for g in listed.valid].count(group) == 1
+    other.delete_consumer_groups([group])[group].result(WAIT)
+    with three.session() as session:
+        assert session.client.exists(paths.group(group)) is None
+
+
+def refused(three: Cluster, folder: Path, number: int, *options: str) -> str:
+    """What a broker that may not start says."""
+    command = [sys.executable, "-m", "cli", "broker", "start", "--listen", "127.0.0.1:0"]
+    command += ["--data-dir", str(folder), "--zookeeper", three.address, *options]
+    if number >= 0:
+        command += ["--broker-id", str(number)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ}
+    )
+    assert done.returncode == 2, done.stderr
+    return done.stderr
+
+
+def test_an_id_is_one_broker_s(three: Cluster, tmp_path: Path) -> None:
+    words = refused(three, tmp_path, 2)
+    assert f"broker 2 is alive already, at {three.brokers[2].address}" in words
+    assert "--broker-id of its own" in words
+    assert three.living() == [1, 2, 3]
+    assert "--broker-id" in refused(three, tmp_path / "other", -1)
+
+
+def test_a_dead_broker_s_partitions_wait_for_it_and_its_folder(
+    three: Cluster, tmp_path: Path
+) -> None:
+    name = create(three, 3)
+    dead = three.brokers[3]
+    [mine] = [p for p, at in dead.leaders(name).items() if at == 3]
+    assert dead.produce(name, mine) == ErrorCode.NONE
+    group = next(g for g in map(str, itertools.count()) if dead.coordinator(g) == 3)
+    consumer = _read_and_commit(three, name, group)
+    dead.kill()
+    alive = [three.brokers[1], three.brokers[2]]
+    for broker in alive:
+        eventually(lambda b=broker: b.leaders(name)[mine] == -1)  # type: ignore[misc]
+    assert {broker.coordinator(group) for broker in alive} <= {1, 2}
+    positions = [TopicPartition(name, mine)]
+    assert [p.offset for p in consumer.committed(positions, WAIT)] == [1]
+    _unkeyed_messages_go_on(alive[0].address, name, mine)
+    assert "belongs to another data folder" in refused(three, tmp_path, 3)
+    dead.start()
+    eventually(lambda: alive[0].leaders(name)[mine] == 3)
+    assert dead.fetch(name, mine) == ErrorCode.NONE
+    left = [m for m in consumer.consume(100, 0.1) if m.error() is None]
+    assert left == []
+    consumer.close()
+
+
+def _read_and_commit(three: Cluster, name: str, group: str) -> Consumer:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": three.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    consumer.subscribe([name])
+    end = time.monotonic() + WAIT
+    while not (messages := consumer.consume(1, 0.2)):
+        assert time.monotonic() < end
+    assert messages[0].error() is None
+    consumer.commit(message=messages[0], asynchronous=False)
+    return consumer
+
+
+def _unkeyed_messages_go_on(address: str, name: str, without: int) -> None:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=address)
+    sent = [producer.send(name, b"%d" % number) for number in range(100)]
+    went = {future.get(WAIT).partition for future in sent}
+    producer.close()
+    assert went == {0, 1, 2} - {without}
+
+
+def test_a_broker_that_joins_gets_partitions_of_new_topics(three: Cluster, tmp_path: Path) -> None:
+    old = create(three, 3)
+    fourth = ClusterBroker(tmp_path, 4, three.zookeeper)
+    try:
+        fourth.start()
+        eventually(lambda: three.living() == [1, 2, 3, 4])
+        assert sorted(fourth.leaders(old).values()) == [1, 2, 3]
+        name = create(three, 4)
+        assert sorted(fourth.leaders(name).values()) == [1, 2, 3, 4]
+        assert fourth.stop() == 0
+        assert three.living() == [1, 2, 3]  # it said good-bye: nobody waited for its session
+        [mine] = [p for p, at in three.brokers[1].leaders(name).items() if at == -1]
+        admin(three.brokers[1]).delete_topics([name])[name].result(WAIT)
+        with pytest.raises(Exception, match="removed their part: 4"):
+            admin(three.brokers[1]).create_topics([NewTopic(name, 1)])[name].result(WAIT)
+        assert (fourth.logs / f"{name}-{mine}").exists()
+        fourth.start()
+        eventually(lambda: not (fourth.logs / f"{name}-{mine}").exists())
+        fresh = admin(three.brokers[1]).create_topics([NewTopic(name, 1)])
+        fresh[name].result(WAIT)
+    finally:
+        fourth.close()

@@ -1,0 +1,213 @@
+"""Brokers that lose ZooKeeper, or time: they stop answering before anybody else could be let in."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from broker.protocol.errors import ErrorCode
+from headworks.zookeeper import live_brokers, paths
+from tests.broker.clients import eventually
+from tests.broker.cluster import Cluster, ClusterBroker, cluster
+
+WAIT = 30.0
+NOT_MINE = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two brokers and an ensemble of three."""
+    with cluster(tmp_path_factory.mktemp("faults"), 2, 3) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(two: Cluster, request: pytest.FixtureRequest) -> str:
+    """A topic whose partition 0 is at broker 1 and whose partition 1 is at broker 2."""
+    name = str(request.node.name).partition("[")[0]
+    admin = AdminClient({"bootstrap.servers": two.bootstrap, "log_level": 0})
+    new = NewTopic(name, 2, replica_assignment=[[1], [2]])
+    admin.create_topics([new])[name].result(WAIT)
+    return name
+
+
+def group_of(broker: ClusterBroker) -> str:
+    return next(g for g in map(str, range(1000)) if broker.coordinator(g) == broker.number)
+
+
+def serves(broker: ClusterBroker, topic: str) -> bool:
+    return broker.produce(topic, broker.number - 1) == ErrorCode.NONE
+
+
+class Fencing:
+    """Watches whether a broker answers as owner while ZooKeeper does not know it."""
+
+    def __init__(self, two: Cluster, broker: ClusterBroker, topic: str, group: str) -> None:
+        self.answers = 0
+        self.wrong: list[str] = []
+        self._stop = threading.Event()
+        self._two, self._broker, self._topic, self._group = two, broker, topic, group
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Fencing:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        broker = self._broker
+        with self._two.session() as session:
+            while not self._stop.is_set():
+                # gone before the question and after its answer: the answer fell in between
+                if broker.number in live_brokers(session):
+                    continue
+                answers = {
+                    "produce": broker.produce(self._topic, broker.number - 1),
+                    "fetch": broker.fetch(self._topic, broker.number - 1),
+                    "list offsets": broker.owns(self._topic, broker.number - 1),
+                }
+                member = broker.heartbeat(self._group)
+                if broker.number in live_brokers(session):
+                    continue
+                self.answers += 1
+                self.wrong += [f"{what}: {code}" for what, code in answers.items() if not code]
+                if member != ErrorCode.NOT_COORDINATOR:
+                    self.wrong.append(f"heartbeat: {member}")
+
+
+def test_who_is_cut_off_stops_before_its_session_ends(two: Cluster, topic: str) -> None:
+    broker, other = two.brokers[1], two.brokers[2]
+    group = group_of(broker)
+    assert serves(broker, topic)
+    with Fencing(two, broker, topic, group) as fencing:
+        broker.cut()
+        eventually(lambda: broker.produce(topic, 0) == NOT_MINE)
+        assert broker.leaders(topic) == {0: -1, 1: 2}
+        assert broker.coordinator(group) == -1
+        eventually(lambda: fencing.answers > 20)
+    eventually(lambda: other.leaders(topic) == {0: -1, 1: 2})
+    eventually(lambda: other.coordinator(group) == 2)
+    assert other.heartbeat(group) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert serves(other, topic)
+    broker.mend()
+    eventually(lambda: serves(broker, topic))
+    eventually(lambda: other.leaders(topic) == {0: 1, 1: 2})
+    eventually(lambda: other.coordinator(group) == 1)
+    assert fencing.wrong == []
+
+
+def test_who_wakes_up_late_answers_for_nothing_until_it_is_back(two: Cluster, topic: str) -> None:
+    broker = two.brokers[2]
+    group = group_of(broker)
+    broker.cut()  # or it would be back too quickly to be seen
+    broker.pause()
+    eventually(lambda: two.living() == [1])
+    broker.resume()
+    assert broker.produce(topic, 1) == NOT_MINE
+    with Fencing(two, broker, topic, group) as fencing:
+        eventually(lambda: fencing.answers > 5)
+    broker.mend()
+    eventually(lambda: serves(broker, topic))
+    assert fencing.wrong == []
+    eventually(lambda: two.living() == [1, 2])
+
+
+def test_a_short_pause_of_zookeeper_is_not_noticed(two: Cluster, topic: str) -> None:
+    for server in two.zookeeper.servers:
+        server.pause()
+    assert serves(two.brokers[1], topic)
+    for server in two.zookeeper.servers:
+        server.resume()
+    for broker in two.brokers.values():
+        eventually(lambda b=broker: serves(b, topic))  # type: ignore[misc]
+
+
+def test_a_lost_connection_alone_ends_nothing(two: Cluster, topic: str) -> None:
+    broker = two.brokers[1]
+    registered, doubts = (broker.words().count(w) for w in ("is registered at", "cannot be sure"))
+    for _ in range(5):
+        for cable in broker.cables:
+            cable.drop()
+        assert serves(broker, topic)
+        with two.session() as session:  # the broker goes on proving itself
+            version = session.client.get(paths.broker(1))[1].version
+            eventually(lambda v=version: session.client.get(paths.broker(1))[1].version > v)  # type: ignore[misc]
+    assert broker.words().count("is registered at") == registered
+    assert broker.words().count("cannot be sure") == doubts
+
+
+def test_a_minority_of_the_ensemble_is_not_missed(two: Cluster, topic: str) -> None:
+    leader = two.zookeeper.leader()
+    leader.kill()
+    eventually(lambda: any(s.mode() == "leader" for s in two.zookeeper.servers if s is not leader))
+    eventually(lambda: all(serves(broker, topic) for broker in two.brokers.values()))
+    admin = AdminClient({"bootstrap.servers": two.bootstrap, "log_level": 0})
+    eventually(lambda: _created(admin, f"{topic}-while"))
+    leader.start()
+    eventually(lambda: two.living() == [1, 2])
+
+
+def _created(admin: AdminClient, name: str) -> bool:
+    try:
+        admin.create_topics([NewTopic(name, 2)])[name].result(WAIT)
+    except Exception as error:
+        return "ALREADY_EXISTS" in str(error)
+    return True
+
+
+def test_a_node_that_was_removed_is_written_again(two: Cluster, topic: str) -> None:
+    with two.session() as session:
+        session.client.delete(paths.broker(1))
+        eventually(lambda: 1 in live_brokers(session))
+    eventually(lambda: serves(two.brokers[1], topic))
+
+
+def test_without_a_majority_everybody_waits_and_goes_on(two: Cluster, topic: str) -> None:
+    """The last of this module: the ensemble is stopped as a whole."""
+    kept = {number: broker.produce(topic, number - 1) for number, broker in two.brokers.items()}
+    assert set(kept.values()) == {0}
+    for server in two.zookeeper.servers:
+        server.kill()
+    for broker in two.brokers.values():
+        eventually(
+            lambda b=broker: b.produce(topic, b.number - 1) == NOT_MINE  # type: ignore[misc]
+        )
+    two.zookeeper.start()
+    for broker in two.brokers.values():
+        eventually(lambda b=broker: serves(b, topic))  # type: ignore[misc]
+    eventually(lambda: two.living() == [1, 2])
+
+
+def test_a_copy_of_a_folder_is_refused_while_the_original_lives(
+    two: Cluster, tmp_path: Path
+) -> None:
+    import shutil
+
+    from tests.broker.test_cluster import refused
+
+    original = two.brokers[1]
+    shutil.copytree(original.folder / "broker", tmp_path / "broker")
+    assert "with a copy of this data folder" in refused(two, tmp_path, 1)
+    assert original.alive
+
+
+def test_a_zookeeper_that_lost_its_data_is_not_begun_anew(two: Cluster) -> None:
+    """Truly the last: nothing of the cluster is left in ZooKeeper afterwards."""
+    with two.session() as session:
+        session.client.delete(paths.CLUSTER_ID)
+        session.client.delete(paths.broker(1))
+    broker = two.brokers[1]
+    eventually(lambda: not broker.alive)
+    assert "has lost cluster" in broker.words()
+    end = time.monotonic() + 1.0
+    while time.monotonic() < end:
+        assert two.brokers[2].alive, "it has lost nothing yet that it would see"
+        time.sleep(0.1)
