@@ -70,7 +70,7 @@ class Producer:
     program in the audit. `events` are classes whose schema ids are found at once instead of at
     their first `send`. `state_dir` holds the counters and the known schema ids; processes may share
     it. `headers` go with every message; `interceptors` see every event on its way. `config` adds
-    properties of librdkafka.
+    properties of librdkafka; `clock` (seconds since 1970) gives the time of events that have none.
 
     Raises UsageError for a schema of `events` that is not registered, and UnreachableError if the
     registry does not answer and the id is not known from an earlier run.
@@ -95,8 +95,10 @@ class Producer:
         headers: Headers | None = None,
         interceptors: Sequence[Interceptor] = (),
         config: Mapping[str, Any] | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         folder = state_dir or _default_state_dir()
+        self._clock = clock
         self._ids = SchemaIds(resolve("registry", registry), folder, auto_register=auto_register)
         self._wait_ms = block_ms if when_full is WhenFull.BLOCK else 0
         self._queue_messages = queue_messages
@@ -146,6 +148,8 @@ class Producer:
         self, event: object, *, key: bytes | None = None, headers: Headers | None = None
     ) -> bool:
         """`send` for asyncio: where `send` would wait for a full queue, this lets the loop run."""
+        if event.__class__ not in self._prepared:
+            await asyncio.to_thread(self._prepare, event.__class__)
         deadline = time.monotonic() + self._wait_ms / 1000
         while len(self._start().client) >= self._queue_messages and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
@@ -231,7 +235,7 @@ class Producer:
         cls = event.__class__
         prepared = self._prepared.get(cls) or self._prepare(cls)
         value = prepared.prefix + prepared.encode(event)
-        timestamp = prepared.event_time(event) if prepared.event_time else int(time.time() * 1000)
+        timestamp = prepared.event_time(event) if prepared.event_time else int(self._clock() * 1000)
         if key is None and prepared.key is not None:
             key = prepared.key(event)
         running = self._running or self._start()

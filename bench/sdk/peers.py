@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from bench.frame import Bench
@@ -27,20 +28,20 @@ def dataclasses_avroschema(bench: Bench, measured: Measured) -> Callable[[], obj
         return None
     sys.path.append(str(folder))
     try:
-        event = _event(measured)
+        event = _event(measured, folder)
     except Exception as error:
         bench.missing(_NAME, f"{type(error).__name__}: {error}")
         return None
     return lambda: event.serialize(serialization_type="avro")
 
 
-def _event(measured: Measured) -> Any:
+def _event(measured: Measured, folder: Path) -> Any:
     library = importlib.import_module("dataclasses_avroschema")
     written = library.ModelGenerator().render(schema=json.loads(measured.text))
-    scope: dict[str, Any] = {}
-    exec(compile(written, f"<{_NAME}>", "exec"), scope)
-    header = scope["Header"](**measured.plain["header"])
-    device = scope["Device"][measured.plain["device"]]
-    event = scope["PageView"](**{**measured.plain, "header": header, "device": device})
+    (folder / "generated_by_peer.py").write_text(written, encoding="utf-8")
+    made = importlib.import_module("generated_by_peer")
+    header = made.Header(**measured.plain["header"])
+    device = made.Device[measured.plain["device"]]
+    event = made.PageView(**{**measured.plain, "header": header, "device": device})
     event.serialize(serialization_type="avro")
     return event

@@ -179,7 +179,9 @@ class _Parser:
             kind: PrimitiveKind = name
             return Primitive(kind, _logical(props, kind, 0), props, at)
         self.touched += 1
-        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        # `.Name` is the one without a namespace, wherever it stands.
+        qualified = "." in name or not namespace
+        full = name.removeprefix(".") if qualified else f"{namespace}.{name}"
         # As Java looks: types already complete, by full name and then without a namespace, and only
         # then, by full name alone, those that are being defined around this place.
         candidates = [n for n in (full, name) if n in self.names and n not in self.open]

@@ -25,6 +25,8 @@ _ENUM_OWN = frozenset(dir(StrEnum)) | {"mro", "name", "value"}
 def class_name(full_name: str) -> str:
     """The class of a named type, within the module of its namespace."""
     name = _identifier(full_name.rpartition(".")[2])
+    if name.startswith("__"):  # inside other classes Python would read it as their own
+        name = f"Class{name}"
     return f"{name}_" if name in _BUILTINS or name.startswith("_") else name
 
 

@@ -74,6 +74,18 @@ LOGICAL: list[Any] = [
     {"type": "long", "logicalType": "timestamp-of-mars"},
     {"type": "string", "logicalType": "uuid"},
     {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 3},
+    {"type": "bytes", "logicalType": "decimal", "precision": 60},
+    # Those that Python's types cannot hold, or that do not belong to their base: the base counts.
+    {"type": "long", "logicalType": "timestamp-nanos"},
+    {"type": "long", "logicalType": "local-timestamp-nanos"},
+    {"type": "long", "logicalType": "date"},
+    {"type": "int", "logicalType": "timestamp-millis"},
+    {"type": "bytes", "logicalType": "uuid"},
+    {"type": "bytes", "logicalType": "decimal"},
+    {"type": "string", "logicalType": 7},
+    {"type": "double", "logicalType": "decimal", "precision": 4},
+    {"type": "string"},
+    {"type": "boolean", "doc": "An object where a name would do.", "unit": {"of": ["nothing"]}},
 ]
 PRIMITIVES: list[Any] = ["null", "boolean", "int", "long", "float", "double", "bytes", "string"]
 
@@ -98,6 +110,8 @@ class Chooser:
             if self.number % 3
             else f"{kind}{self.number}"
         )
+        if self.chance.random() < 0.1:
+            return f".{name}"  # the namespace without a name, wherever it stands
         return f"{space}.{name}" if space else f"shop.{name}"
 
     def _record(self, depth: int) -> dict[str, Any]:
@@ -109,7 +123,12 @@ class Chooser:
         ]
         self.open.pop()
         self.named.append(name)
-        return {"type": "record", "name": name, "fields": fields, "doc": self._doc()}
+        made = {"type": "record", "name": name, "fields": fields, "doc": self._doc()}
+        if depth and self.chance.random() < 0.1:
+            made["type"] = "error"
+        if self.chance.random() < 0.2:
+            made["aliases"] = ["Old", "elsewhere.Older"]
+        return made
 
     def _doc(self) -> str:
         return self.chance.choice(
@@ -162,9 +181,14 @@ class Chooser:
         if self.chance.random() < 0.4:
             decimal = {"logicalType": "decimal", "precision": 6, "scale": 2}
             return {"type": "fixed", "name": name, "size": 4, **decimal}
+        if self.chance.random() < 0.4:
+            logical = self.chance.choice([("uuid", 16), ("duration", 12), ("uuid", 15)])
+            return {"type": "fixed", "name": name, "size": logical[1], "logicalType": logical[0]}
         return {"type": "fixed", "name": name, "size": self.chance.choice([0, 1, 16])}
 
     def _union(self, depth: int) -> list[Any]:
+        if depth < 3 and self.chance.random() < 0.02:
+            return self._wide_union()
         branches: dict[str, Any] = {}
         if self.chance.random() < 0.6:
             branches["null"] = "null"
@@ -179,6 +203,12 @@ class Chooser:
             else:
                 branches[key] = branch
         return list(branches.values())
+
+    def _wide_union(self) -> list[Any]:
+        """More branches than one byte numbers."""
+        names = [f"shop.Wide{self.number + n}" for n in range(70)]
+        self.number += 70
+        return ["null", *({"type": "record", "name": name, "fields": []} for name in names)]
 
 
 class Data:
@@ -226,6 +256,8 @@ class Data:
         if branch.kind == "null":
             return None, None
         name = branch.name if isinstance(branch, Record | EnumType | Fixed) else branch.kind
+        if isinstance(branch, Record | EnumType | Fixed) and "." not in name:
+            name = f".{name}"  # as it is written in the schema
         if python_class(branch) == "float" and any(python_class(b) == "int" for b in branches):
             typed = plain = float(typed)  # an int would be taken for the integer branch
         return typed, (name, plain)
@@ -247,7 +279,8 @@ class Data:
         if schema.logical is not None:
             found = self._logical(schema, schema.logical)
             if found is not None:
-                return found, found
+                in_fixed = isinstance(schema, Fixed) and isinstance(found, uuid.UUID)
+                return found, found.bytes if in_fixed else found
         if isinstance(schema, Fixed):
             data = self.chance.randbytes(schema.size)
             return data, data
@@ -268,9 +301,11 @@ class Data:
                 [chance.randrange(-(1 << bits), 1 << bits), (1 << bits) - 1, -(1 << bits)]
             )
         if kind == "float":
-            return chance.choice([0.0, -1.5, 2.0**70, float("inf"), 7])
+            return chance.choice(
+                [0.0, -1.5, 2.0**70, float("inf"), float("nan"), -0.0, 2.0**-149, 7]
+            )
         if kind == "double":
-            return chance.choice([0.0, chance.random(), -1e300, float("-inf"), 3])
+            return chance.choice([-0.0, chance.random(), -1e300, float("-inf"), float("nan"), 3])
         if kind == "bytes":
             return chance.randbytes(chance.choice([0, 3, 70, 9000]))
         return self._text()
@@ -282,6 +317,8 @@ class Data:
 
     def _logical(self, schema: Primitive | Fixed, logical: Logical) -> Any:
         name, chance = logical.name, self.chance
+        if name.endswith("nanos"):
+            return None
         instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(
             microseconds=chance.randrange(-(10**16), 10**17)
         )
@@ -311,7 +348,7 @@ def python_class(schema: Schema) -> str:
         return str(name)
     if name.startswith("time-"):
         return "time"
-    if "timestamp" in name:
+    if "timestamp" in name and not name.endswith("nanos"):
         return "datetime"
     if isinstance(schema, Record | EnumType):
         return schema.name

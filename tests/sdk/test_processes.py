@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import textwrap
@@ -10,10 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.balance import Balance, total
-from audit.reader import read_ledger
 from headworks.service import Service
-from producer_sdk import Producer
 from tests.sdk.events import Site, new_site
 from tests.sdk.packages import environment
 
@@ -53,16 +49,6 @@ def run(site: Site, code: str, *, bootstrap: str | None = None) -> subprocess.Co
     )
 
 
-def balance(site: Site) -> Balance:
-    return total(read_ledger(site.bootstrap, site.registry).balances("hadoop", site.topic))
-
-
-def test_an_exit_without_flush_loses_nothing(site: Site) -> None:
-    done = run(site, "for _ in range(1000): producer.send(visit())")
-    assert done.returncode == 0, done.stderr
-    assert balance(site).sent == 1000
-
-
 def test_an_exit_without_a_broker_says_what_is_left(site: Site) -> None:
     done = run(
         site,
@@ -74,60 +60,6 @@ def test_an_exit_without_a_broker_says_what_is_left(site: Site) -> None:
     )
     assert done.returncode == 0
     assert "10 messages were not delivered" in done.stderr
-
-
-def test_a_forked_child_delivers_its_own(site: Site) -> None:
-    done = run(
-        site,
-        """
-        producer.send(visit())
-        child = os.fork()
-        for _ in range(10): producer.send(visit())
-        if child == 0:
-            assert producer.close() == 0
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
-        assert producer.close() == 0
-        """,
-    )
-    assert done.returncode == 0, done.stderr
-    assert balance(site).sent == 21
-
-
-def test_sigterm_delivers_what_is_queued(site: Site) -> None:
-    done = run(
-        site,
-        """
-        close_on_sigterm(producer)
-        for _ in range(100): producer.send(visit())
-        os.kill(os.getpid(), signal.SIGTERM)
-        """,
-    )
-    assert done.returncode == -signal.SIGTERM
-    assert balance(site).sent == 100
-
-
-def test_a_killed_producer_is_counted_by_the_next(site: Site) -> None:
-    done = run(
-        site,
-        """
-        for _ in range(100): producer.send(visit())
-        producer.flush(10)
-        for _ in range(7): producer.send(visit())
-        os.kill(os.getpid(), signal.SIGKILL)
-        """,
-    )
-    assert done.returncode == -signal.SIGKILL
-    assert balance(site).attempted <= 100
-    for _ in range(2):  # the second start finds nothing more to publish
-        with Producer(
-            site.bootstrap, site.registry, application="next", state_dir=site.state
-        ) as producer:
-            producer.flush(5)
-        whole = balance(site)
-        assert whole.attempted == 107
-        assert 100 <= whole.sent <= 107
-    assert not list(site.state.glob("*.counts"))
 
 
 def test_an_application_may_have_modules_of_our_names(site: Site) -> None:

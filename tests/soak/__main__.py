@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from random import SystemRandom
 
-from tests.soak import fuzz, fuzz_login, kills, membership, mirror, siege
+from tests.soak import codec, fuzz, fuzz_login, kills, membership, mirror, producers, siege
 
 
 def main() -> int:
@@ -27,6 +27,8 @@ def main() -> int:
         ("fuzz", "fuzz a broker over its sockets"),
         ("membership", "attack a group without a coordinator, over three brokers"),
         ("login", "fuzz what comes before a login to a guarded broker"),
+        ("codec", "draw schemas, and encode and decode events of them beside fastavro"),
+        ("producer", "hurt producers in every way, and count their messages"),
     ):
         one = proofs.add_parser(name, help=what)
         one.add_argument("--minutes", type=float, default=10.0, help="how long")
@@ -53,6 +55,10 @@ def _run(
         return membership.campaign(folder, arguments.minutes * 60, seed)
     if arguments.proof == "login":
         return fuzz_login.fuzz_login(folder, arguments.minutes * 60, seed)
+    if arguments.proof == "codec":
+        return codec.draw_schemas(folder, arguments.minutes * 60, seed)
+    if arguments.proof == "producer":
+        return producers.hurt(folder, arguments.minutes * 60, seed)
     if arguments.proof == "parser":
         return fuzz.fuzz_parser(arguments.minutes * 60, seed)
     if arguments.proof == "fuzz":

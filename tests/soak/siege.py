@@ -47,7 +47,9 @@ class Report:
         counts = ", ".join(f"{count} {name}" for name, count in self.counts.most_common())
         warm, most = (size // _MB for size in self.memory)
         lines = [f"{self.seconds:.0f} s: {counts}", f"slowest {self.slowest * 1000:.0f} ms"]
-        return "\n".join([*lines, f"memory {warm} MB, at most {most} MB", *self.wrong])
+        if most:
+            lines.append(f"memory {warm} MB, at most {most} MB")
+        return "\n".join([*lines, *self.wrong])
 
 
 def besiege(
