@@ -38,7 +38,7 @@ from consumer_sdk.places import Place, offsets_of
 from consumer_sdk.poison import DeadLetters, OnPoison, PoisonMessageError
 from headworks.broker_client import broker_client
 from headworks.codec.event import EventType, event_type
-from headworks.discovery import bootstrap_of
+from headworks.discovery import Brokers
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
 from headworks.settings import resolve
@@ -100,7 +100,7 @@ class Consumer(Generic[T]):
         if isinstance(start, datetime) and start.tzinfo is None:
             raise UsageError("`start` has no time zone", fix="give an aware datetime, e.g. in UTC")
         self.skipped = 0
-        self._bootstrap = bootstrap_of(bootstrap, zookeeper)
+        self._brokers = Brokers(bootstrap, zookeeper)
         registry_url = resolve("registry", registry)
         self._client = RegistryClient(registry_url)
         types: list[EventType[Any]] = [event_type(cls) for cls in events]
@@ -109,7 +109,7 @@ class Consumer(Generic[T]):
         self._explicit = commit_every is None
         self._processed: confluent_kafka.Message | None = None
         self._closed = self._stopping = False
-        client = broker_client(self._bootstrap)
+        client = broker_client(self._brokers.address)
         self._new_dead_letters = partial(DeadLetters, client, group=group, topic=dead_letter_topic)
         self._dead_letters = self._new_dead_letters()
         self._joining = Joining(
@@ -125,10 +125,15 @@ class Consumer(Generic[T]):
             config=config or {},
         )
         self._membership: Membership
-        if membership == "zookeeper":
-            self._membership = self._joining.by_zookeeper(resolve("zookeeper", zookeeper))
-        else:
-            self._membership = self._joining.by_broker()
+        try:
+            if membership == "zookeeper":
+                ensemble = resolve("zookeeper", zookeeper)
+                self._membership = self._joining.by_zookeeper(ensemble)
+            else:
+                self._membership = self._joining.by_broker()
+        except BaseException:
+            self._brokers.close()
+            raise
         self._first = True
         self._tier: AuditTier | None = None
         if audit:
@@ -267,8 +272,10 @@ class Consumer(Generic[T]):
             if not self._explicit:
                 self._store()
             self._membership.close()
-            if self._tier is not None and self._first:
-                self._tier.close()
+            if self._first:
+                if self._tier is not None:
+                    self._tier.close()
+                self._brokers.close()
 
     def __enter__(self) -> Consumer[T]:
         return self
@@ -291,8 +298,10 @@ class Consumer(Generic[T]):
         if problem is None:
             return raw
         if problem.code() in _UNREACHABLE:
+            if self._brokers.followed:
+                return None  # others take their place, and ZooKeeper tells who
             raise UnreachableError(
-                f"the broker at {self._bootstrap} does not answer: {problem.str()}",
+                f"the broker at {self._brokers.address} does not answer: {problem.str()}",
                 fix="start it with `headworks up`, or set `bootstrap`",
             )
         if problem.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:

@@ -1,8 +1,8 @@
 """Which brokers a client of ours begins with: those it is told, or those that live in ZooKeeper.
 
-Rules: one place decides it, for SDKs, loader and command line alike. What is given beats what is
-set; an address of brokers beats one of ZooKeeper. ZooKeeper is asked for a beginning only: after
-that the brokers themselves tell who they are.
+Rules: one place decides it, for SDKs and command line alike. What is given beats what is set; an
+address of brokers beats one of ZooKeeper. A client that stays holds on to `Brokers`, so that it
+finds its way even when all brokers that it ever knew have been replaced.
 """
 
 from __future__ import annotations
@@ -10,32 +10,59 @@ from __future__ import annotations
 from headworks.errors import UnreachableError
 from headworks.settings import lookup, resolve, resolve_optional
 from headworks.zookeeper import live_brokers, open_session
+from headworks.zookeeper.doorway import Doorway
 
-__all__ = ["bootstrap_of", "registered_brokers"]
+__all__ = ["Brokers", "bootstrap_of"]
 
 
 def bootstrap_of(bootstrap: str | None = None, zookeeper: str | None = None) -> str:
-    """HOST:PORT[,HOST:PORT..] of brokers, by these arguments and the settings of this process.
+    """HOST:PORT[,HOST:PORT..] of brokers now, by these arguments and this process's settings.
 
     UnreachableError if ZooKeeper is asked and does not answer, or nobody is registered there.
     """
-    if bootstrap is not None:
-        return bootstrap
-    if zookeeper is None:
-        found = lookup("bootstrap")
-        zookeeper = resolve_optional("zookeeper")
-        if found.source != "default" or zookeeper is None:
-            return resolve("bootstrap")
-    return registered_brokers(zookeeper)
-
-
-def registered_brokers(zookeeper: str) -> str:
-    """HOST:PORT[,HOST:PORT..] of the living brokers; UnreachableError if there are none."""
-    with open_session(zookeeper) as session:
+    ensemble = _ensemble(bootstrap, zookeeper)
+    if ensemble is None:
+        return resolve("bootstrap", bootstrap)
+    with open_session(ensemble) as session:
         brokers = live_brokers(session)
     if not brokers:
         raise UnreachableError(
-            f"no broker is registered in the ZooKeeper at {zookeeper}",
-            fix="start one with `headworks broker start --zookeeper`, or correct the chroot",
+            f"no broker is registered in the ZooKeeper at {ensemble}",
+            fix="start one with `headworks broker start --zookeeper`, or correct the address",
         )
     return ",".join(broker.address for broker in brokers.values())
+
+
+class Brokers:
+    """`bootstrap_of` for a client that stays: found in ZooKeeper they are followed until `close`.
+
+    Over TLS the brokers of the beginning have to do, because a certificate names its own host.
+    """
+
+    def __init__(self, bootstrap: str | None = None, zookeeper: str | None = None) -> None:
+        ensemble = _ensemble(bootstrap, zookeeper)
+        self._doorway: Doorway | None = None
+        if ensemble is None or resolve_optional("tls_ca") is not None:
+            self.address = bootstrap_of(bootstrap, zookeeper)
+        else:
+            self._doorway = Doorway(ensemble)
+            self.address = ",".join((*self._doorway.brokers, self._doorway.address))
+
+    @property
+    def followed(self) -> bool:
+        """Whether brokers that take the place of these will be found."""
+        return self._doorway is not None
+
+    def close(self) -> None:
+        """Follow nobody any more."""
+        if self._doorway is not None:
+            self._doorway.close()
+
+
+def _ensemble(bootstrap: str | None, zookeeper: str | None) -> str | None:
+    """The ZooKeeper to be asked, None if brokers are named."""
+    if bootstrap is not None:
+        return None
+    if zookeeper is not None:
+        return zookeeper
+    return resolve_optional("zookeeper") if lookup("bootstrap").source == "default" else None

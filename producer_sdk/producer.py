@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 from headworks.broker_client import broker_client
 from headworks.codec import EventType, event_type
+from headworks.discovery import Brokers
 from headworks.errors import HeadworksError, UsageError
 from headworks.registry_client.schema_ids import SchemaIds
 from headworks.settings import resolve
@@ -66,11 +67,12 @@ class _Prepared(NamedTuple):
 class Producer:
     """Sends typed events; safe to share between threads. Close it, or use it as a context manager.
 
-    `bootstrap` and `registry` default to the settings of that name; `application` names this
-    program in the audit. `events` are classes whose schema ids are found at once instead of at
-    their first `send`. `state_dir` holds the counters and the known schema ids; processes may share
-    it. `headers` go with every message; `interceptors` see every event on its way. `config` adds
-    properties of librdkafka; `clock` (seconds since 1970) gives the time of events that have none.
+    `bootstrap` and `registry` default to the settings of that name; with `zookeeper` instead of
+    `bootstrap` the brokers are those registered there. `application` names this program in the
+    audit. `events` are classes whose schema ids are found at once instead of at their first `send`.
+    `state_dir` holds the counters and the known schema ids; processes may share it. `headers` go
+    with every message; `interceptors` see every event on its way. `config` adds properties of
+    librdkafka; `clock` (seconds since 1970) gives the time of events that have none.
 
     Raises UsageError for a schema of `events` that is not registered, and UnreachableError if the
     registry does not answer and the id is not known from an earlier run.
@@ -82,6 +84,7 @@ class Producer:
         registry: str | None = None,
         *,
         application: str,
+        zookeeper: str | None = None,
         events: tuple[type, ...] = (),
         state_dir: Path | None = None,
         when_full: WhenFull = WhenFull.DROP_NEW,
@@ -99,6 +102,7 @@ class Producer:
     ) -> None:
         folder = state_dir or _default_state_dir()
         self._clock = clock
+        self._brokers = Brokers(bootstrap, zookeeper)
         self._ids = SchemaIds(resolve("registry", registry), folder, auto_register=auto_register)
         self._wait_ms = block_ms if when_full is WhenFull.BLOCK else 0
         self._queue_messages = queue_messages
@@ -108,7 +112,7 @@ class Producer:
         self._interceptors = Interceptors(interceptors)
         spills = when_full is WhenFull.SPILL
         client = {
-            **broker_client(resolve("bootstrap", bootstrap)),
+            **broker_client(self._brokers.address),
             "client.id": application,
             "enable.idempotence": True,
             "compression.type": "zstd",
@@ -129,9 +133,13 @@ class Producer:
         self._lock = threading.Lock()
         self._running: Running | None = None
         self._closed = False
-        for cls in events:
-            self._prepare(cls)
-        self._start()
+        try:
+            for cls in events:
+                self._prepare(cls)
+            self._start()
+        except BaseException:
+            self._brokers.close()
+            raise
         _alive.add(self)
 
     def send(
@@ -203,9 +211,9 @@ class Producer:
             running, self._running = self._running, None
             self._closed = True
         _alive.discard(self)
-        if running is None:
-            return 0
-        return running.stop(self._close_timeout)
+        left = 0 if running is None else running.stop(self._close_timeout)
+        self._brokers.close()
+        return left
 
     def __enter__(self) -> Producer:
         return self
