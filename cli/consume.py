@@ -50,10 +50,10 @@ def consume(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Print the messages of a topic, decoded, one a line, until --max, --idle or Ctrl-C."""
-    from cli.kafka import topics_of
+    from cli.kafka import address_of, topics_of
     from consumer_sdk import Consumer, OnPoison
 
-    address = resolve("bootstrap", bootstrap)
+    address = address_of(bootstrap)
     if topic not in topics_of(address):
         raise UsageError(f"there is no topic {topic!r}", fix="see `headworks topic list`")
     with Consumer[Any](

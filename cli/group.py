@@ -12,7 +12,7 @@ import typer
 
 from cli.output import Format, FormatOption, print_json, print_table, say
 from headworks.errors import FindingsError, UsageError
-from headworks.settings import resolve, resolve_optional
+from headworks.settings import resolve_optional
 
 if TYPE_CHECKING:
     from headworks.groups import Group, Groups, Place
@@ -200,9 +200,11 @@ def delete(
 
 
 def _groups(bootstrap: str | None, zookeeper: str | None) -> Groups:
+    from headworks.discovery import bootstrap_of
     from headworks.groups import Groups
 
-    return Groups(resolve("bootstrap", bootstrap), resolve_optional("zookeeper", zookeeper))
+    ensemble = resolve_optional("zookeeper", zookeeper)
+    return Groups(bootstrap_of(bootstrap, zookeeper), ensemble)
 
 
 def _target(to: str | None, shift: int | None) -> Target:

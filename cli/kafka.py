@@ -10,9 +10,16 @@ from headworks.errors import UnreachableError
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-__all__ = ["admin_of", "topics_of"]
+__all__ = ["address_of", "admin_of", "topics_of"]
 
 _TIMEOUT = 10.0
+
+
+def address_of(bootstrap: str | None) -> str:
+    """The brokers that --bootstrap names, or the settings `bootstrap` and `zookeeper`."""
+    from headworks.discovery import bootstrap_of
+
+    return bootstrap_of(bootstrap)
 
 
 def admin_of(bootstrap: str) -> AdminClient:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from cli.kafka import address_of
 from cli.output import say
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 from headworks.settings import resolve
@@ -36,7 +37,7 @@ def produce(
     event = event_class(topic, latest.text)
     sent = 0
     with Producer(
-        resolve("bootstrap", bootstrap),
+        address_of(bootstrap),
         address,
         application="headworks-produce",
         events=(event,),

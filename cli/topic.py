@@ -6,10 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.kafka import admin_of, topics_of
+from cli.kafka import address_of, admin_of, topics_of
 from cli.output import Format, FormatOption, print_json, print_table, say
 from headworks.errors import RefusedError, UsageError
-from headworks.settings import resolve
 
 __all__ = ["topic_app"]
 
@@ -22,7 +21,7 @@ Name = Annotated[str, typer.Argument(help="the topic")]
 @topic_app.command("list")
 def list_topics(bootstrap: Bootstrap = None, format: FormatOption = Format.TEXT) -> None:
     """List the topics and their partitions."""
-    found = topics_of(resolve("bootstrap", bootstrap))
+    found = topics_of(address_of(bootstrap))
     rows = [(name, len(found[name].partitions)) for name in sorted(found)]
     if format is Format.JSON:
         print_json([{"topic": name, "partitions": count} for name, count in rows])
@@ -39,7 +38,7 @@ def create(
     """Create a topic."""
     from confluent_kafka.cimpl import NewTopic
 
-    admin = admin_of(resolve("bootstrap", bootstrap))
+    admin = admin_of(address_of(bootstrap))
     _wait(admin.create_topics([NewTopic(topic, partitions, 1)]), f"create {topic}")
     say(f"created {topic} with {partitions} partitions")
 
@@ -51,7 +50,7 @@ def describe(topic: Name, bootstrap: Bootstrap = None, format: FormatOption = Fo
 
     from headworks.broker_client import broker_client
 
-    address = resolve("bootstrap", bootstrap)
+    address = address_of(bootstrap)
     found = topics_of(address)
     if topic not in found:
         raise UsageError(f"there is no topic {topic!r}", fix="see `headworks topic list`")
@@ -82,7 +81,7 @@ def delete(
     """Delete a topic and all its messages."""
     if not yes:
         typer.confirm(f"delete {topic} and all its messages?", abort=True, err=True)
-    admin = admin_of(resolve("bootstrap", bootstrap))
+    admin = admin_of(address_of(bootstrap))
     _wait(admin.delete_topics([topic]), f"delete {topic}")
     say(f"deleted {topic}")
 
