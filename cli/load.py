@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 import re
-import sys
+import signal
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.again import again_app
 from cli.output import Format, FormatOption, print_json, print_table, say
+from cli.warehouse import (
+    Bootstrap,
+    Database,
+    DataDir,
+    Master,
+    Metastore,
+    Registry,
+    WarehouseOption,
+    config_of,
+    open_warehouse,
+    phases,
+    print_report,
+    warehouse_folder,
+)
 from headworks.errors import FindingsError, UsageError
 from headworks.settings import resolve
 
 if TYPE_CHECKING:
-    from hadoop_loader import LoadReport, Warehouse, WarehouseConfig
+    from hadoop_loader import LoadReport, Warehouse
+    from hadoop_loader.metrics import LoaderMetrics
 
 __all__ = ["load_app"]
 
 load_app = typer.Typer(no_args_is_help=True, help="The Hadoop loader: topics into Hive tables.")
+load_app.registered_commands.extend(again_app.registered_commands)
 _UNITS = {"s": 1, "m": 60, "h": 3600}
-
-DataDir = Annotated[str | None, typer.Option(help="folder that holds all state")]
-WarehouseOption = Annotated[str | None, typer.Option(help="folder of the Hive tables")]
 
 
 @load_app.callback()
@@ -33,135 +49,209 @@ def load() -> None:
 
 @load_app.command()
 def run(
-    bootstrap: Annotated[str | None, typer.Option(help="address of the broker")] = None,
-    registry: Annotated[str | None, typer.Option(help="address of the registry")] = None,
+    bootstrap: Bootstrap = None,
+    registry: Registry = None,
     data_dir: DataDir = None,
     warehouse: WarehouseOption = None,
-    database: Annotated[str | None, typer.Option(help="database of the tables")] = None,
+    database: Database = None,
+    master: Master = None,
+    metastore: Metastore = None,
+    allow: Annotated[str, typer.Option(help="regex: only topics whose whole name matches")] = ".*",
+    deny: Annotated[str, typer.Option(help="regex: no topics whose whole name matches")] = "",
+    partitions: Annotated[
+        str, typer.Option(help="daily, hourly, or auto: hours for topics of great volume")
+    ] = "auto",
+    quarantine_limit: Annotated[
+        str, typer.Option(help="hold a topic back above 10% (or N) bad messages; none: never")
+    ] = "10%",
+    skip_lost: Annotated[
+        bool, typer.Option(help="go on behind messages that the broker no longer has")
+    ] = False,
+    compact: Annotated[
+        bool, typer.Option(help="make the files of what was loaded fewer, when worth it")
+    ] = True,
     serve: Annotated[
         str | None, typer.Option(help="HOST:PORT: stay, and serve HiveServer2 (loopback)")
     ] = None,
     every: Annotated[
         str | None, typer.Option(help="load again and again: every 30s, 10m, 1h")
     ] = None,
-    skip_lost: Annotated[
-        bool, typer.Option(help="go on behind messages that the broker no longer has")
-    ] = False,
+    metrics: Annotated[
+        str | None, typer.Option(help="HOST:PORT: serve Prometheus metrics there meanwhile")
+    ] = None,
+    metrics_file: Annotated[
+        Path | None, typer.Option(help="write Prometheus metrics there after each run")
+    ] = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Load everything that is new in every topic; exit 1 if a topic had to be left out."""
-    from hadoop_loader import Warehouse, WarehouseConfig
+    from hadoop_loader.policy import Policy, QuarantineLimit
     from hadoop_loader.sql import address_of
 
     pause = None if every is None else _seconds(every)
     address = None if serve is None else address_of(serve)
-    config = WarehouseConfig(
-        data_dir=Path(resolve("data_dir", data_dir)),
-        warehouse=_warehouse(data_dir, warehouse),
-        bootstrap=resolve("bootstrap", bootstrap),
-        registry=resolve("registry", registry),
-        database=resolve("database", database),
-        skip_lost=skip_lost,
+    scrapes = None if metrics is None else address_of(metrics)
+    policy = Policy(
+        allow, deny, partitions, QuarantineLimit.parse(quarantine_limit), skip_lost, compact
     )
-    _check_services(config)
-    _say("start", "starting Spark")
-    with Warehouse.open(config) as opened:
-        if address is not None:
-            host, port = opened.serve(*address)
-            say(f"HiveServer2 serves {host}:{port}: try `headworks sql --hive {host}:{port}`")
+    config = config_of(
+        bootstrap, registry, data_dir, warehouse, database, master, metastore, policy
+    )
+    runs = _Runs(format, metrics_file)
+    keeper = _Keeper(lambda: open_warehouse(config), address)
+    try:
+        keeper.open()
+        if metrics is not None or metrics_file is not None:
+            runs.count(config.root, scrapes)
         if pause is not None:
-            _again_and_again(opened, pause, format)
-        report = opened.load(_progress)
-        _print(report, format)
+            _again_and_again(pause, keeper, runs)
+            return
+        report = keeper.load()
+        runs.loaded(report)
         if address is not None:
             _wait_for_ever()
+    finally:
+        keeper.close()
     if report.refused:
         raise FindingsError(f"{len(report.refused)} topics were left as they were")
 
 
 @load_app.command()
 def status(
-    data_dir: DataDir = None, warehouse: WarehouseOption = None, format: FormatOption = Format.TEXT
+    bootstrap: Bootstrap = None,
+    data_dir: DataDir = None,
+    warehouse: WarehouseOption = None,
+    format: FormatOption = Format.TEXT,
 ) -> None:
-    """What the commit log says: per topic its table, rows, schema version and offsets."""
+    """Per topic its table, offsets, rows, files, schema version, and how far behind it is."""
     from hadoop_loader.status import status_of
 
-    root = Path(resolve("warehouse", _warehouse(data_dir, warehouse)))
-    found = status_of(root)
+    found = status_of(
+        Path(resolve("warehouse", warehouse_folder(data_dir, warehouse))),
+        resolve("bootstrap", bootstrap),
+    )
     if format is Format.JSON:
         print_json(found)
         return
     say(f"load {found['load']}" + ("" if found["applied"] else ", not finished: load again"))
+    if found["broker_error"]:
+        say(f"how far behind it is cannot be said: {found['broker_error']}")
     print_table(
-        ["topic", "table", "version", "rows", "quarantined", "last load"],
+        ["topic", "table", "version", "rows", "files", "bad", "lost", "behind", "minutes", "load"],
         [
-            [t["topic"], t["table"], t["schema_version"], t["rows"], t["quarantined"], t["load"]]
+            [
+                t["topic"],
+                t["table"],
+                t["schema_version"],
+                t["rows"],
+                t["files"],
+                t["quarantined"],
+                t["lost"],
+                "?" if t["lag_messages"] is None else t["lag_messages"],
+                "?" if t["lag_minutes"] is None else t["lag_minutes"],
+                t["load"],
+            ]
             for t in found["topics"]
         ],
     )
+    for topic in found["ungoverned"]:
+        say(f"topic {topic} had no schema at the last load, and is not loaded")
+    for refusal in found["refused"]:
+        say(f"topic {refusal['topic']} was left as it is: {refusal['reason']}")
 
 
-def _check_services(config: WarehouseConfig) -> None:
-    """UnreachableError if broker or registry is away: better now than after Spark's ten seconds."""
-    from cli.kafka import topics_of
-    from headworks.registry_client import RegistryClient
+class _Runs:
+    """Tells of runs: on the terminal, and to whoever counts them."""
 
-    topics_of(config.bootstrap)
-    RegistryClient(config.registry).subjects()
+    def __init__(self, form: Format, metrics_file: Path | None) -> None:
+        self._format = form
+        self._file = metrics_file
+        self._metrics: LoaderMetrics | None = None
 
+    def count(self, root: Path, address: tuple[str, int] | None) -> None:
+        """Keep metrics from now on, served at `address`."""
+        from hadoop_loader.metrics import LoaderMetrics
 
-def _again_and_again(warehouse: Warehouse, pause: float, form: Format) -> None:
-    """Load for ever: a failed load is told and tried again, none overlaps another."""
-    while True:
-        began = time.monotonic()
-        try:
-            _print(warehouse.load(_progress), form)
-        except Exception as error:  # whatever failed, the next run may not
-            say(f"error: {error}")
-        time.sleep(max(0.0, pause - (time.monotonic() - began)))
+        self._metrics = LoaderMetrics(root)
+        if address is not None:
+            port = self._metrics.serve(*address)
+            say(f"metrics are at http://{address[0]}:{port}/metrics")
 
+    def loaded(self, report: LoadReport) -> None:
+        """A run is over."""
+        print_report(report, self._format)
+        if self._metrics is not None:
+            self._metrics.loaded(report)
+            self._write()
 
-def _print(report: LoadReport, form: Format) -> None:
-    if form is Format.JSON:
-        print_json(report.as_dict())
-    elif report.topics:
-        print_table(
-            ["topic", "table", "version", "rows", "files", "quarantined"],
-            [
-                [t.topic, t.table, t.schema_version, t.rows, t.files, t.quarantined]
-                for t in report.topics
-            ],
-        )
-        seconds = ", ".join(f"{phase} {s:.1f}" for phase, s in report.seconds.items())
-        say(f"load {report.number}: {report.rows:,} rows; seconds: {seconds}")
-    else:
-        say(f"nothing new since load {report.number}")
-    for topic in report.ungoverned:
-        say(f"topic {topic} has no schema and is not loaded: register one as {topic}-value")
-    for refusal in report.refused:
-        say(f"topic {refusal.topic} is left as it is: {refusal.reason}")
+    def failed(self, error: Exception, in_a_row: int) -> None:
+        """A run failed."""
+        again = f" (the {in_a_row}. time in a row)" if in_a_row > 1 else ""
+        say(f"error: {error}\n  nothing is lost; the next run takes it up{again}")
+        if self._metrics is not None:
+            self._metrics.failed()
+            self._write()
+
+    def _write(self) -> None:
+        if self._metrics is not None and self._file is not None:
+            self._metrics.write(self._file)
 
 
-def _progress(phase: str) -> None:
-    _say(phase, {"read": "reading", "apply": "moving into tables"}.get(phase, phase))
+class _Keeper:
+    """A warehouse that is opened, and served at `address`, as often as need be."""
+
+    def __init__(self, open_: Callable[[], Warehouse], address: tuple[str, int] | None) -> None:
+        self._warehouse: Warehouse | None = None
+        self._address = address
+        self._open = open_
+
+    def open(self) -> _Keeper:
+        """Open, if it is not."""
+        if self._warehouse is None:
+            self._warehouse = self._open()
+            if self._address is not None:
+                _serve(self._warehouse, self._address)
+        return self
+
+    def load(self) -> LoadReport:
+        """Load everything that is new."""
+        assert self._warehouse is not None
+        with phases() as tell:
+            return self._warehouse.load(tell)
+
+    def alive(self) -> bool:
+        """Whether the session still works."""
+        return self._warehouse is not None and self._warehouse.alive()
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self._warehouse is not None:
+            self._warehouse.close()
+        self._warehouse = None
 
 
-def _say(phase: str, text: str) -> None:
-    if sys.stderr.isatty():
-        say(f"[{phase}] {text} ...")
+def _again_and_again(pause: float, keeper: _Keeper, runs: _Runs) -> None:
+    """Load until SIGTERM or Ctrl-C; the run that is going on is finished."""
+    from hadoop_loader.every import load_every
+
+    stop = threading.Event()
+    before = {s: signal.signal(s, lambda *_: stop.set()) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        load_every(pause, keeper.open, runs, stop)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _serve(warehouse: Warehouse, address: tuple[str, int]) -> None:
+    host, port = warehouse.serve(*address)
+    say(f"HiveServer2 serves {host}:{port}: try `headworks sql --hive {host}:{port}`")
 
 
 def _wait_for_ever() -> None:
     say("serving until Ctrl-C")
     while True:
         time.sleep(3600)
-
-
-def _warehouse(data_dir: str | None, warehouse: str | None) -> str:
-    """The warehouse's folder; a --data-dir on the command line moves its default too."""
-    if warehouse is None and data_dir is not None:
-        return str(Path(data_dir) / "warehouse")
-    return resolve("warehouse", warehouse)
 
 
 def _seconds(text: str) -> float:

@@ -36,6 +36,7 @@ def events(commit: Commit, *, warehouse: str, host: str) -> Iterator[dict[str, A
         ranges = [
             {"partition": int(partition), "first": first, "end": end}
             for partition, (first, end) in sorted(found.ranges.items())
+            if commit.kind == "load"  # what is read again was told when it was read first
         ]
         for window, counts in sorted(_windows(found, commit.created_ms).items()):
             name = "/".join(

@@ -1,11 +1,13 @@
-"""Decoded messages of a topic on their way into files: metadata columns, event days, order.
+"""Decoded messages of a topic on their way into files: metadata columns, partitions, order.
 
-Rules: Arrow in, Arrow out; a row's day is that of its event time, or of its record's timestamp
-where the schema declares none. A day that no calendar has is given back to the caller.
+Rules: Arrow in, Arrow out; a row's partition is the day (or hour) of its event time, or of its
+record's timestamp where the schema declares none. A day that no calendar has is given back to the
+caller.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 
@@ -20,10 +22,11 @@ from hadoop_loader.messages import Messages
 from hadoop_loader.slots import ArrowArray
 from headworks.schema import Schema
 
-__all__ = ["Accepted", "Micros", "TopicBatch", "day_name"]
+__all__ = ["Accepted", "Micros", "TopicBatch", "day_name", "hour_name"]
 
 Micros = npt.NDArray[np.int64]
 DAY_MICROS = 86_400_000_000
+HOUR_MICROS = DAY_MICROS // 24
 _EPOCH = date(1970, 1, 1).toordinal()
 _DAYS = (1 - _EPOCH, date(9999, 12, 31).toordinal() - _EPOCH)
 
@@ -31,6 +34,11 @@ _DAYS = (1 - _EPOCH, date(9999, 12, 31).toordinal() - _EPOCH)
 def day_name(day: int) -> str:
     """Days since 1970 as YYYY-MM-DD."""
     return date.fromordinal(_EPOCH + day).isoformat()
+
+
+def hour_name(hour: int) -> str:
+    """Hours since 1970 as YYYY-MM-DD-HH."""
+    return f"{day_name(hour // 24)}-{hour % 24:02d}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +53,22 @@ class Accepted:
 class TopicBatch:
     """Collects the rows of one topic until they are written."""
 
-    def __init__(self, reader: Schema, event_time: tuple[str, ...] | None, load: int) -> None:
+    def __init__(
+        self,
+        reader: Schema,
+        event_time: tuple[str, ...] | None,
+        load: int,
+        *,
+        hourly: bool = False,
+    ) -> None:
         columns = (*table_columns(reader), *METADATA)
         self._schema = pa.schema([(c.name, arrow_type(c.type)) for c in columns])
         self._event_time = event_time
         self._load = load
+        self._unit = HOUR_MICROS if hourly else DAY_MICROS
+        self._name: Callable[[int], str] = hour_name if hourly else day_name
         self._batches: list[pa.RecordBatch] = []
-        self._days: list[Micros] = []
+        self._slots: list[Micros] = []
         self.rows = 0
 
     def add(self, arrays: list[ArrowArray], messages: Messages, version: int) -> Accepted:
@@ -71,26 +88,26 @@ class TopicBatch:
         good = (days >= _DAYS[0]) & (days <= _DAYS[1])
         if not good.all():
             batch = batch.filter(pa.array(good))
-            days, events = days[good], events[good]
+            events = events[good]
             messages = messages.where(good)
         if len(messages):
             self._batches.append(batch)
-            self._days.append(days)
+            self._slots.append(events // self._unit)
             self.rows += len(messages)
         return Accepted(good, messages, events)
 
     def take(self) -> tuple[pa.Table, list[tuple[str, int, int]]]:
-        """All rows in order of day, and (day, first row, rows) of each; empty afterwards."""
+        """All rows by partition, and (partition, first row, rows) of each; empty afterwards."""
         table = pa.Table.from_batches(self._batches, schema=self._schema)
-        days = np.concatenate(self._days)
-        self._batches, self._days, self.rows = [], [], 0
-        if len(days) and (np.diff(days) < 0).any():
-            order = np.argsort(days, kind="stable")
-            table, days = table.take(order), days[order]
-        names, starts, counts = np.unique(days, return_index=True, return_counts=True)
+        slots = np.concatenate(self._slots)
+        self._batches, self._slots, self.rows = [], [], 0
+        if len(slots) and (np.diff(slots) < 0).any():
+            order = np.argsort(slots, kind="stable")
+            table, slots = table.take(order), slots[order]
+        found, starts, counts = np.unique(slots, return_index=True, return_counts=True)
         return table, [
-            (day_name(int(d)), int(s), int(c))
-            for d, s, c in zip(names, starts, counts, strict=True)
+            (self._name(int(slot)), int(s), int(c))
+            for slot, s, c in zip(found, starts, counts, strict=True)
         ]
 
     def _events(self, batch: pa.RecordBatch, stamps: Micros) -> Micros:

@@ -96,7 +96,7 @@ class HiveCatalog:
         """Create a table over files, or give it these columns and properties."""
         table = self.source_of(name)
         if name not in self.tables():
-            self._create(name, columns, location.as_uri(), comment, properties)
+            self._create(name, columns, _place(location), comment, properties)
             self.tables().add(name)
             return
         self._alter(name, columns)
@@ -134,6 +134,19 @@ class HiveCatalog:
                 f"PARTITION ({PARTITION}='{day}')" for day in new[i : i + _DAYS_PER_STATEMENT]
             )
             self._sql(f"ALTER TABLE {table} ADD IF NOT EXISTS {parts}")
+
+    def relocate(self, name: str, folders: Mapping[str, Path]) -> None:
+        """Send readers of these partitions to other folders, one partition after the other."""
+        table = self.source_of(name)
+        for day, folder in sorted(folders.items()):
+            part, place = f"PARTITION ({PARTITION}='{day}')", _string(_place(folder))
+            self._sql(f"ALTER TABLE {table} ADD IF NOT EXISTS {part} LOCATION {place}")
+            self._sql(f"ALTER TABLE {table} {part} SET LOCATION {place}")
+
+    def drop_table(self, name: str) -> None:
+        """Forget a table over files, if there is one; the files stay."""
+        self._sql(f"DROP TABLE IF EXISTS {self.source_of(name)}")
+        self.tables().discard(name)
 
     def source_of(self, name: str) -> str:
         """A table over files, as SQL names it."""
@@ -200,6 +213,11 @@ def _spark_type(type_: ColumnType) -> Any:
     if isinstance(type_, Decimal):
         return ddl(type_)
     return {"int": "integer", "bigint": "long"}.get(type_.name, type_.name)
+
+
+def _place(folder: Path) -> str:
+    """A folder as Hadoop takes it: a URI that is not escaped, whatever the name is."""
+    return f"file://{folder}"
 
 
 def _comment(comment: str | None) -> str:

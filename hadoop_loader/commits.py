@@ -5,9 +5,10 @@ Rules:
 - `commits/<n>.json` is created only if absent (a hard link to a durable temporary file): of two
   loaders one wins. That creation is the commit; everything after it can be done again.
 - A record holds everything that the work after it needs, and all offsets of all topics.
+- What is long and seldom changes (schema texts, the folders of relocated partitions) is kept by its
+  fingerprint beside the log, durable before a record names it.
 - A record is checksummed; one that does not match is CorruptError, never guessed at.
 - `commits/<n>.applied` says that the work after commit n is done.
-- Schema texts are kept by their fingerprint beside the log, durable before a record names them.
 """
 
 from __future__ import annotations
@@ -23,12 +24,23 @@ from typing import Any
 from hadoop_loader.durable import sync_folder
 from headworks.errors import CorruptError, UsageError
 
-__all__ = ["Commit", "CommitFile", "CommitLog", "TableState", "TopicCommit", "fingerprint"]
+__all__ = [
+    "Commit",
+    "CommitFile",
+    "CommitLog",
+    "Relocation",
+    "TableState",
+    "TopicCommit",
+    "fingerprint",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class CommitFile:
-    """A file of the load: where it was staged, and where it belongs (under the warehouse)."""
+    """A file of the load: where it was staged, and where it belongs (under the warehouse).
+
+    `day` is the value of the partition column: a day, or an hour of it.
+    """
 
     staged: str
     target: str
@@ -39,8 +51,21 @@ class CommitFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Relocation:
+    """A partition that gets a new folder in place of another; paths are under the warehouse."""
+
+    table: str
+    day: str
+    folder: str
+    retired: str
+
+
+@dataclass(frozen=True, slots=True)
 class TopicCommit:
-    """What the load did for one topic; `windows`: start in ms to counts, for the audit."""
+    """What the load did for one topic; `windows`: start in ms to counts, for the audit.
+
+    Counts are net: what a load reads again in place of old rows adds only the difference.
+    """
 
     ranges: dict[str, list[int]]
     rows: int
@@ -56,12 +81,31 @@ class TopicCommit:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A topic's table: `projections` are (first load, version, schema id, fingerprint)."""
+    """A topic's table: `projections` are (first load, version, schema id, fingerprint).
+
+    `source`: the table over the files, if it is not of the view's name (a rebuilt one). Sums of
+    all loads so far: `rows`, `files`, `quarantined`, `lost`; `load` was the last one, at
+    `loaded_ms`. `bytes_a_day` is what the topic's last load measured.
+    """
 
     table: str
     subject: str
     projections: list[list[Any]]
     record_bytes: float = 200.0
+    source: str = ""
+    hourly: bool = False
+    bytes_a_day: float = 0.0
+    rows: int = 0
+    files: int = 0
+    quarantined: int = 0
+    lost: int = 0
+    load: int = 0
+    loaded_ms: int = 0
+
+    @property
+    def files_table(self) -> str:
+        """The name of the table over the files, and of its folder."""
+        return self.source or self.table
 
     @property
     def version(self) -> int:
@@ -71,7 +115,10 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One load, as it was committed."""
+    """One load, as it was committed; `kind` says what it was for.
+
+    `layouts`: table over files to the fingerprint of its relocated partitions' folders.
+    """
 
     number: int
     created_ms: int
@@ -81,6 +128,10 @@ class Commit:
     topics: dict[str, TopicCommit] = field(default_factory=dict)
     files: list[CommitFile] = field(default_factory=list)
     quarantine: bool = False
+    kind: str = "load"
+    layouts: dict[str, str] = field(default_factory=dict)
+    relocations: list[Relocation] = field(default_factory=list)
+    retired_tables: list[str] = field(default_factory=list)
 
     def committed(self, topic: str) -> dict[int, int]:
         """The next offset to load of each partition of a topic."""
@@ -98,6 +149,8 @@ class CommitLog:
     def __init__(self, folder: Path) -> None:
         self._commits = folder / "commits"
         self._schemas = folder / "schemas"
+        self._layouts = folder / "layouts"
+        self._retired = folder / "retired"
         self._commits.mkdir(parents=True, exist_ok=True)
         self._schemas.mkdir(exist_ok=True)
         self._texts: dict[str, str] = {}
@@ -156,20 +209,65 @@ class CommitLog:
 
     def keep_schema(self, text: str) -> str:
         """Keep a schema text for ever; its fingerprint."""
-        key = fingerprint(text)
-        path = self._schemas / f"{key}.avsc"
-        if key not in self._texts and not path.exists():
-            temporary = path.with_name(f".{path.name}.{os.getpid()}")
-            _write_durably(temporary, text)
-            temporary.rename(path)
-            sync_folder(self._schemas)
-        self._texts[key] = text
-        return key
+        return self._keep(self._schemas, ".avsc", text)
 
     def schema(self, key: str) -> str:
         """The schema text of a fingerprint; CorruptError if it is gone or another."""
+        return self._kept(self._schemas / f"{key}.avsc")
+
+    def keep_layout(self, folders: Mapping[str, str]) -> str:
+        """Keep where the relocated partitions of a table are (day to folder); its fingerprint."""
+        return self._keep(self._layouts, ".json", json.dumps(folders, sort_keys=True))
+
+    def layout(self, commit: Commit | None, table: str) -> dict[str, str]:
+        """The folders of a table's relocated partitions after `commit`, by day."""
+        key = commit.layouts.get(table) if commit else None
+        return json.loads(self._kept(self._layouts / f"{key}.json")) if key else {}
+
+    def keep_report(self, number: int, report: Mapping[str, Any]) -> None:
+        """Put what a run told its user beside the commit that it made (nothing depends on it)."""
+        path = self._path(number).with_suffix(".report")
+        path.write_text(json.dumps(report, indent=1), encoding="utf-8")
+
+    def last_report(self) -> dict[str, Any] | None:
+        """What the last run that made a commit told its user, if any came to that."""
+        paths = sorted(self._commits.glob("*.report"))
+        return json.loads(paths[-1].read_text(encoding="utf-8")) if paths else None
+
+    def retire(self, commit: Commit) -> None:
+        """Remember the folders and tables that nobody is sent to any more since `commit`."""
+        folders = [r.retired for r in commit.relocations]
+        if folders or commit.retired_tables:
+            record = {
+                "since_ms": commit.created_ms,
+                "folders": folders,
+                "tables": commit.retired_tables,
+            }
+            self._retired.mkdir(exist_ok=True)
+            _write_durably(self._retired / f"{commit.number:08d}.json", json.dumps(record))
+
+    def retired(self) -> dict[Path, dict[str, Any]]:
+        """What was retired and is not removed yet, by the file that remembers it."""
+        return {
+            path: json.loads(path.read_text(encoding="utf-8"))
+            for path in sorted(self._retired.glob("*.json"))
+        }
+
+    def _keep(self, folder: Path, suffix: str, text: str) -> str:
+        key = fingerprint(text)
+        path = folder / f"{key}{suffix}"
+        if key not in self._texts and not path.exists():
+            folder.mkdir(exist_ok=True)
+            temporary = path.with_name(f".{path.name}.{os.getpid()}")
+            _write_durably(temporary, text)
+            temporary.rename(path)
+            sync_folder(folder)
+        self._texts[key] = text
+        return key
+
+    def _kept(self, path: Path) -> str:
+        key = path.stem
         if key not in self._texts:
-            path = self._schemas / f"{key}.avsc"
             text = path.read_text(encoding="utf-8") if path.exists() else ""
             if fingerprint(text) != key:
                 raise _corrupt(path)
@@ -187,6 +285,7 @@ def _from_json(body: Mapping[str, Any]) -> Commit:
             "tables": {topic: TableState(**state) for topic, state in body["tables"].items()},
             "topics": {topic: TopicCommit(**found) for topic, found in body["topics"].items()},
             "files": [CommitFile(**file) for file in body["files"]],
+            "relocations": [Relocation(**moved) for moved in body.get("relocations", ())],
         }
     )
 
@@ -198,10 +297,11 @@ def _body(commit: Commit) -> dict[str, Any]:
         "tables": {topic: _members(state) for topic, state in commit.tables.items()},
         "topics": {topic: _members(found) for topic, found in commit.topics.items()},
         "files": [_members(file) for file in commit.files],
+        "relocations": [_members(moved) for moved in commit.relocations],
     }
 
 
-def _members(value: Commit | TableState | TopicCommit | CommitFile) -> dict[str, Any]:
+def _members(value: Commit | TableState | TopicCommit | CommitFile | Relocation) -> dict[str, Any]:
     return {f.name: getattr(value, f.name) for f in fields(value)}
 
 

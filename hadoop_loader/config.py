@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from hadoop_loader.policy import Policy
 
 __all__ = ["WarehouseConfig"]
 
@@ -15,7 +17,8 @@ class WarehouseConfig:
     `data_dir` holds the metastore, `warehouse` (default: in data_dir) the tables and the commit
     log. Users find their tables in `database`; the files' own tables are in `<database>_files`
     (`headworks_files` for "default"). `tasks`: bins of a load (default: Spark's parallelism).
-    `skip_lost`: go on behind messages that the broker no longer has, instead of refusing the topic.
+    `metastore_uri`: a Hive metastore (thrift://HOST:PORT) instead of the embedded one.
+    `policy`: which topics, which partitions, how much that is bad.
     """
 
     data_dir: Path
@@ -23,9 +26,10 @@ class WarehouseConfig:
     registry: str
     warehouse: str | None = None
     database: str = "default"
-    master: str = "local[2]"
+    master: str = "local[2,3]"
+    metastore_uri: str | None = None
     tasks: int | None = None
-    skip_lost: bool = False
+    policy: Policy = field(default_factory=Policy)
 
     @property
     def root(self) -> Path:

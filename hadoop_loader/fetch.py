@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from hadoop_loader.messages import Message
-from hadoop_loader.plan import Range, Watermarks, rounds
+from hadoop_loader.plan import Range, Watermarks, dropped, rounds
 from headworks.errors import UnreachableError
 
 __all__ = [
@@ -54,6 +54,10 @@ class Log(Protocol):
         """The first and next offset of every partition of `topics`."""
         ...
 
+    def offsets_at(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
+        """The first offset of each partition whose record is of `time_ms` or later, or its end."""
+        ...
+
 
 class KafkaLog:
     """A Kafka-protocol broker, for the driver; `client` is properties of librdkafka."""
@@ -87,6 +91,16 @@ class KafkaLog:
             topic: {p: Watermarks(low[topic, p], high[topic, p]) for p in partitions}
             for topic, partitions in topics.items()
         }
+
+    def offsets_at(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
+        """See Log.offsets_at."""
+        from confluent_kafka import admin
+
+        spec: Any = vars(admin)["OffsetSpec"]
+        asked = {topic: partitions}
+        found = self._offsets(asked, spec.for_timestamp(time_ms))
+        ends = self._offsets(asked, spec.latest())
+        return {p: found[topic, p] if found[topic, p] >= 0 else ends[topic, p] for p in partitions}
 
     def _offsets(
         self, topics: Mapping[str, Sequence[int]], spec: Any
@@ -187,6 +201,8 @@ class KafkaFetcher:
                 reached = offset + 1 >= end
             elif _is_end(error):
                 reached = offset >= end
+            elif _is_out_of_range(error):
+                raise dropped(m.topic(), partition, max(offset, 0))
             else:
                 raise unreachable(self._bootstrap, error)
             if reached:
@@ -199,6 +215,13 @@ def _is_end(error: Any) -> bool:
     from confluent_kafka import KafkaError
 
     return bool(error.code() == KafkaError._PARTITION_EOF)
+
+
+def _is_out_of_range(error: Any) -> bool:
+    from confluent_kafka import KafkaError
+
+    gone = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+    return bool(error.code() in gone)
 
 
 def _quiet_logger() -> Any:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hadoop_loader.columns import table_name
 from hadoop_loader.commits import Commit, CommitLog, TableState, fingerprint
+from hadoop_loader.policy import Policy
 from hadoop_loader.quarantine import QUARANTINE_TABLE
 from hadoop_loader.report import Refusal
 from hadoop_loader.roll_forward import history_of
@@ -60,6 +61,7 @@ def govern(
     versions: Callable[[str], Sequence[Writer]],
     last: Commit | None,
     log: CommitLog,
+    policy: Policy,
 ) -> Governed:
     """Ask for every topic's schemas, and see that tables can follow them."""
     names = sorted(topics)
@@ -73,14 +75,22 @@ def govern(
         if not writers[topic]:
             continue
         table = table_name(topic)
-        plan = TopicPlan(topic, table, subject_of(topic), writers[topic][-1], tuple(writers[topic]))
+        before = last.tables.get(topic) if last else None
+        plan = TopicPlan(
+            topic,
+            before.files_table if before else table,
+            subject_of(topic),
+            writers[topic][-1],
+            tuple(writers[topic]),
+            policy.hourly(before),
+        )
         try:
             if taken.setdefault(table, topic) != topic:
                 raise UsageError(
                     f"topics {taken[table]} and {topic} would both be table {table}",
                     fix="rename one of the topics",
                 )
-            _check(plan, last.tables.get(topic) if last else None, log)
+            _check(plan, before, log)
         except HeadworksError as error:
             refused.append(Refusal(topic, str(error)))
         else:
@@ -88,15 +98,14 @@ def govern(
     return Governed(plans, ungoverned, tuple(refused))
 
 
-def next_state(
-    plan: TopicPlan, before: TableState | None, load: int, record_bytes: float
-) -> TableState:
+def next_state(plan: TopicPlan, before: TableState | None, load: int, size: float) -> TableState:
     """The table's state after load number `load`: with a new projection if the schema is new."""
     key = fingerprint(plan.latest.text)
     projections = list(before.projections) if before else []
     if not projections or projections[-1][3] != key or projections[-1][1] != plan.latest.version:
         projections.append([load, plan.latest.version, plan.latest.schema_id, key])
-    return TableState(plan.table, plan.subject, projections, round(record_bytes, 1))
+    known = before or TableState(table_name(plan.topic), plan.subject, [])
+    return replace(known, projections=projections, record_bytes=round(size, 1), hourly=plan.hourly)
 
 
 def changes(plan: TopicPlan, before: TableState | None) -> bool:

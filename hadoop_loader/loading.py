@@ -1,56 +1,35 @@
-"""One load, as the driver sees it: finish the last one, plan, run, commit, apply.
+"""One load, as the driver sees it: finish the last one, plan, read, commit, apply.
 
 Rules:
 
 - The ends of partitions are read before the schemas: whatever is in a range was written with a
   schema that the registry had by then.
-- Until the commit nothing outside the staging folder has changed; after it nothing can be lost.
 - Nothing new (no messages, no schema) makes no commit.
+- A topic that cannot be loaded keeps its offsets, is reported, and holds up no other.
 """
 
 from __future__ import annotations
 
-import shutil
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hadoop_loader.commits import Commit, CommitFile, CommitLog, TableState, TopicCommit
-from hadoop_loader.crash import Reach, reach
-from hadoop_loader.fetch import Log
+from hadoop_loader.commits import Commit
+from hadoop_loader.draft import Draft, files_by_topic
 from hadoop_loader.governed import Governed, changes, govern, next_state
+from hadoop_loader.manifests import Found, by_topic, check_covered, record_bytes, topic_commit
 from hadoop_loader.plan import Gap, GapError, Range, Watermarks, new_ranges, pack
-from hadoop_loader.quarantine import QUARANTINE_TABLE
-from hadoop_loader.report import LoadReport, Refusal, TopicReport
-from hadoop_loader.roll_forward import Catalog, Publish, apply, restore
-from hadoop_loader.staging import StagedFile
-from hadoop_loader.task import Manifest, Task, TopicManifest, TopicPlan, Writer
-from headworks.errors import CorruptError
+from hadoop_loader.policy import QuarantineLimit, bytes_a_day
+from hadoop_loader.report import LoadReport, Refusal, report_of
+from hadoop_loader.task import Manifest, Task, TopicManifest, TopicPlan
+from hadoop_loader.work import Parts, Progress, Work
+from headworks.errors import HeadworksError
 
-__all__ = ["Loading", "Parts", "Progress"]
-
-Progress = Callable[[str], None]
-Run = Callable[[Sequence[Task]], Sequence[Manifest]]
-_STAGING = ".staging"
+__all__ = ["Loading", "TooMuchBadError", "tasks_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a load works with; tests put other parts in."""
-
-    root: Path
-    log: CommitLog
-    broker: Log
-    versions: Callable[[str], Sequence[Writer]]
-    run: Run
-    catalog: Catalog
-    publish: Publish
-    tasks: int
-    skip_lost: bool = False
-    reach: Reach = reach
-    now: Callable[[], float] = time.time
+class TooMuchBadError(HeadworksError):
+    """A topic with more bad messages than the limit lets pass."""
 
 
 @dataclass(slots=True)
@@ -63,51 +42,53 @@ class _Plan:
     refused: list[Refusal] = field(default_factory=list)
     evolved: list[str] = field(default_factory=list)
 
+    def leave_out(self, topic: str, reason: str) -> None:
+        """The topic stays as it is."""
+        self.refused.append(Refusal(topic, reason))
+        self.ranges = [r for r in self.ranges if r.topic != topic]
+        self.gaps.pop(topic, None)
+        self.evolved = [t for t in self.evolved if t != topic]
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to commit."""
+        return not self.ranges and not self.evolved and not self.gaps
+
 
 class Loading:
     """Runs one load with `parts`; `progress` hears of every phase as it begins."""
 
     def __init__(self, parts: Parts, progress: Progress | None = None) -> None:
         self._parts = parts
-        self._progress = progress
-        self._seconds: dict[str, float] = {}
-
-    def recover(self) -> Commit | None:
-        """Finish what the last load left undone; the last commit."""
-        last = self._parts.log.latest()
-        if last is not None:
-            # First what other loads left: a table that apply() defines is not missing any more.
-            restore(last, self._parts.log, self._parts.root, self._parts.catalog)
-            if not self._parts.log.is_applied(last.number):
-                with self._phase("recover"):
-                    self._apply(last)
-        shutil.rmtree(self._parts.root / _STAGING, ignore_errors=True)
-        return last
+        self._work = Work(parts, progress)
 
     def run(self) -> LoadReport:
         """Load everything that is new."""
-        last = self.recover()
-        with self._phase("plan"):
+        last = self._work.recover()
+        with self._work.phase("plan"):
             plan = self._plan(last)
         self._parts.reach("planned")
-        number = (last.number if last else 0) + 1
-        if not plan.ranges and not plan.evolved and not plan.gaps:
+        manifests: list[Manifest] = []
+        if plan.ranges:
+            with self._work.phase("read"):
+                manifests = self._read(plan, last)
+            found = by_topic(manifests)
+            check_covered(plan.ranges, found)
+            manifests = self._held_back(plan, found, manifests)
+        if plan.empty:
+            self._work.clean()
             return self._report(last.number if last else 0, None, plan)
-        with self._phase("read"):
-            manifests = self._read(plan, number, last)
         self._parts.reach("staged")
-        with self._phase("commit"):
-            commit = self._commit(plan, manifests, number, last)
-        self._parts.reach("committed")
-        with self._phase("apply"):
-            self._apply(commit)
-        shutil.rmtree(self._parts.root / _STAGING, ignore_errors=True)
-        return self._report(number, commit, plan)
+        commit = self._work.commit(self._draft(plan, manifests, last))
+        report = self._report(commit.number, commit, plan)
+        self._parts.log.keep_report(commit.number, report.as_dict())
+        return report
 
     def _plan(self, last: Commit | None) -> _Plan:
         parts = self._parts
-        marks = parts.broker.watermarks(parts.broker.partitions())
-        governed = govern(marks, parts.versions, last, parts.log)
+        topics = {t: ps for t, ps in parts.broker.partitions().items() if parts.policy.takes(t)}
+        marks = parts.broker.watermarks(topics)
+        governed = govern(marks, parts.versions, last, parts.log, parts.policy)
         plan = _Plan(governed, refused=list(governed.refused))
         for topic, topic_plan in governed.plans.items():
             self._plan_topic(plan, topic_plan, marks[topic], last)
@@ -117,7 +98,7 @@ class Loading:
         self, plan: _Plan, topic: TopicPlan, marks: Mapping[int, Watermarks], last: Commit | None
     ) -> None:
         committed = last.committed(topic.topic) if last else {}
-        skip = self._parts.skip_lost
+        skip = self._parts.policy.skip_lost
         try:
             ranges, gaps = new_ranges(topic.topic, committed, marks, skip_lost=skip)
         except GapError as error:
@@ -130,174 +111,87 @@ class Loading:
         if changes(topic, before) and (before is not None or ranges):
             plan.evolved.append(topic.topic)
 
-    def _read(self, plan: _Plan, number: int, last: Commit | None) -> list[Manifest]:
-        staging = self._parts.root / _STAGING / f"{number:08d}"
-        staging.mkdir(parents=True)
-        sizes = {t: s.record_bytes for t, s in last.tables.items()} if last else {}
-        tasks = [
-            Task(
-                number,
-                ranges,
-                {topic: plan.governed.plans[topic] for topic in {r.topic for r in ranges}},
-                str(staging),
-            )
-            for ranges in pack(plan.ranges, self._parts.tasks, sizes)
-        ]
-        return list(self._parts.run(tasks)) if tasks else []
+    def _read(self, plan: _Plan, last: Commit | None) -> list[Manifest]:
+        number = (last.number if last else 0) + 1
+        staging, bins = self._work.staging(number), self._parts.tasks
+        tasks = tasks_of(plan.ranges, plan.governed.plans, last, number, staging, bins)
+        return self._work.load(tasks, staging, sum(r.size for r in plan.ranges))
 
-    def _commit(
-        self, plan: _Plan, manifests: Sequence[Manifest], number: int, last: Commit | None
-    ) -> Commit:
-        found = _merged(manifests)
-        _check_covered(plan.ranges, found)
-        log = self._parts.log
-        offsets = {t: dict(ps) for t, ps in last.offsets.items()} if last else {}
-        for r in (*plan.ranges, *(_as_range(t, g) for t, gaps in plan.gaps.items() for g in gaps)):
-            partitions = offsets.setdefault(r.topic, {})
-            partitions[str(r.partition)] = max(r.end, partitions.get(str(r.partition), 0))
-        tables = dict(last.tables) if last else {}
+    def _held_back(
+        self, plan: _Plan, found: Found, manifests: Sequence[Manifest]
+    ) -> list[Manifest]:
+        """The manifests without the topics of which too much is bad; those leave the plan."""
+        held = set()
+        for topic, parts in found.items():
+            try:
+                _check_limit(topic, parts, self._parts.policy.limit)
+            except TooMuchBadError as error:
+                plan.leave_out(topic, str(error))
+                held.add(topic)
+        return [
+            replace(
+                m,
+                files=tuple(f for f in m.files if f.topic not in held),
+                topics=tuple(t for t in m.topics if t.topic not in held),
+            )
+            for m in manifests
+        ]
+
+    def _draft(self, plan: _Plan, manifests: Sequence[Manifest], last: Commit | None) -> Draft:
+        found, now = by_topic(manifests), self._work.now_ms()
+        draft = self._work.draft(last, "load")
+        draft.advance(plan.ranges)
+        draft.advance(_as_range(t, gap) for t, gaps in plan.gaps.items() for gap in gaps)
+        draft.files = [file for m in manifests for file in m.files]
         for topic in sorted({*found, *plan.evolved}):
             topic_plan = plan.governed.plans[topic]
-            log.keep_schema(topic_plan.latest.text)
-            before = tables.get(topic)
-            tables[topic] = next_state(topic_plan, before, number, _size(found.get(topic), before))
-        files = [self._file(f) for m in manifests for f in m.files]
-        per_table = {t: sum(f.table == t for f in files) for t in {f.table for f in files}}
-        commit = Commit(
-            number=number,
-            created_ms=int(self._parts.now() * 1000),
-            previous=log.checksum(last),
-            offsets=offsets,
-            tables=tables,
-            topics={
-                topic: _topic_commit(
-                    found.get(topic),
-                    plan.gaps.get(topic, []),
-                    per_table.get(tables[topic].table, 0),
-                )
-                for topic in sorted({*found, *plan.gaps} & tables.keys())
-            },
-            files=files,
-            quarantine=any(f.table == QUARANTINE_TABLE for f in files),
-        )
-        self._parts.reach("committing")
-        log.create(commit)
-        return commit
-
-    def _file(self, f: StagedFile) -> CommitFile:
-        return CommitFile(
-            staged=str(Path(f.path).relative_to(self._parts.root)),
-            target=f"{f.table}/datepartition={f.day}/{f.name}",
-            table=f.table,
-            day=f.day,
-            rows=f.rows,
-            bytes=f.bytes,
-        )
-
-    def _apply(self, commit: Commit) -> None:
-        parts = self._parts
-        apply(commit, parts.log, parts.root, parts.catalog, parts.publish, parts.reach)
+            self._parts.log.keep_schema(topic_plan.latest.text)
+            before = draft.tables.get(topic)
+            size = record_bytes(found.get(topic, ()), before.record_bytes if before else 200.0)
+            draft.tables[topic] = next_state(topic_plan, before, draft.number, size)
+        counted = sorted({*found, *plan.gaps} & draft.tables.keys())
+        files = files_by_topic(draft.files, {t: draft.tables[t].files_table for t in counted})
+        for topic in counted:
+            counts = topic_commit(found.get(topic, ()), files[topic], gaps=plan.gaps.get(topic, ()))
+            draft.count(topic, counts, now)
+            if counts.bytes:
+                volume = round(bytes_a_day(counts.windows), 0)
+                draft.tables[topic] = replace(draft.tables[topic], bytes_a_day=volume)
+        return draft
 
     def _report(self, number: int, commit: Commit | None, plan: _Plan) -> LoadReport:
-        topics = []
-        for topic, found in (commit.topics if commit else {}).items():
-            assert commit is not None
-            state = commit.tables[topic]
-            topics.append(
-                TopicReport(
-                    topic=topic,
-                    table=state.table,
-                    schema_version=state.version,
-                    offsets={int(p): (a, b) for p, (a, b) in found.ranges.items()},
-                    rows=found.rows,
-                    files=found.files,
-                    bytes=found.bytes,
-                    quarantined=found.quarantined,
-                    lost=found.lost,
-                )
-            )
-        return LoadReport(
-            number,
-            tuple(topics),
-            plan.governed.ungoverned,
-            tuple(sorted(plan.refused, key=lambda r: r.topic)),
-            dict(self._seconds),
-        )
-
-    @contextmanager
-    def _phase(self, name: str) -> Iterator[None]:
-        if self._progress is not None:
-            self._progress(name)
-        began = time.monotonic()
-        yield
-        self._seconds[name] = round(time.monotonic() - began, 3)
-
-
-def _merged(manifests: Sequence[Manifest]) -> dict[str, list[TopicManifest]]:
-    found: dict[str, list[TopicManifest]] = {}
-    for manifest in manifests:
-        for topic in manifest.topics:
-            found.setdefault(topic.topic, []).append(topic)
-    return found
-
-
-def _check_covered(planned: Sequence[Range], found: Mapping[str, list[TopicManifest]]) -> None:
-    """The tasks' ranges must be exactly the plan's, and hold no more messages than offsets."""
-    covered = sorted(r for parts in found.values() for part in parts for r in part.ranges)
-    joined: list[Range] = []
-    for r in covered:
-        last = joined[-1] if joined else None
-        if last and (last.topic, last.partition, last.end) == (r.topic, r.partition, r.start):
-            joined[-1] = Range(r.topic, r.partition, last.start, r.end)
-        else:
-            joined.append(r)
-    messages = sum(p.rows + p.quarantined for parts in found.values() for p in parts)
-    if joined != sorted(planned) or messages > sum(r.size for r in planned):
-        raise CorruptError(
-            "the tasks of the load did not read what was planned; nothing is committed",
-            fix="load again",
+        return report_of(
+            number, commit, plan.governed.ungoverned, plan.refused, dict(self._work.seconds)
         )
 
 
-def _topic_commit(
-    parts: Sequence[TopicManifest] | None, gaps: Sequence[Gap], files: int
-) -> TopicCommit:
-    parts = parts or ()
-    ranges: dict[str, list[int]] = {}
-    versions: dict[str, int] = {}
-    windows: dict[str, dict[str, int]] = {}
-    for part in parts:
-        for r in part.ranges:
-            known = ranges.setdefault(str(r.partition), [r.start, r.end])
-            known[0], known[1] = min(known[0], r.start), max(known[1], r.end)
-        for version, n in part.versions.items():
-            versions[str(version)] = versions.get(str(version), 0) + n
-        for window, counts in part.windows.items():
-            sums = windows.setdefault(str(window), {"loaded": 0, "quarantined": 0, "bytes": 0})
-            sums["loaded"] += counts.loaded
-            sums["quarantined"] += counts.quarantined
-            sums["bytes"] += counts.bytes
-    firsts = [p.first_event for p in parts if p.first_event is not None]
-    lasts = [p.last_event for p in parts if p.last_event is not None]
-    return TopicCommit(
-        ranges=ranges,
-        rows=sum(p.rows for p in parts),
-        bytes=sum(p.bytes for p in parts),
-        quarantined=sum(p.quarantined for p in parts),
-        lost=sum(gap.end - gap.start for gap in gaps),
-        files=files,
-        versions=versions,
-        windows=windows,
-        first_event=min(firsts, default=None),
-        last_event=max(lasts, default=None),
+def tasks_of(
+    ranges: Sequence[Range],
+    plans: Mapping[str, TopicPlan],
+    last: Commit | None,
+    number: int,
+    staging: Path,
+    bins: int,
+) -> list[Task]:
+    """The bins of a load, as tasks."""
+    sizes = {t: s.record_bytes for t, s in last.tables.items()} if last else {}
+    return [
+        Task(number, packed, {t: plans[t] for t in {r.topic for r in packed}}, str(staging))
+        for packed in pack(ranges, bins, sizes)
+    ]
+
+
+def _check_limit(topic: str, parts: Sequence[TopicManifest], limit: QuarantineLimit | None) -> None:
+    rows, bad = sum(p.rows for p in parts), sum(p.quarantined for p in parts)
+    if limit is None or not limit.broken(rows, bad):
+        return
+    first = next(p.first_bad for p in parts if p.first_bad)
+    raise TooMuchBadError(
+        f"{bad:,} of {rows + bad:,} new messages of {topic} are bad, more than {limit}: the first "
+        f"is {first}",
+        fix="mend what writes them, or register the schema they lack; or let them into the "
+        "quarantine table with --quarantine-limit none",
     )
-
-
-def _size(parts: Sequence[TopicManifest] | None, before: TableState | None) -> float:
-    messages = sum(p.rows + p.quarantined for p in parts or ())
-    if not messages:
-        return before.record_bytes if before else 200.0
-    return sum(p.bytes for p in parts or ()) / messages
 
 
 def _as_range(topic: str, gap: Gap) -> Range:

@@ -25,6 +25,7 @@ __all__ = [
     "GapError",
     "Range",
     "Watermarks",
+    "dropped",
     "new_ranges",
     "pack",
     "rounds",
@@ -94,16 +95,26 @@ def new_ranges(
             )
         if start < mark.low:
             if not skip_lost:
-                raise GapError(
-                    f"{topic}[{partition}] offsets {start} to {mark.low - 1} were dropped by the "
-                    "broker's retention before they were loaded",
-                    fix="load with --skip-lost to go on behind them; they are counted as lost",
-                )
+                raise dropped(topic, partition, start, mark.low)
             gaps.append(Gap(partition, start, mark.low))
             start = mark.low
         if start < mark.high:
             ranges.append(Range(topic, partition, start, mark.high))
     return ranges, gaps
+
+
+def dropped(topic: str, partition: int, start: int, low: int | None = None) -> GapError:
+    """The error for messages that retention removed before they were loaded."""
+    what = (
+        f"offset {start}, and perhaps more, was"
+        if low is None
+        else f"offsets {start} to {low - 1} were"
+    )
+    return GapError(
+        f"{topic}[{partition}] {what} dropped by the broker's retention before they were loaded",
+        fix="load with --skip-lost to go on behind them: they are counted as lost in the audit; "
+        "or bring the messages back (a mirror, a backup), then load again",
+    )
 
 
 def pack(

@@ -26,7 +26,7 @@ from hadoop_loader import fetch_wire as wire
 from hadoop_loader.backend import PROCESS, Choice
 from hadoop_loader.fetch import NO_BROKER, KafkaFetcher, silent, unreachable
 from hadoop_loader.messages import Message, Messages
-from hadoop_loader.plan import Range, rounds
+from hadoop_loader.plan import Range, dropped, rounds
 from hadoop_loader.raw_batches import Block, blocks, messages
 from headworks.errors import CorruptError, UnreachableError
 
@@ -170,6 +170,8 @@ class BrokerFetcher:
             if one.error in _MOVED:
                 moved = True
                 continue
+            if one.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise dropped(topic, one.partition, at[one.partition])
             if one.error:
                 raise unreachable(self._bootstrap, f"{topic}[{one.partition}]: {_code(one.error)}")
             try:

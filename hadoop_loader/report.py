@@ -1,11 +1,14 @@
-"""What a load did, as frozen values: for people and for `--format json`."""
+"""What a load did, as frozen values: for people, for `--format json`, and beside its commit."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["LoadReport", "Refusal", "TopicReport"]
+from hadoop_loader.commits import Commit
+
+__all__ = ["LoadReport", "Refusal", "TopicReport", "report_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +36,18 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """One load. `number` is the commit's (the last one's if there was nothing new)."""
+    """One load, rewind, requeue or rebuild. `number` is the commit's.
+
+    If there was nothing to do, it is not `committed`, and the number is the last one's.
+    """
 
     number: int
     topics: tuple[TopicReport, ...] = ()
     ungoverned: tuple[str, ...] = ()
     refused: tuple[Refusal, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
+    kind: str = "load"
+    committed: bool = False
 
     @property
     def rows(self) -> int:
@@ -49,3 +57,37 @@ class LoadReport:
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON values."""
         return {**asdict(self), "rows": self.rows}
+
+
+def report_of(
+    number: int,
+    commit: Commit | None,
+    ungoverned: Sequence[str] = (),
+    refused: Sequence[Refusal] = (),
+    seconds: dict[str, float] | None = None,
+) -> LoadReport:
+    """The report of the work that made `commit`, or made none and left it at `number`."""
+    tables = commit.tables if commit else {}
+    topics = [
+        TopicReport(
+            topic=topic,
+            table=tables[topic].table,
+            schema_version=tables[topic].version,
+            offsets={int(p): (a, b) for p, (a, b) in found.ranges.items()},
+            rows=found.rows,
+            files=found.files,
+            bytes=found.bytes,
+            quarantined=found.quarantined,
+            lost=found.lost,
+        )
+        for topic, found in (commit.topics.items() if commit else ())
+    ]
+    return LoadReport(
+        number,
+        tuple(topics),
+        tuple(ungoverned),
+        tuple(sorted(refused, key=lambda r: r.topic)),
+        seconds or {},
+        commit.kind if commit else "load",
+        commit is not None,
+    )

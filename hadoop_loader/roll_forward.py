@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -62,6 +62,14 @@ class Catalog(Protocol):
         """Add the partitions of these days that the table does not have."""
         ...
 
+    def relocate(self, name: str, folders: Mapping[str, Path]) -> None:
+        """Send readers of these partitions to other folders, one partition after the other."""
+        ...
+
+    def drop_table(self, name: str) -> None:
+        """Forget a table over files, if there is one; the files stay."""
+        ...
+
     def source_of(self, name: str) -> str:
         """A table over files, as SQL names it."""
         ...
@@ -86,8 +94,8 @@ def apply(
     reach("views")
     _move(commit, root, reach)
     reach("renamed")
-    for table in sorted({file.table for file in commit.files}):
-        catalog.add_days(table, sorted({f.day for f in commit.files if f.table == table}))
+    _show(commit, log, root, catalog)
+    log.retire(commit)
     reach("partitions")
     publish(commit)
     reach("audit")
@@ -98,19 +106,35 @@ def apply(
 def restore(commit: Commit, log: CommitLog, root: Path, catalog: Catalog) -> None:
     """Define again, with all days, what `commit` knows and the metastore does not: it was lost."""
     known = catalog.tables()
-    missing = [state for state in commit.tables.values() if state.table not in known]
+    missing = [state for state in commit.tables.values() if state.files_table not in known]
     for state in missing:
         _define_table(state, log, root, catalog)
         _define_view(state, log, catalog)
-        catalog.add_days(state.table, _days(root / state.table))
-    quarantine = root / QUARANTINE_TABLE
-    if quarantine.is_dir() and QUARANTINE_TABLE not in known:
+        _restore_days(state.files_table, commit, log, root, catalog)
+    if (root / QUARANTINE_TABLE).is_dir() and QUARANTINE_TABLE not in known:
         _define_quarantine(root, catalog)
-        catalog.add_days(QUARANTINE_TABLE, _days(quarantine))
+        _restore_days(QUARANTINE_TABLE, commit, log, root, catalog)
 
 
-def _days(folder: Path) -> list[str]:
-    return sorted(path.name.partition("=")[2] for path in folder.glob("datepartition=*"))
+def _restore_days(table: str, commit: Commit, log: CommitLog, root: Path, catalog: Catalog) -> None:
+    layout = log.layout(commit, table)
+    found = {path.name.partition("=")[2] for path in (root / table).glob("datepartition=*")}
+    catalog.add_days(table, sorted(found - layout.keys()))
+    if layout:
+        catalog.relocate(table, {day: root / folder for day, folder in layout.items()})
+
+
+def _show(commit: Commit, log: CommitLog, root: Path, catalog: Catalog) -> None:
+    """Partitions that are new, and partitions that have a new folder; others need nothing."""
+    for table in sorted({file.table for file in commit.files}):
+        moved = log.layout(commit, table)
+        days = {f.day for f in commit.files if f.table == table}
+        catalog.add_days(table, sorted(days - moved.keys()))
+    for table in sorted({moved.table for moved in commit.relocations}):
+        folders = {r.day: root / r.folder for r in commit.relocations if r.table == table}
+        for folder in folders.values():
+            folder.mkdir(parents=True, exist_ok=True)
+        catalog.relocate(table, folders)
 
 
 def history_of(state: TableState, log: CommitLog) -> list[Projection]:
@@ -124,14 +148,16 @@ def history_of(state: TableState, log: CommitLog) -> list[Projection]:
 def _define_table(state: TableState, log: CommitLog, root: Path, catalog: Catalog) -> None:
     history = history_of(state, log)
     columns = (*file_columns(history), *METADATA)
-    location = root / state.table
+    location = root / state.files_table
     location.mkdir(exist_ok=True)
-    catalog.put_table(state.table, columns, location, _doc(history[-1].schema), _properties(state))
+    catalog.put_table(
+        state.files_table, columns, location, _doc(history[-1].schema), _properties(state)
+    )
 
 
 def _define_view(state: TableState, log: CommitLog, catalog: Catalog) -> None:
     history = history_of(state, log)
-    source = catalog.source_of(state.table)
+    source = catalog.source_of(state.files_table)
     catalog.put_view(
         state.table,
         view_columns(history),

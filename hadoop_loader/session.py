@@ -77,7 +77,8 @@ def check_metastore_free(metastore: Path, *, wait: float = 15.0) -> None:
 def start_session(config: WarehouseConfig) -> Any:
     """Start Spark with the metastore of `config`; returns a SparkSession."""
     check_java()
-    check_metastore_free(config.metastore)
+    if config.metastore_uri is None:
+        check_metastore_free(config.metastore)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
@@ -132,18 +133,23 @@ def _settings(config: WarehouseConfig, log_settings: Path) -> dict[str, str]:
         # Two hundred, the default, is for a cluster; here each is a task to schedule.
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.warehouse.dir": (state / "managed").as_uri(),
+        **_where_the_metastore_is(config),
         # A serving session that caches listings does not see new files in known partitions.
         "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
         # Listing a few hundred local folders is faster in place than as a Spark job.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
         "spark.sql.files.openCostInBytes": "262144",
-        "spark.hadoop.javax.jdo.option.ConnectionURL": (
-            f"jdbc:derby:;databaseName={state}/db;create=true"
-        ),
         # Nested and widened columns; `widening` decides what is allowed.
         "spark.hadoop.hive.metastore.disallow.incompatible.col.type.changes": "false",
         "spark.hadoop.hive.stats.autogather": "false",
     }
+
+
+def _where_the_metastore_is(config: WarehouseConfig) -> dict[str, str]:
+    if config.metastore_uri is not None:
+        return {"spark.hadoop.hive.metastore.uris": config.metastore_uri}
+    place = f"jdbc:derby:;databaseName={config.metastore}/db;create=true"
+    return {"spark.hadoop.javax.jdo.option.ConnectionURL": place}
 
 
 class _quiet_stderr:  # noqa: N801 - used as a function

@@ -1,21 +1,28 @@
-"""A load's bins as one Spark job of one stage: parallelize, flatMap, collect.
+"""A load's bins as one Spark job of one stage: parallelize, flatMap, collect; rewrites likewise.
 
 Rules: the functions that workers run are module functions (found by name there, not pickled by
-value); an error of ours comes back as what it is, not as a Java stack trace.
+value); an error of ours comes back as what it is, not as a Java stack trace; a worker that dies is
+Spark's to replace, and if it gives up, the error says that nothing is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from hadoop_loader.raw_fetch import BrokerFetcher
+from hadoop_loader.rewrite import Rewrite, Rewritten, rewrite
 from hadoop_loader.task import Manifest, Task, load
 from headworks.errors import HeadworksError
 
-__all__ = ["run_in_spark"]
+__all__ = ["SparkJobs", "TaskError"]
+
+
+class TaskError(HeadworksError):
+    """Spark could not finish a job: its workers died, or the cluster did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +34,57 @@ class _Failure:
     fix: str | None
 
 
-def run_in_spark(spark: Any, client: Mapping[str, Any], tasks: Sequence[Task]) -> list[Manifest]:
-    """Run the bins in a session's executors; raises the first HeadworksError that one met."""
-    bins = spark.sparkContext.parallelize(list(tasks), len(tasks))
-    found = bins.flatMap(partial(_run_bin, client)).collect()
-    for result in found:
-        if isinstance(result, _Failure):
-            raise result.kind(result.message, fix=result.fix)
-    return list(found)
+class SparkJobs:
+    """Jobs in the executors of a session; `client`: properties of librdkafka."""
+
+    def __init__(self, spark: Any, client: Mapping[str, Any]) -> None:
+        self._spark = spark
+        self._client = client
+
+    def load(self, tasks: Sequence[Task]) -> list[Manifest]:
+        """Read bins; raises the first HeadworksError that one met."""
+        return self._run(partial(_load, self._client), tasks)
+
+    def rewrite(self, rewrites: Sequence[Rewrite]) -> list[Rewritten]:
+        """Rewrite partitions; raises the first HeadworksError that one met."""
+        return self._run(_rewrite, rewrites)
+
+    def export(self, query: str, folder: Path) -> None:
+        """Write what a query answers into Parquet files of a new folder."""
+        self._spark.sql(query).write.option("compression", "zstd").parquet(f"file://{folder}")
+
+    def _run(self, work: Callable[[Any], Iterator[Any]], tasks: Sequence[Any]) -> list[Any]:
+        from py4j.protocol import Py4JError
+
+        try:
+            rows = self._spark.sparkContext.parallelize(list(tasks), len(tasks))
+            found = rows.flatMap(work).collect()
+        except Py4JError as error:
+            raise TaskError(
+                f"Spark did not finish the job: {_cause(error)}",
+                fix="see what killed its workers (memory?), then load again: nothing is lost, "
+                "offsets are where they were",
+            ) from None
+        for result in found:
+            if isinstance(result, _Failure):
+                raise result.kind(result.message, fix=result.fix)
+        return list(found)
 
 
-def _run_bin(client: Mapping[str, Any], task: Task) -> Iterator[Manifest | _Failure]:
+def _load(client: Mapping[str, Any], task: Task) -> Iterator[Manifest | _Failure]:
     try:
         with BrokerFetcher(client) as fetcher:
             yield load(task, fetcher)
     except HeadworksError as error:
         yield _Failure(type(error), error.message, error.fix)
+
+
+def _rewrite(job: Rewrite) -> Iterator[Rewritten]:
+    yield rewrite(job)
+
+
+def _cause(error: Exception) -> str:
+    """The line of a Java error that says what happened."""
+    thrown = getattr(error, "java_exception", None)
+    text = str(thrown.getMessage()) if thrown is not None else str(error)
+    return next((line.strip() for line in text.splitlines() if line.strip()), "unknown")

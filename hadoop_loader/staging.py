@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hadoop_loader.crash import reach
 from hadoop_loader.durable import sync_folder
 
 __all__ = ["StagedFile", "Stager"]
@@ -21,9 +22,10 @@ __all__ = ["StagedFile", "Stager"]
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A finished file: where it lies, and the table, day and name that it is for."""
+    """A finished file: where it lies, and the topic, table, day and name that it is for."""
 
     path: str
+    topic: str
     table: str
     day: str
     name: str
@@ -38,13 +40,28 @@ class Stager:
         self._folder = folder
         self._load = load
         self._files: list[StagedFile] = []
+        self._named = 0
         folder.mkdir(parents=True)
 
-    def write(self, table: str, rows: pa.Table, days: Sequence[tuple[str, int, int]]) -> None:
+    def path(self) -> Path:
+        """A name in the folder that no file of any load has."""
+        self._named += 1
+        return (
+            self._folder
+            / f"load-{self._load:08d}-{self._folder.name[:12]}-{self._named - 1:05d}.parquet"
+        )
+
+    def add(self, file: StagedFile) -> None:
+        """Count a file in that was written under a name of `path`."""
+        self._files.append(file)
+
+    def write(
+        self, topic: str, table: str, rows: pa.Table, days: Sequence[tuple[str, int, int]]
+    ) -> None:
         """Write `rows` in one file for each (day, first row, number of rows)."""
         for day, start, count in days:
-            name = f"load-{self._load:08d}-{self._folder.name[:12]}-{len(self._files):05d}.parquet"
-            path = self._folder / name
+            path = self.path()
+            reach("writing")
             with path.open("wb") as file:
                 pq.write_table(
                     rows.slice(start, count), file, compression="zstd", store_schema=False
@@ -52,7 +69,7 @@ class Stager:
                 file.flush()
                 os.fsync(file.fileno())
                 size = file.tell()
-            self._files.append(StagedFile(str(path), table, day, name, count, size))
+            self.add(StagedFile(str(path), topic, table, day, path.name, count, size))
 
     def close(self) -> tuple[StagedFile, ...]:
         """The files written; their names are durable from now on."""

@@ -1,48 +1,114 @@
-"""What a warehouse's commit log says, without Spark, broker or registry."""
+"""What a warehouse's commit log says, and how far behind the broker it is. Without Spark.
+
+Rules: a broker that does not answer costs the answer about itself only; the sums are in the last
+commit, so the age of a warehouse does not matter.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hadoop_loader.commits import CommitLog
-from headworks.errors import UsageError
+from hadoop_loader.commits import Commit, CommitLog, TableState
+from hadoop_loader.fetch import KafkaFetcher, KafkaLog
+from hadoop_loader.plan import Range, Watermarks
+from headworks.broker_client import broker_client
+from headworks.errors import HeadworksError, UsageError
 
-__all__ = ["status_of"]
+__all__ = ["Lag", "lag_of", "status_of"]
+
+Lag = tuple[int, float]
 
 
-def status_of(root: Path) -> dict[str, Any]:
-    """Per topic: table, schema version, offsets, rows, quarantined messages, last load."""
+def status_of(root: Path, bootstrap: str | None = None) -> dict[str, Any]:
+    """Per topic: table, schema version, offsets, rows, files, quarantined, lost, and its lag.
+
+    The lag is asked of the broker at `bootstrap`, and null without one.
+    """
     if not (root / "_headworks" / "commits").is_dir():
         raise UsageError(
             f"{root} is no warehouse: nothing was ever loaded into it",
             fix="run `headworks load run`, or give --warehouse or --data-dir",
         )
     log = CommitLog(root / "_headworks")
-    rows: Counter[str] = Counter()
-    quarantined: Counter[str] = Counter()
-    last_load: dict[str, int] = {}
-    numbers = log.numbers()
-    for number in numbers:
-        for topic, found in log.read(number).topics.items():
-            rows[topic] += found.rows
-            quarantined[topic] += found.quarantined
-            last_load[topic] = number
     last = log.latest()
+    tables = last.tables if last else {}
+    lags, trouble = _ask(bootstrap, last) if bootstrap and last else ({}, None)
+    report = log.last_report() or {}
     return {
         "load": last.number if last else 0,
         "applied": last is None or log.is_applied(last.number),
+        "broker_error": trouble,
+        "ungoverned": report.get("ungoverned", []),
+        "refused": report.get("refused", []),
         "topics": [
-            {
-                "topic": topic,
-                "table": state.table,
-                "schema_version": state.version,
-                "rows": rows[topic],
-                "quarantined": quarantined[topic],
-                "load": last_load.get(topic, 0),
-                "offsets": last.committed(topic) if last else {},
-            }
-            for topic, state in sorted(last.tables.items() if last else ())
+            _topic(topic, state, last, lags.get(topic)) for topic, state in sorted(tables.items())
         ],
+    }
+
+
+def lag_of(
+    committed: Mapping[int, int], marks: Mapping[int, Watermarks], oldest_ms: int | None, now: float
+) -> Lag:
+    """Messages that are not loaded yet, and the minutes since the oldest of them was written."""
+    behind = sum(m.high - max(committed.get(p, m.low), m.low) for p, m in marks.items())
+    if behind <= 0 or oldest_ms is None:
+        return max(behind, 0), 0.0
+    return behind, round(max(0.0, now - oldest_ms / 1000) / 60, 1)
+
+
+def _ask(bootstrap: str, last: Commit) -> tuple[dict[str, Lag], str | None]:
+    client = broker_client(bootstrap)
+    try:
+        broker = KafkaLog(client)
+        known = broker.partitions()
+        marks = broker.watermarks({t: known[t] for t in last.tables if t in known})
+        fetcher = KafkaFetcher(client)
+        return {
+            topic: lag_of(
+                last.committed(topic),
+                found,
+                _oldest(fetcher, topic, last.committed(topic), found),
+                time.time(),
+            )
+            for topic, found in marks.items()
+        }, None
+    except HeadworksError as error:
+        return {}, error.message
+
+
+def _oldest(
+    fetcher: KafkaFetcher,
+    topic: str,
+    committed: Mapping[int, int],
+    marks: Mapping[int, Watermarks],
+) -> int | None:
+    """The timestamp of the oldest message that is not loaded, by the first of each partition."""
+    firsts = []
+    for partition, mark in marks.items():
+        start = max(committed.get(partition, mark.low), mark.low)
+        if start < mark.high:
+            firsts.append(Range(topic, partition, start, start + 1))
+    if not firsts:
+        return None
+    return min((m.timestamp for found in fetcher.fetch(topic, firsts) for m in found), default=None)
+
+
+def _topic(topic: str, state: TableState, last: Commit | None, lag: Lag | None) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "table": state.table,
+        "schema_version": state.version,
+        "partitions": "hourly" if state.hourly else "daily",
+        "rows": state.rows,
+        "files": state.files,
+        "quarantined": state.quarantined,
+        "lost": state.lost,
+        "load": state.load,
+        "loaded_ms": state.loaded_ms,
+        "offsets": last.committed(topic) if last else {},
+        "lag_messages": lag[0] if lag else None,
+        "lag_minutes": lag[1] if lag else None,
     }

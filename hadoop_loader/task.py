@@ -12,16 +12,20 @@ Rules:
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from hadoop_loader.batches import Micros, TopicBatch
+from hadoop_loader.crash import reach
 from hadoop_loader.decode import Decoder
 from hadoop_loader.fetch import Fetcher
 from hadoop_loader.messages import NO_SCHEMA, Message, Messages, Numbers
+from hadoop_loader.meter import Meter
 from hadoop_loader.plan import Range
 from hadoop_loader.quarantine import QUARANTINE_TABLE, Bad, quarantine_table
 from hadoop_loader.staging import StagedFile, Stager
@@ -30,7 +34,16 @@ from headworks.schema import Schema, governance_of, parse
 from headworks.schema.model import Record
 from headworks.wire import FramingError, unframe
 
-__all__ = ["Counts", "Manifest", "Task", "TopicManifest", "TopicPlan", "Writer", "load"]
+__all__ = [
+    "Counts",
+    "Manifest",
+    "Task",
+    "TopicLoader",
+    "TopicManifest",
+    "TopicPlan",
+    "Writer",
+    "load",
+]
 
 
 FLUSH_ROWS = 200_000
@@ -56,6 +69,7 @@ class TopicPlan:
     subject: str
     latest: Writer
     writers: tuple[Writer, ...]
+    hourly: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +104,7 @@ class TopicManifest:
     windows: dict[int, Counts] = field(default_factory=dict)
     first_event: int | None = None
     last_event: int | None = None
+    first_bad: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +117,16 @@ class Manifest:
 
 def load(task: Task, fetcher: Fetcher) -> Manifest:
     """Load one bin."""
-    stager = Stager(Path(task.staging) / uuid.uuid4().hex, task.load)
+    attempt = Path(task.staging) / uuid.uuid4().hex
+    stager, meter = Stager(attempt, task.load), Meter(attempt)
     topics = []
     for topic in sorted({r.topic for r in task.ranges}):
         ranges = tuple(r for r in task.ranges if r.topic == topic)
-        loader = _TopicLoader(task.topics[topic], task.load, stager)
+        loader = TopicLoader(task.topics[topic], task.load, stager)
         for found in fetcher.fetch(topic, ranges):
             messages = found if isinstance(found, Messages) else Messages.of(found)
+            meter.add(len(messages))
+            reach("reading")
             for i in range(0, len(messages), CHUNK):
                 loader.add(messages[i : i + CHUNK])
         loader.flush()
@@ -117,10 +135,20 @@ def load(task: Task, fetcher: Fetcher) -> Manifest:
     return Manifest(stager.close(), tuple(topics))
 
 
-class _TopicLoader:
-    """Turns the messages of one topic into files."""
+class Sink(Protocol):
+    """Where rows go, table by table."""
 
-    def __init__(self, plan: TopicPlan, load_number: int, stager: Stager) -> None:
+    def write(
+        self, topic: str, table: str, rows: pa.Table, days: Sequence[tuple[str, int, int]]
+    ) -> None:
+        """Take rows; `days`: (partition, first row, number of rows) of each."""
+        ...
+
+
+class TopicLoader:
+    """Turns the messages of one topic into files, or into what else a sink makes of them."""
+
+    def __init__(self, plan: TopicPlan, load_number: int, stager: Sink) -> None:
         self.found = TopicManifest(plan.topic, ())
         self._bad: list[Bad] = []
         self._plan = plan
@@ -129,7 +157,9 @@ class _TopicLoader:
         self._reader = parse(plan.latest.text, strict=False)
         self._writers = {writer.schema_id: writer for writer in plan.writers}
         self._decoders: dict[int, Decoder] = {}
-        self._batch = TopicBatch(self._reader, _event_time(self._reader), load_number)
+        self._batch = TopicBatch(
+            self._reader, _event_time(self._reader), load_number, hourly=plan.hourly
+        )
 
     def add(self, messages: Messages) -> None:
         """Decode messages; what cannot be decoded is set aside."""
@@ -147,9 +177,11 @@ class _TopicLoader:
     def flush(self) -> None:
         """Write what was decoded, and what was set aside, a file for each day."""
         if self._batch.rows:
-            self._stager.write(self._plan.table, *self._batch.take())
+            self._stager.write(self._plan.topic, self._plan.table, *self._batch.take())
         if self._bad:
-            self._stager.write(QUARANTINE_TABLE, *quarantine_table(self._bad, self._load))
+            self._stager.write(
+                self._plan.topic, QUARANTINE_TABLE, *quarantine_table(self._bad, self._load)
+            )
             self._bad = []
 
     def _refuse(self, schema_id: int, messages: Messages) -> None:
@@ -204,6 +236,9 @@ class _TopicLoader:
 
     def _quarantine(self, m: Message, schema_id: int | None, reason: str) -> None:
         size = len(m.value or b"")
+        self.found.first_bad = (
+            self.found.first_bad or f"partition {m.partition} offset {m.offset}: {reason}"
+        )
         self._bad.append(Bad(self._plan.topic, m, schema_id, reason))
         counts = self.found.windows.setdefault(window_of(m.timestamp), Counts())
         counts.quarantined += 1

@@ -20,10 +20,18 @@ from dataclasses import dataclass
 from functools import reduce
 
 from hadoop_loader.columns import (
+    BIGINT,
+    BINARY,
+    DATE,
+    DOUBLE,
     EMPTY_FIELD,
+    INT,
     METADATA,
     PARTITION,
+    STRING,
+    TIMESTAMP,
     ColumnType,
+    Decimal,
     ListOf,
     MapOf,
     Struct,
@@ -36,10 +44,21 @@ from hadoop_loader.columns import (
 from hadoop_loader.literals import literal, text
 from hadoop_loader.values import default_of, union_names
 from hadoop_loader.widening import widened
+from headworks.compatibility import check_pair
 from headworks.decoding.resolution import resolve_branch, source_field
+from headworks.errors import IncompatibleError
 from headworks.schema import Array, EnumType, Field, MapType, Primitive, Record, Schema, Union
 
-__all__ = ["Projection", "file_columns", "view_columns", "view_query"]
+__all__ = ["Projection", "file_columns", "rebuild_query", "view_columns", "view_query"]
+
+
+_CASTS = {
+    (INT, BIGINT),
+    (INT, DOUBLE),
+    (BIGINT, DOUBLE),
+    (STRING, BINARY),
+    (BINARY, STRING),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +92,42 @@ def view_query(table: str, history: Sequence[Projection]) -> str:
     """The SELECT of the view over `table` (a name as SQL writes it)."""
     stored = {f.name.lower(): f.type for f in file_columns(history)}
     latest = history[-1].schema
-    items = [_column(f, stored, history) for f in _fields(latest)]
+    items = [_column(f, stored, history, latest) for f in _fields(latest)]
     items += [quoted(f.name) for f in METADATA]
     return f"SELECT {', '.join([*items, quoted(PARTITION)])} FROM {table}"
+
+
+def rebuild_query(table: str, history: Sequence[Projection], new: Projection) -> str:
+    """The SELECT of all rows of `table`, whose files are of `history`, in the columns of `new`.
+
+    Raises IncompatibleError for a value that Avro would not resolve, or not into the same value.
+    """
+    for projection in history:
+        _check_resolves(projection, new)
+    stored = {f.name.lower(): f.type for f in file_columns(history)}
+    items = [_column(f, stored, history, new.schema) for f in _fields(new.schema)]
+    return f"SELECT {', '.join([*items, *(quoted(f.name) for f in METADATA)])} FROM {table}"
 
 
 def _fields(schema: Schema) -> tuple[Field, ...]:
     return schema.fields if isinstance(schema, Record) else (Field("value", schema),)
 
 
-def _column(f: Field, stored: dict[str, ColumnType], history: Sequence[Projection]) -> str:
+def _check_resolves(old: Projection, new: Projection) -> None:
+    found = check_pair(new.schema, old.schema)
+    if found:
+        raise IncompatibleError(
+            f"rows of version {old.version} cannot be read as version {new.version}: "
+            f"{found[0].message}",
+            fix="give the new events a new topic",
+        )
+
+
+def _column(
+    f: Field, stored: dict[str, ColumnType], history: Sequence[Projection], latest: Schema
+) -> str:
     name = quoted(f.name)
-    expressions = [_top(p.schema, history[-1].schema, f, stored) for p in history]
+    expressions = [_top(p.schema, latest, f, stored) for p in history]
     if all(expression == name for expression in expressions):
         return name
     cases = []
@@ -124,6 +167,8 @@ class _Rebuild:
         target = column_type(new)
         if isinstance(target, Struct) and isinstance(stored, Struct):
             return self._struct(at, stored, old, new, target)
+        if isinstance(target, Struct) and isinstance(new, Union):
+            return self._wrapped(at, stored, old, new, target)
         old, new = _only(old), _only(new)
         if isinstance(new, Array) and isinstance(old, Array) and isinstance(stored, ListOf):
             name = self._name()
@@ -137,7 +182,23 @@ class _Rebuild:
             return _symbol(at, old, new)
         if new.kind == "float" and old.kind in ("int", "long"):
             return f"CAST(CAST({at} AS float) AS double)"
-        return at if stored == target else f"CAST({at} AS {ddl(target)})"
+        return at if stored == target else _cast(at, stored, target, old, new)
+
+    def _wrapped(self, at: str, stored: ColumnType, old: Schema, new: Union, target: Struct) -> str:
+        """A value that was one type, in the struct of a union of several."""
+        value = _only(old)
+        to = resolve_branch(value, new)
+        names = union_names(new) or {}
+        if to is None or to not in names:
+            raise _unlike(at, stored, target)
+        inside = self.value(at, stored, value, new.branches[to])
+        members = {name: literal(None, column_type(new.branches[i])) for i, name in names.items()}
+        members[names[to]] = inside
+        built = ", ".join(f"{text(f.name)}, {members[f.name]}" for f in target.fields)
+        return (
+            f"CASE WHEN {at} IS NULL THEN CAST(NULL AS {ddl(target)}) "
+            f"ELSE named_struct({built}) END"
+        )
 
     def _struct(self, at: str, stored: Struct, old: Schema, new: Schema, target: Struct) -> str:
         members = self._members(at, stored, old, new)
@@ -192,6 +253,44 @@ class _Rebuild:
     def _name(self) -> str:
         self._names += 1
         return f"x{self._names}"
+
+
+def _cast(at: str, stored: ColumnType, target: ColumnType, old: Schema, new: Schema) -> str:
+    """A value of one type as Avro reads it in another; IncompatibleError if that is another value.
+
+    A logical type put on or off leaves the number what it was.
+    """
+    before, after = _unit(old), _unit(new)
+    if target == TIMESTAMP and stored in (INT, BIGINT) and before is None:
+        return f"timestamp_{after}({at})"
+    if stored == TIMESTAMP and target == BIGINT and after is None:
+        return f"unix_{before}({at})"
+    if (stored, target) == (INT, DATE):
+        return f"date_from_unix_date({at})"
+    if (stored, target) == (DATE, INT):
+        return f"unix_date({at})"
+    same_scale = (
+        isinstance(stored, Decimal)
+        and isinstance(target, Decimal)
+        and stored.scale == target.scale
+        and stored.precision <= target.precision
+    )
+    if same_scale or (stored, target) in _CASTS:
+        return f"CAST({at} AS {ddl(target)})"
+    raise _unlike(at, stored, target)
+
+
+def _unit(schema: Schema) -> str | None:
+    logical = getattr(schema, "logical", None)
+    name = logical.name if logical else ""
+    return name.rpartition("-")[2] if "timestamp-" in name else None
+
+
+def _unlike(at: str, stored: ColumnType, target: ColumnType) -> IncompatibleError:
+    return IncompatibleError(
+        f"column {at} cannot be made {ddl(target)} from {ddl(stored)} without changing its values",
+        fix="add a field of the new type beside the old one, or give the new events a new topic",
+    )
 
 
 def _symbol(at: str, old: EnumType, new: EnumType) -> str:

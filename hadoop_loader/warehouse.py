@@ -7,7 +7,6 @@ Rules: holds the warehouse's lock from `open` to `close`; whatever was started i
 from __future__ import annotations
 
 import os
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +14,10 @@ from hadoop_loader.config import WarehouseConfig
 from headworks.errors import HeadworksError, UsageError
 
 if TYPE_CHECKING:
-    from hadoop_loader.loading import Parts, Progress
+    from hadoop_loader.compacting import Compacted
+    from hadoop_loader.position import Position
     from hadoop_loader.report import LoadReport
+    from hadoop_loader.work import Parts, Progress
 
 __all__ = ["Warehouse"]
 
@@ -63,10 +64,56 @@ class Warehouse:
             raise
 
     def load(self, progress: Progress | None = None) -> LoadReport:
-        """Load everything that is new, in every topic; `progress` is told each phase."""
+        """Load everything that is new, in every topic; `progress` is told each phase.
+
+        Then, where it is worth it, the files of what the load touched are made fewer.
+        """
+        from hadoop_loader.compacting import Compacting
         from hadoop_loader.loading import Loading
 
-        return Loading(self._parts, progress).run()
+        report = Loading(self._parts, progress).run()
+        last = self._parts.log.latest()
+        if self._config.policy.compact and last is not None and last.number == report.number:
+            Compacting(self._parts, progress).touched(last)
+        return report
+
+    def rewind(self, topic: str, to: Position, progress: Progress | None = None) -> LoadReport:
+        """Read a topic again from `to` up to where it was loaded, in place of what is there."""
+        from hadoop_loader.reloading import Rewinding
+
+        return Rewinding(self._parts, progress).run(topic, to)
+
+    def requeue(self, topic: str, progress: Progress | None = None) -> LoadReport:
+        """Decode a topic's quarantined messages again."""
+        from hadoop_loader.reloading import Requeueing
+
+        return Requeueing(self._parts, progress).run(topic)
+
+    def rebuild(self, topic: str, progress: Progress | None = None) -> LoadReport:
+        """Write a topic's table anew in its latest schema."""
+        from hadoop_loader.rebuilding import Rebuilding
+
+        return Rebuilding(self._parts, progress).run(topic)
+
+    def compact(self, topic: str | None = None, progress: Progress | None = None) -> Compacted:
+        """Make the files of all partitions fewer (of one topic), where there are two or more."""
+        from hadoop_loader.compacting import Compacting
+
+        return Compacting(self._parts, progress, worth_it=2).everything(topic)
+
+    def quarantined(self) -> list[str]:
+        """The topics that have messages in quarantine."""
+        last = self._parts.log.latest()
+        return [t for t, state in (last.tables if last else {}).items() if state.quarantined]
+
+    def alive(self) -> bool:
+        """Whether the session still works."""
+        from py4j.protocol import Py4JError
+
+        try:
+            return not self._spark.sparkContext._jsc.sc().isStopped()
+        except (Py4JError, OSError, AttributeError):
+            return False
 
     def serve(self, host: str = "127.0.0.1", port: int = 0) -> tuple[str, int]:
         """Serve HiveServer2 from this session; its address (the same one if asked again)."""
@@ -103,8 +150,8 @@ class Warehouse:
         from hadoop_loader.commits import CommitLog
         from hadoop_loader.fetch import KafkaLog
         from hadoop_loader.governed import Subjects
-        from hadoop_loader.loading import Parts
-        from hadoop_loader.spark_job import run_in_spark
+        from hadoop_loader.spark_job import SparkJobs
+        from hadoop_loader.work import Parts
         from headworks.broker_client import broker_client
         from headworks.registry_client import RegistryClient
 
@@ -119,11 +166,11 @@ class Warehouse:
             log=log,
             broker=KafkaLog(client),
             versions=Subjects(registry).versions,
-            run=partial(run_in_spark, self._spark, client),
+            jobs=SparkJobs(self._spark, client),
             catalog=catalog,
             publish=AuditPublisher(client, registry, str(config.root)),
             tasks=config.tasks or self._spark.sparkContext.defaultParallelism,
-            skip_lost=config.skip_lost,
+            policy=config.policy,
         )
 
 

@@ -65,8 +65,9 @@ def _type(before: ColumnType, after: ColumnType, path: str) -> ColumnType:
     raise IncompatibleError(
         f"column {path} cannot change from {ddl(before)} to {ddl(after)}: "
         "the Parquet files already written would not be read back",
-        fix="add a field of the new type beside the old one, or give the new events a new topic; "
-        "registering under the policy `warehouse` refuses such a change beforehand",
+        fix="`headworks load rebuild TOPIC` writes the table anew, if Avro resolves the change; or "
+        "add a field of the new type beside the old one. Registering under the policy `warehouse` "
+        "refuses such a change beforehand",
     )
 
 

@@ -57,6 +57,10 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("warehouse", None, "folder of the Hive tables (default: data_dir/warehouse)"),
         Setting("database", "default", "Hive database in which the tables appear"),
         Setting("audit_store", None, "store of the audit (default: audit.db in data_dir)"),
+        Setting(
+            "metastore", None, "thrift://HOST:PORT of a Hive metastore; unset: an embedded one"
+        ),
+        Setting("spark_master", "local[2,3]", "where Spark runs: local[N], spark://HOST:PORT, ..."),
         Setting("hive", None, "address of a running HiveServer2, HOST:PORT"),
         Setting("username", None, "who to be for the broker and the registry"),
         Setting("password", None, "that user's password"),

@@ -1,14 +1,24 @@
-"""One Spark session for all tests of the loader: a JVM takes seconds to start."""
+"""What tests of the loader share: one Spark session (a JVM takes seconds to start), a world."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hadoop_loader.config import WarehouseConfig
 from hadoop_loader.session import start_session, stop_session
+from tests.loader.memory import World
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A warehouse and what is around it, in this process: its crashes need no durable disk."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    return World(tmp_path / "warehouse")
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,11 @@ from fastavro import parse_schema, schemaless_writer
 from hadoop_loader.columns import StructField
 from hadoop_loader.commits import Commit, CommitLog
 from hadoop_loader.fetch import Message
-from hadoop_loader.loading import Parts
 from hadoop_loader.plan import Range, Watermarks
+from hadoop_loader.policy import Policy
+from hadoop_loader.rewrite import Rewrite, Rewritten, rewrite
 from hadoop_loader.task import Manifest, Task, Writer, load
+from hadoop_loader.work import Parts
 from headworks.wire import prefix
 
 Json = Any
@@ -54,9 +56,31 @@ class MemoryLog:
             for t, ps in topics.items()
         }
 
+    def offsets_at(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
+        return {
+            p: next((m.offset for m in self.topics[topic][p] if m.timestamp >= time_ms), 1 << 40)
+            for p in partitions
+        }
+
     def fetch(self, topic: str, ranges: Sequence[Range]) -> Iterator[list[Message]]:
         for r in ranges:
             yield self.topics[topic][r.partition][r.start : r.end]
+
+
+class MemoryJobs:
+    """A load's jobs in this process."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self._log = log
+
+    def load(self, tasks: Sequence[Task]) -> list[Manifest]:
+        return [load(task, self._log) for task in tasks]
+
+    def rewrite(self, rewrites: Sequence[Rewrite]) -> list[Rewritten]:
+        return [rewrite(job) for job in rewrites]
+
+    def export(self, query: str, folder: Path) -> None:
+        raise AssertionError("only Spark answers queries")
 
 
 class MemoryCatalog:
@@ -64,8 +88,9 @@ class MemoryCatalog:
 
     def __init__(self) -> None:
         self.columns: dict[str, tuple[StructField, ...]] = {}
+        self.locations: dict[str, Path] = {}
         self.views: dict[str, str] = {}
-        self.days: dict[str, set[str]] = {}
+        self.days: dict[str, dict[str, Path]] = {}
 
     def tables(self) -> set[str]:
         return set(self.columns)
@@ -79,7 +104,8 @@ class MemoryCatalog:
         properties: dict[str, str],
     ) -> None:
         self.columns[name] = tuple(columns)
-        self.days.setdefault(name, set())
+        self.locations[name] = location
+        self.days.setdefault(name, {})
 
     def put_view(
         self,
@@ -92,7 +118,15 @@ class MemoryCatalog:
         self.views[name] = query
 
     def add_days(self, name: str, days: Iterable[str]) -> None:
-        self.days[name] |= set(days)
+        for day in days:
+            self.days[name].setdefault(day, self.locations[name] / f"datepartition={day}")
+
+    def relocate(self, name: str, folders: Mapping[str, Path]) -> None:
+        self.days[name].update(folders)
+
+    def drop_table(self, name: str) -> None:
+        self.columns.pop(name, None)
+        self.days.pop(name, None)
 
     def source_of(self, name: str) -> str:
         return name
@@ -123,23 +157,23 @@ class World:
             "log": CommitLog(self.root / "_headworks"),
             "broker": self.log,
             "versions": lambda topic: tuple(self.subjects.get(topic, ())),
-            "run": self._run,
+            "jobs": MemoryJobs(self.log),
             "catalog": self.catalog,
             "publish": self.published.append,
             "tasks": 2,
             "reach": lambda step: None,
             "now": lambda: 1.0,
         }
+        policy = {f.name for f in fields(Policy)} & changes.keys()
+        if policy:
+            changes["policy"] = Policy(**{name: changes.pop(name) for name in policy})
         return Parts(**{**given, **changes})
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """The rows that a reader of the table's known days sees."""
         return [
             {**row, "datepartition": day}
-            for day in sorted(self.catalog.days.get(table, ()))
-            for file in sorted((self.root / table / f"datepartition={day}").glob("[!._]*"))
+            for day, folder in sorted(self.catalog.days.get(table, {}).items())
+            for file in sorted(folder.glob("[!._]*"))
             for row in pq.ParquetFile(file).read().to_pylist()
         ]
-
-    def _run(self, tasks: Sequence[Task]) -> list[Manifest]:
-        return [load(task, self.log) for task in tasks]

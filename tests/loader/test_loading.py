@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from hadoop_loader.crash import STEPS
 from hadoop_loader.loading import Loading
 from hadoop_loader.report import Refusal
 from headworks.errors import CorruptError
-from tests.loader.memory import MemoryCatalog, World, encoded
+from tests.loader.memory import MemoryCatalog, MemoryJobs, World, encoded
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -37,11 +36,6 @@ def click(world: World, n: int, at: int = 0, *, schema: Any = V1, schema_id: int
 
 def numbers(world: World, table: str = "clicks") -> list[int]:
     return sorted(row["n"] for row in world.rows(table))
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path / "warehouse")
 
 
 def test_loads_what_is_new_and_only_that(world: World) -> None:
@@ -215,8 +209,13 @@ def test_a_run_that_read_something_else_is_not_committed(world: World) -> None:
     world.register("clicks", V1)
     click(world, 0)
     with pytest.raises(CorruptError, match="did not read what was planned"):
-        Loading(world.parts(run=lambda tasks: [])).run()
+        Loading(world.parts(jobs=Nothing(world.log))).run()
     assert world.parts().log.latest() is None
+
+
+class Nothing(MemoryJobs):
+    def load(self, tasks: Any) -> list[Any]:
+        return []
 
 
 class Killed(BaseException):
@@ -268,3 +267,19 @@ def test_a_crash_at_any_step_loses_and_doubles_nothing(
         for event in events(commit, warehouse="w", host="h")
     }
     assert sum(counted.values()) == 30
+
+
+def test_lost_messages_are_counted_in_the_audit(world: World) -> None:
+    world.register("clicks", V1)
+    click(world, 0)
+    Loading(world.parts()).run()
+    click(world, 3)
+    click(world, 6)
+    world.log.low["clicks", 0] = 2
+    Loading(world.parts(skip_lost=True, now=lambda: 7200.0)).run()
+    found = [e for c in world.published for e in events(c, warehouse="w", host="h")]
+    assert [e["window_start"] for e in found if "lost" in e["counts"]] == [0]
+    assert sum(e["counts"].get("lost", 0) for e in found) == 1
+    last = world.parts().log.latest()
+    assert last is not None
+    assert last.tables["clicks"].lost == 1

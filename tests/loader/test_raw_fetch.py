@@ -17,7 +17,7 @@ from hadoop_loader.backend import Choice
 from hadoop_loader.fetch import KafkaFetcher
 from hadoop_loader.fetch_wire import Fetched
 from hadoop_loader.messages import NO_SCHEMA, Message, Messages
-from hadoop_loader.plan import Range
+from hadoop_loader.plan import GapError, Range
 from hadoop_loader.raw_batches import blocks, messages
 from hadoop_loader.raw_fetch import BrokerFetcher
 from headworks.broker_client import broker_client
@@ -75,11 +75,15 @@ def test_offsets_that_are_gone_are_told(broker: Service) -> None:
     producer = Producer({"bootstrap.servers": broker.address})
     producer.produce(topic, b"v", partition=0)
     producer.flush()
+    told = r"gone\[0\] offset 70, and perhaps more, was dropped by the broker's retention"
     with (
         BrokerFetcher(broker_client(broker.address)) as fetcher,
-        pytest.raises(UnreachableError, match=r"gone\[0\]: OFFSET_OUT_OF_RANGE"),
+        pytest.raises(GapError, match=told) as caught,
     ):
         read(fetcher, [Range(topic, 0, 70, 80)])
+    assert "--skip-lost" in str(caught.value)
+    with pytest.raises(GapError, match=told):
+        read(KafkaFetcher(broker_client(broker.address)), [Range(topic, 0, 70, 80)])
 
 
 def test_a_silent_broker_is_unreachable() -> None:

@@ -1,0 +1,138 @@
+"""A topic's table, written anew in its latest schema: for changes that no file can follow in place.
+
+Rules:
+
+- Every value becomes what Avro makes of it, by the same expressions as in the topic's view; what
+  Avro does not resolve, or resolves into other values, is refused and changes nothing.
+- A new table beside the old one; the view is sent to it in one step, so nobody ever reads a half.
+- Partitions that are done stay done: a rebuild that was interrupted goes on where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from hadoop_loader.columns import PARTITION, table_columns
+from hadoop_loader.commits import TableState
+from hadoop_loader.draft import Draft
+from hadoop_loader.durable import sync_folder
+from hadoop_loader.literals import text
+from hadoop_loader.report import LoadReport, report_of
+from hadoop_loader.roll_forward import history_of
+from hadoop_loader.staging import StagedFile
+from hadoop_loader.task import Writer
+from hadoop_loader.views import Projection, rebuild_query
+from hadoop_loader.work import Parts, Progress, Work
+from headworks.errors import CorruptError, UsageError
+from headworks.schema import parse, subject_of
+
+__all__ = ["REBUILD", "Rebuilding"]
+
+REBUILD = ".rebuild"
+
+
+class Rebuilding:
+    """One rebuild with `parts`."""
+
+    def __init__(self, parts: Parts, progress: Progress | None = None) -> None:
+        self._parts = parts
+        self._work = Work(parts, progress)
+        self._progress = progress
+
+    def run(self, topic: str) -> LoadReport:
+        """Rebuild a topic's table; IncompatibleError, naming the column, for what cannot be."""
+        last = self._work.recover()
+        state = last.tables.get(topic) if last else None
+        if last is None or state is None:
+            raise UsageError(
+                f"topic {topic} has no table in {self._parts.root}",
+                fix="`headworks load status` lists those that have one",
+            )
+        latest = self._latest(topic)
+        draft = self._work.draft(last, "rebuild")
+        query = self._query(state, latest, draft.number)
+        key = self._parts.log.keep_schema(latest.text)
+        folder = self._parts.root / REBUILD / state.table
+        _forget_others(folder, key)
+        self._parts.reach("planned")
+        with self._work.phase("rewrite"):
+            for day in draft.days(state.files_table):
+                self._day(draft, topic, state, day, query, folder / key)
+        new = f"{state.table}__{draft.number}"
+        draft.files = [replace(file, table=new) for file in draft.files]
+        draft.retired_tables.append(state.files_table)
+        draft.forget_layout(state.files_table)
+        draft.tables[topic] = replace(
+            state,
+            source=new,
+            projections=[[draft.number, latest.version, latest.schema_id, key]],
+            files=len(draft.files),
+        )
+        self._parts.reach("staged")
+        commit = self._work.commit(draft)
+        shutil.rmtree(folder, ignore_errors=True)
+        return report_of(commit.number, commit, seconds=dict(self._work.seconds))
+
+    def _latest(self, topic: str) -> Writer:
+        versions = self._parts.versions(topic)
+        if not versions:
+            raise UsageError(
+                f"topic {topic} has no schema any more",
+                fix=f"register one as {subject_of(topic)}",
+            )
+        return versions[-1]
+
+    def _query(self, state: TableState, latest: Writer, number: int) -> str:
+        schema = parse(latest.text, strict=False)
+        table_columns(schema)
+        source = self._parts.catalog.source_of(state.files_table)
+        history = history_of(state, self._parts.log)
+        return rebuild_query(source, history, Projection(number, latest.version, schema))
+
+    def _day(
+        self, draft: Draft, topic: str, state: TableState, day: str, query: str, folder: Path
+    ) -> None:
+        """One partition: done before, or to do."""
+        sources = draft.sources(state.files_table, day)
+        if not sources:
+            return
+        names = "\n".join(str(path) for path in sources)
+        done = folder / f"{day}-{hashlib.sha256(names.encode()).hexdigest()[:16]}"
+        if not (done / "_SUCCESS").exists():
+            shutil.rmtree(done, ignore_errors=True)
+            done.parent.mkdir(parents=True, exist_ok=True)
+            self._parts.jobs.export(f"{query} WHERE {PARTITION} = {text(day)}", done)
+        rows = 0
+        for path in sorted(done.glob("part-*.parquet")):
+            _sync(path)
+            n = pq.read_metadata(path).num_rows
+            name = f"load-{draft.number:08d}-{uuid.uuid4().hex[:12]}.parquet"
+            rows += n
+            draft.files.append(StagedFile(str(path), topic, "", day, name, n, path.stat().st_size))
+        sync_folder(done)
+        expected = sum(pq.read_metadata(path).num_rows for path in sources)
+        if rows != expected:
+            raise CorruptError(
+                f"partition {day} of {state.table} has {expected} rows, and {rows} were rewritten; "
+                "nothing is changed",
+                fix="rebuild again",
+            )
+
+
+def _forget_others(folder: Path, key: str) -> None:
+    """Remove what an earlier rebuild left that was for another schema."""
+    for path in folder.glob("*"):
+        if path.name != key:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,162 @@
+"""A piece of work on a warehouse: finish the last one, stage, commit, apply. Whatever it is for.
+
+Rules:
+
+- Until the commit nothing outside the staging folder has changed; after it nothing can be lost.
+- What nobody is sent to any more is removed a while after the commit that replaced it, by whatever
+  works on the warehouse then: a query that began before still reads it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from hadoop_loader.commits import Commit, CommitLog
+from hadoop_loader.crash import Reach, reach
+from hadoop_loader.draft import Draft
+from hadoop_loader.fetch import Log
+from hadoop_loader.meter import watching
+from hadoop_loader.policy import Policy
+from hadoop_loader.rewrite import Rewrite, Rewritten
+from hadoop_loader.roll_forward import Catalog, Publish, apply, restore
+from hadoop_loader.task import Manifest, Task, Writer
+
+__all__ = ["GRACE", "STAGING", "Jobs", "Parts", "Progress", "Work"]
+
+Progress = Callable[[str, float | None], None]
+STAGING = ".staging"
+# Longer than the longest query is expected to take.
+GRACE = 3600.0
+
+
+class Jobs(Protocol):
+    """Where bins are read and files rewritten: Spark, or this process in tests."""
+
+    def load(self, tasks: Sequence[Task]) -> Sequence[Manifest]:
+        """Read bins."""
+        ...
+
+    def rewrite(self, rewrites: Sequence[Rewrite]) -> Sequence[Rewritten]:
+        """Rewrite partitions."""
+        ...
+
+    def export(self, query: str, folder: Path) -> None:
+        """Write what a query answers into Parquet files of a new folder."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a load works with; tests put other parts in."""
+
+    root: Path
+    log: CommitLog
+    broker: Log
+    versions: Callable[[str], Sequence[Writer]]
+    jobs: Jobs
+    catalog: Catalog
+    publish: Publish
+    tasks: int
+    policy: Policy = field(default_factory=Policy)
+    reach: Reach = reach
+    now: Callable[[], float] = time.time
+    grace: float = GRACE
+
+
+class Work:
+    """One piece of work with `parts`.
+
+    `progress` hears of every phase as it begins, and of the share of it that is done.
+    """
+
+    def __init__(self, parts: Parts, progress: Progress | None = None) -> None:
+        self.parts = parts
+        self.seconds: dict[str, float] = {}
+        self._progress = progress
+
+    def recover(self) -> Commit | None:
+        """Finish what the last one left undone; the last commit."""
+        last = self.parts.log.latest()
+        if last is not None:
+            # First what other loads left: a table that apply() defines is not missing any more.
+            restore(last, self.parts.log, self.parts.root, self.parts.catalog)
+            if not self.parts.log.is_applied(last.number):
+                with self.phase("recover"):
+                    self._apply(last)
+        self.clean()
+        self._sweep()
+        return last
+
+    def staging(self, number: int) -> Path:
+        """The folder of what commit `number` is going to name, made."""
+        folder = self.parts.root / STAGING / f"{number:08d}"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def commit(self, draft: Draft) -> Commit:
+        """Commit, apply, clean up."""
+        with self.phase("commit"):
+            commit = draft.commit(self.now_ms())
+            self.parts.reach("committing")
+            self.parts.log.create(commit)
+        self.parts.reach("committed")
+        with self.phase("apply"):
+            self._apply(commit)
+        self.clean()
+        return commit
+
+    def clean(self) -> None:
+        """Remove what was staged."""
+        shutil.rmtree(self.parts.root / STAGING, ignore_errors=True)
+
+    def now_ms(self) -> int:
+        """The time, in ms."""
+        return int(self.parts.now() * 1000)
+
+    def draft(self, last: Commit | None, kind: str) -> Draft:
+        """What follows `last`, empty."""
+        return Draft(self.parts.log, self.parts.root, last, kind)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Tell a phase, and take its time."""
+        if self._progress is not None:
+            self._progress(name, None)
+        began = time.monotonic()
+        yield
+        took = time.monotonic() - began
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + took, 3)
+
+    def load(self, tasks: Sequence[Task], staging: Path, messages: int) -> list[Manifest]:
+        """Read bins that hold so many messages, telling how far it is."""
+        progress = self._progress
+        tell = None if progress is None else lambda share: progress("read", share)
+        with watching(staging, messages, tell):
+            return list(self.parts.jobs.load(tasks))
+
+    def _apply(self, commit: Commit) -> None:
+        parts = self.parts
+        apply(commit, parts.log, parts.root, parts.catalog, parts.publish, parts.reach)
+
+    def _sweep(self) -> None:
+        due = self.now_ms() - self.parts.grace * 1000
+        for path, record in self.parts.log.retired().items():
+            if record["since_ms"] <= due:
+                self._remove(record)
+                path.unlink()
+
+    def _remove(self, record: Mapping[str, Sequence[str]]) -> None:
+        for table in record["tables"]:
+            self.parts.catalog.drop_table(table)
+            shutil.rmtree(self.parts.root / table, ignore_errors=True)
+        for folder in record["folders"]:
+            path = self.parts.root / folder
+            shutil.rmtree(path, ignore_errors=True)
+            if path.parent.name.startswith("load-") and not any(path.parent.iterdir()):
+                path.parent.rmdir()

@@ -1,0 +1,149 @@
+"""What replaces rows, on a real metastore: readers see every row once, before, during and after."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hadoop_loader.catalog import HiveCatalog
+from hadoop_loader.compacting import Compacting
+from hadoop_loader.loading import Loading
+from hadoop_loader.position import Position
+from hadoop_loader.rebuilding import Rebuilding
+from hadoop_loader.reloading import Rewinding
+from hadoop_loader.spark_job import SparkJobs
+from hadoop_loader.work import Parts
+from headworks.errors import IncompatibleError
+from tests.loader.memory import MemoryJobs, World
+from tests.loader.test_loading import DAY, V1, V2, Killed, click, killer
+
+pytestmark = pytest.mark.spark
+
+LONG: Any = {**V1, "fields": [V1["fields"][0], {"name": "n", "type": "long"}]}
+DOUBLE: Any = {**V1, "fields": [V1["fields"][0], {"name": "n", "type": "double"}]}
+EITHER: Any = {
+    **V1,
+    "fields": [V1["fields"][0], {"name": "n", "type": ["null", "double", "string"]}],
+}
+TEXT: Any = {**V1, "fields": [V1["fields"][0], {"name": "n", "type": "boolean"}]}
+
+
+class Jobs(MemoryJobs):
+    """Bins and rewrites in this process, queries in Spark."""
+
+    def __init__(self, world: World, spark: Any) -> None:
+        super().__init__(world.log)
+        self._export = SparkJobs(spark, {}).export
+
+    def export(self, query: str, folder: Path) -> None:
+        self._export(query, folder)
+
+
+@pytest.fixture
+def parts(world: World, spark: Any, tmp_path: Path) -> Parts:
+    world.root = tmp_path / "ware house%20"
+    name = f"t{uuid.uuid4().hex}"
+    catalog = HiveCatalog(spark, f"{name}_files", name)
+    tmp_path.joinpath(f"self-test-{spark.version}.passed").touch()
+    catalog.prepare(tmp_path)
+    return replace(world.parts(), jobs=Jobs(world, spark), catalog=catalog)
+
+
+def view(parts: Parts) -> str:
+    assert isinstance(parts.catalog, HiveCatalog)
+    return f"`{parts.catalog._views}`.clicks"
+
+
+def test_readers_see_every_row_once_all_the_while(world: World, parts: Parts, spark: Any) -> None:
+    world.register("clicks", V1)
+    for n in range(12):
+        click(world, n, at=(n % 2) * DAY)
+        if n % 4 == 3:
+            Loading(parts).run()
+    world.register("clicks", V2)
+    seen: list[tuple[int, int]] = []
+    over = threading.Event()
+
+    def read() -> None:
+        question = f"SELECT count(*), count(DISTINCT _partition, _offset) FROM {view(parts)}"
+        while not over.is_set() or not seen:
+            (row,) = spark.newSession().sql(question).collect()
+            seen.append((row[0], row[1]))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        Rewinding(parts).run("clicks", Position.parse("1"))
+        assert Compacting(parts, worth_it=2).everything().partitions == 2
+        with pytest.raises(Killed):
+            Rewinding(replace(parts, reach=killer("partitions"))).run(
+                "clicks", Position.parse("earliest")
+            )
+        Loading(parts).run()
+    finally:
+        over.set()
+        reader.join()
+    assert set(seen) == {(12, 12)}
+    rows = spark.sql(f"SELECT n, how, _load FROM {view(parts)} ORDER BY n").collect()
+    assert [(r.n, r.how) for r in rows] == [(n, "mouse") for n in range(12)]
+
+
+def test_a_table_that_cannot_follow_is_rebuilt(world: World, parts: Parts, spark: Any) -> None:
+    world.register("clicks", V1)
+    click(world, 1)
+    world.register("clicks", LONG)
+    click(world, 2, at=DAY, schema=LONG, schema_id=2)
+    Loading(parts).run()
+    world.register("clicks", DOUBLE)
+    click(world, 3, schema=DOUBLE, schema_id=3)
+    (refusal,) = Loading(parts).run().refused
+    assert "headworks load rebuild" in refusal.reason
+    report = Rebuilding(parts).run("clicks")
+    assert (report.kind, report.committed) == ("rebuild", True)
+    Loading(parts).run()
+    world.register("clicks", EITHER)
+    done = sum(1 for _ in (world.root / "clicks__2").rglob("*.parquet"))
+    with pytest.raises(Killed):
+        Rebuilding(replace(parts, reach=killer("staged"))).run("clicks")
+    left = {p.stat().st_mtime_ns for p in (world.root / ".rebuild").rglob("part-*.parquet")}
+    Rebuilding(parts).run("clicks")
+    moved = {p.stat().st_mtime_ns for p in (world.root / "clicks__4").rglob("*.parquet")}
+    assert (done, left) == (3, moved)
+    assert not (world.root / ".rebuild" / "clicks").exists()
+    rows = spark.sql(f"SELECT n.double AS n, _offset FROM {view(parts)} ORDER BY n").collect()
+    assert [r.n for r in rows] == [1.0, 2.0, 3.0]
+    Loading(replace(parts, now=lambda: 7200.0)).run()
+    assert not (world.root / "clicks").exists()
+    assert "clicks" not in parts.catalog.tables()
+    last = parts.log.latest()
+    assert last is not None
+    assert last.tables["clicks"].rows == 3
+    world.register("clicks", TEXT)
+    with pytest.raises(IncompatibleError, match="rows of version 4 cannot be read as version 5"):
+        Rebuilding(parts).run("clicks")
+
+
+def test_a_metastore_that_was_lost_is_defined_again(world: World, parts: Parts, spark: Any) -> None:
+    world.register("clicks", V1)
+    for n in range(4):
+        click(world, n)
+        Loading(parts).run()
+    Compacting(parts, worth_it=2).everything()
+    click(world, 4)
+    with pytest.raises(Killed):
+        Loading(replace(parts, reach=killer("views"))).run()
+    assert isinstance(parts.catalog, HiveCatalog)
+    spark.sql(f"DROP DATABASE `{parts.catalog._views}` CASCADE")
+    spark.sql(f"DROP DATABASE `{parts.catalog._files}` CASCADE")
+    again = HiveCatalog(spark, parts.catalog._files, parts.catalog._views)
+    for name in (parts.catalog._files, parts.catalog._views):
+        spark.sql(f"CREATE DATABASE `{name}`")
+    Loading(replace(parts, catalog=again)).run()
+    rows = spark.sql(f"SELECT n FROM {view(parts)} ORDER BY n").collect()
+    assert [r.n for r in rows] == [0, 1, 2, 3, 4]
+    assert parts.log.numbers() == [1, 2, 3, 4, 5, 6]
