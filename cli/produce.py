@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cli.kafka import address_of
-from cli.output import say
+from cli.output import Format, FormatOption, print_json, say
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 from headworks.settings import resolve
 
@@ -20,6 +20,7 @@ def produce(
     topic: Annotated[str, typer.Argument(help="the topic to produce to")],
     bootstrap: Annotated[str | None, typer.Option(help="address of the broker")] = None,
     registry: Annotated[str | None, typer.Option(help="address of the registry")] = None,
+    format: FormatOption = Format.TEXT,
 ) -> None:
     """Read events from stdin, one JSON object a line, and send them in the latest schema."""
     from headworks.registry_client import RegistryClient
@@ -59,4 +60,9 @@ def produce(
         left = producer.flush(30)
     if left:
         raise UnreachableError(f"{left} of {sent} messages were not delivered")
-    say(f"sent {sent} messages to {topic}, version {latest.version}")
+    if format is Format.JSON:
+        print_json(
+            {"topic": topic, "sent": sent, "version": latest.version, "schema_id": latest.id}
+        )
+    else:
+        say(f"sent {sent} messages to {topic}, version {latest.version}")

@@ -42,8 +42,8 @@ class RegistryClient:
     in `url`, or the settings `username` and `password`. `tls_ca` is the file of CA certificates by
     which an https registry is checked (or the setting of that name).
 
-    Every method raises UnreachableError if no registry answers within `timeout` seconds (after
-    three retries), and RefusedError, with the registry's status and code, if it says no.
+    Every method raises UnreachableError if no registry answers within `timeout` seconds (in any
+    of `attempts`), and RefusedError, with the registry's status and code, if it says no.
     """
 
     def __init__(
@@ -55,11 +55,13 @@ class RegistryClient:
         token: Token | None = None,
         tls_ca: str | os.PathLike[str] | None = None,
         timeout: float = 5.0,
+        attempts: int = 4,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._transport = Transport(
             url,
             timeout=timeout,
+            attempts=attempts,
             sleep=sleep,
             username=username,
             password=password,

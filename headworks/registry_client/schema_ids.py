@@ -17,12 +17,15 @@ from headworks.registry_client.lock import beside
 
 __all__ = ["SchemaIds"]
 
+_BRIEF = 1.0  # what is known already is asked for once, and not waited for
+
 
 class SchemaIds:
     """Finds schema ids at `registry`; remembers them in a file in `folder`."""
 
     def __init__(self, registry: str, folder: Path, *, auto_register: bool = False) -> None:
         self._client = RegistryClient(registry)
+        self._brief = RegistryClient(registry, timeout=_BRIEF, attempts=1)
         self._path = folder / "schema-ids.json"
         self._auto_register = auto_register
 
@@ -34,11 +37,13 @@ class SchemaIds:
         """
         kind: EventType[object] = event_type(cls)
         key = f"{self._client.url} {kind.subject} {kind.fingerprint}"
+        known = self._known(cls, kind, key)
+        client = self._client if known is None else self._brief
         try:
             if self._auto_register:
-                found = self._client.register(kind.subject, kind.schema)
+                found = client.register(kind.subject, kind.schema)
             else:
-                looked_up = self._client.lookup(kind.subject, kind.schema)
+                looked_up = client.lookup(kind.subject, kind.schema)
                 if looked_up is None:
                     raise UsageError(
                         f"the schema of {kind.name} is not registered in {kind.subject} "
@@ -48,16 +53,19 @@ class SchemaIds:
                     )
                 found = looked_up
         except UnreachableError:
-            remembered = self._remembered().get(key)
-            if remembered is not None:
-                return remembered
-            lock = beside(cls)
-            locked = None if lock is None else lock.id_of(kind, self._client.url)
-            if locked is None:
+            if known is None:
                 raise
-            return locked
+            return known
         self._remember(key, found.id)
         return found.id
+
+    def _known(self, cls: type, kind: EventType[object], key: str) -> int | None:
+        """The id as an earlier process looked it up, or as the lock beside the class has it."""
+        remembered = self._remembered().get(key)
+        if remembered is not None:
+            return remembered
+        lock = beside(cls)
+        return None if lock is None else lock.id_of(kind, self._client.url)
 
     def _remembered(self) -> dict[str, int]:
         try:

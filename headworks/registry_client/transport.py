@@ -31,7 +31,6 @@ __all__ = ["CONTENT_TYPE", "Answer", "Transport"]
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 Answer = Any
 _RETRIED = frozenset({429, 502, 503, 504})
-_ATTEMPTS = 4
 _FIRST_PAUSE = 0.1
 _CONNECTIONS = 8
 
@@ -49,6 +48,7 @@ class Transport:
         url: str,
         *,
         timeout: float,
+        attempts: int = 4,
         sleep: Callable[[float], None] = time.sleep,
         username: str | None = None,
         password: str | None = None,
@@ -60,6 +60,7 @@ class Transport:
         self._authority = _authority(tls_ca) if self.url.startswith("https:") else None
         self._headers = {"Accept": f"{CONTENT_TYPE}, application/json"}
         self._timeout = Timeout(timeout)
+        self._attempts = attempts
         self._sleep = sleep
         self._pool, self._pid = self._connect(), os.getpid()
 
@@ -75,7 +76,7 @@ class Transport:
         headers = {**self._headers, **self.credentials.headers}
         if payload is not None:
             headers["Content-Type"] = CONTENT_TYPE
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in range(1, self._attempts + 1):
             try:
                 response = self._current_pool().request(
                     method,
@@ -88,12 +89,12 @@ class Transport:
             except SSLError as error:
                 raise self._untrusted(error) from None
             except HTTPError as error:
-                if attempt == _ATTEMPTS:
+                if attempt == self._attempts:
                     raise self._unreachable(str(error)) from None
             else:
                 if response.status not in _RETRIED:
                     return response.status, self._decode(response.status, response.data)
-                if attempt == _ATTEMPTS:
+                if attempt == self._attempts:
                     raise self._unreachable(f"it answered with status {response.status}")
             self._sleep(_FIRST_PAUSE * 2 ** (attempt - 1))
         raise AssertionError("the last attempt returns or raises")

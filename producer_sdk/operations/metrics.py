@@ -2,15 +2,18 @@
 
 Rules: counting costs a dictionary look-up under a lock, never a message; a sample of a counter is
 what was added since the last one, so that samples may be summed. The number of series is bounded:
-what does not fit is counted in `headworks.metrics.dropped`. The rest goes with `close`.
+what does not fit is counted in `headworks.metrics.dropped`. The rest goes with `close`. A forked
+child begins at nothing: what its parent counted is the parent's to send.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime
 from types import TracebackType
@@ -45,10 +48,9 @@ class Metrics:
         self._lock = threading.Lock()
         self._values: dict[Series, float] = {}
         self._since = clock()
-        self._stopping = threading.Event()
         self._every = every
-        self._thread = threading.Thread(target=self._serve, name="headworks-metrics", daemon=True)
-        self._thread.start()
+        self._run()
+        _open.add(self)
 
     def count(self, name: str, by: float = 1, **labels: str) -> None:
         """Add to a counter."""
@@ -103,6 +105,18 @@ class Metrics:
     ) -> None:
         self.close()
 
+    def _run(self) -> None:
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="headworks-metrics", daemon=True)
+        self._thread.start()
+
+    def _after_fork(self) -> None:
+        """In a forked child; a thread that did not survive the fork may have held the lock."""
+        self._lock = threading.Lock()
+        self._values, self._since = {}, self._clock()
+        if not self._stopping.is_set():
+            self._run()
+
     def _fits(self, series: Series) -> bool:
         """Whether there is room for a series; if not, that is counted."""
         if series in self._values or len(self._values) < self._most:
@@ -120,3 +134,14 @@ class Metrics:
             self.report()
         except Exception:
             _log.exception("metrics could not be sent")
+
+
+_open: weakref.WeakSet[Metrics] = weakref.WeakSet()
+
+
+def _begin_anew_after_fork() -> None:
+    for metrics in list(_open):
+        metrics._after_fork()
+
+
+os.register_at_fork(after_in_child=_begin_anew_after_fork)

@@ -171,8 +171,12 @@ def test_produce_and_consume_on_the_command_line(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     line = {"user": "u", "at": "2026-05-01T12:30:00+00:00", "count": 1, "place": {"city": "Rome"}}
     lines = json.dumps({**line, "tags": []}) + "\n"
-    sent = command("produce", topic.name, broker=broker, registry=registry, stdin=lines)
+    sent = command(
+        "produce", topic.name, "--format", "json", broker=broker, registry=registry, stdin=lines
+    )
     assert sent.returncode == 0, sent.stderr
+    told = json.loads(sent.stdout)
+    assert (told["topic"], told["sent"], told["version"]) == (topic.name, 1, 2)
     got = command(
         "consume", topic.name, "--max", "1", "--format", "json", broker=broker, registry=registry
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,6 +91,26 @@ def test_counters_are_sent_as_what_was_added() -> None:
     ]
     assert {s.interval_ms for s in producer.of(MetricSample)} == {60_000}
     assert producer.sent[0].key == b"shop|orders"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_counts_from_nothing() -> None:
+    producer = RecordingProducer()
+    metrics = Metrics(producer, application="shop", every=0.05)
+    with metrics._lock:  # as if another thread were counting
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            before = len(producer.sent)
+            metrics.count("orders")
+            while len(producer.sent) == before:
+                time.sleep(0.01)
+            code = int([s.value for s in producer.of(MetricSample)][before:] != [1])
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    metrics.close()
 
 
 def test_the_number_of_series_is_bounded_and_the_rest_counted() -> None:
