@@ -17,8 +17,12 @@ from typer.testing import CliRunner
 
 from cli.group import group_app
 from consumer_sdk import Consumer, Partition
+from consumer_sdk.decentralised.assignment import BrokerPartition
+from consumer_sdk.decentralised.directory import Directory, NotAMemberError
+from consumer_sdk.decentralised.directory import Place as DirectoryPlace
+from consumer_sdk.decentralised.subscription import subscription
 from headworks import service
-from headworks.errors import UsageError
+from headworks.errors import UnreachableError, UsageError
 from headworks.groups import Groups, Kind, Place
 from headworks.zookeeper import Session, open_session, paths
 from headworks.zookeeper.embedded import Ensemble
@@ -45,8 +49,7 @@ class Cluster:
         fill(self.broker, self.registry, topic, numbers, partitions)
 
     def consumer(self, group: str, **options: Any) -> Dicts:
-        quick = {"session.timeout.ms": 2000}
-        options.setdefault("config", {}).update(quick)
+        options.setdefault("config", {"session.timeout.ms": 2000})
         return Consumer(
             group=group,
             zookeeper=self.zookeeper.address,
@@ -279,3 +282,50 @@ def test_wrong_input_is_named(cluster: Cluster) -> None:
             Consumer(group="g", topics=["t"], zookeeper=zookeeper, membership="zookeeper")
     with pytest.raises(UsageError, match="membership='zookeeper'"):
         Consumer(group="g", topics=["t"], bootstrap=cluster.broker).streams(2)
+
+
+def test_zookeeper_may_restart_under_a_group(cluster: Cluster) -> None:
+    """It comes back within the session: the members are who they were, and go on."""
+    topic, group = cluster.topic(), "restart"
+    cluster.fill(topic, range(20))
+    with cluster.consumer(group, topics=[topic], config={"session.timeout.ms": 9000}) as consumer:
+        numbers(consumer, 20)
+        (server,) = cluster.zookeeper.servers
+        server.kill()
+        server.start()
+        cluster.fill(topic, range(20, 40))
+        assert sorted(numbers(consumer, 20)) == list(range(20, 40))
+        eventually("the commit", lambda: _commits(consumer))
+        assert set(cluster.offsets(group).values()) == {10}
+
+
+def _commits(consumer: Dicts) -> bool:
+    try:
+        consumer.commit()
+    except UnreachableError:
+        return False
+    return True
+
+
+def test_who_is_no_member_any_more_writes_nothing(cluster: Cluster) -> None:
+    """The fence: ZooKeeper itself refuses, whatever the client still believes."""
+    topic, group = cluster.topic(), "fence"
+    place = DirectoryPlace(topic, BrokerPartition(BROKER, 0))
+    with open_session(cluster.zookeeper.address) as session:
+        directory = Directory(session, group)
+        node = subscription([topic], None, None)
+        directory.join("old:1", node)
+        assert directory.claim("old:1", [place], print) == ([place], {})
+        directory.commit("old:1", {place: 5})
+        session.client.delete(paths.member(group, "old:1"))
+        directory.join("heir:2", node)
+        directory.commit("heir:2", {place: 9})
+        for write in (
+            lambda: directory.commit("old:1", {place: 6}),
+            lambda: directory.release("old:1", [place]),
+            lambda: directory.claim("old:1", [place], print),
+        ):
+            with pytest.raises(NotAMemberError):
+                write()
+        assert directory.offsets([place]) == {place: 9}
+        assert directory.claim("heir:2", [place], print) == ([], {place: "old:1"})
