@@ -1,8 +1,8 @@
-"""A page of metrics over HTTP or HTTPS, with a name and password where the broker has users.
+"""A page of metrics over HTTP or HTTPS, with a name and password where the server has users.
 
-Rules: it runs beside the broker and never holds it up. Few requests at a time, each with a time
-limit; whoever does not finish is closed. Where there are users, a reader of all topics may see the
-page, and nobody else: it names every topic and group.
+Rules: it runs beside a server and never holds it up. Few requests at a time, each with a time limit
+from its beginning to the last byte of the answer; whoever does not finish is closed. Where there
+are users, a reader of all topics may see the page, and nobody else: it names every topic and group.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -121,15 +122,26 @@ class _Server(ThreadingHTTPServer):
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Runs in the request's thread."""
+        # The handler's timeout is for each read and write: who drips would hold a place for ever.
+        end = threading.Timer(_SECONDS, _cut_off, (request,))
+        end.daemon = True
+        end.start()
         try:
             super().process_request_thread(request, client_address)
         finally:
+            end.cancel()
             self._places.release()
 
     def handle_error(self, _request: Any, client_address: Any) -> None:
         """A client that broke off, or spoke something else."""
         peer = f"{client_address[0]}:{client_address[1]}"
         _log.info("metrics: request of %s failed", peer, exc_info=True, extra={"peer": peer})
+
+
+def _cut_off(request: socket.socket) -> None:
+    """End a connection under its thread, which then finds it closed."""
+    with suppress(OSError):
+        socket.socket.shutdown(request, socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -6,7 +6,10 @@ Rules:
 - Topics that ask for nothing cost nothing here: their batches are not opened.
 - A batch is taken whole or refused whole; the refusal names the records that are at fault, what was
   found there, and what to do.
-- What a batch may become when it is decompressed is bounded.
+- What the batches of a request may become together when they are decompressed is bounded, and so
+  is the number of their records.
+- A request with much to look into is looked at in a thread (`is_large`): `judge` touches nothing
+  that the loop changes.
 - An id of which nothing is known is looked up before the request is handled; `missing` says which.
   Whatever the reason why it cannot be: never taken for known. While the registry does not answer,
   batches are refused with NOT_ENOUGH_REPLICAS: the code for "not written, try again" that every
@@ -15,6 +18,8 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from broker.handlers.client import Client
@@ -22,18 +27,21 @@ from broker.handlers.node import Node
 from broker.protocol.apis import PRODUCE
 from broker.protocol.errors import ErrorCode
 from broker.protocol.produce import ProduceRequest
-from broker.records import Batch, InvalidBatchError, Record, check_batch, iter_records
+from broker.records import Batch, InvalidBatchError, Record, check_batch
 from broker.records.batch import Buffer
+from broker.records.record import opened, records_in
 from broker.topics import Partition, TopicConfig
 from broker.topics.schema_ids import SchemaIds, Verdict, Wanted
 from headworks import wire
 from headworks.errors import RefusedError
 
-__all__ = ["UNTOUCHED", "BadBatchError", "Inspection", "inspect"]
+__all__ = ["UNTOUCHED", "Asked", "BadBatchError", "Inspection", "asked_for", "is_large", "judge"]
 
 _MOST_NAMED = 100  # records of one refusal
 _MOST_MISSING = 64  # ids looked up for one request; with more it has to be sent again
 _MOST_RECORDS = 100_000  # looked at for one request: a third of a second of everybody's time
+_LARGE_RECORDS = 2_000  # more are not looked at in the loop, nor more compressed bytes than
+_LARGE_BYTES = 256 << 10
 _EXPANSION = 32  # times max.message.bytes
 _LEAST_LIMIT = 32 << 20
 
@@ -58,9 +66,25 @@ class Inspection(NamedTuple):
 UNTOUCHED = Inspection({}, set())  # nothing was looked at
 
 
-def inspect(node: Node, client: Client, request: ProduceRequest, buffer: Buffer) -> Inspection:
-    """Look at the parts of a request whose topics ask for it; other mistakes are not judged."""
-    found, left = Inspection({}, set()), _MOST_RECORDS
+class Asked(NamedTuple):
+    """A batch of a request that is to be looked into: the number of its part, and where it goes."""
+
+    number: int
+    partition: Partition
+    batch: Batch
+
+
+@dataclass(slots=True)
+class _Left:
+    """What may still be looked at for a request."""
+
+    records: int
+    bytes: int
+
+
+def asked_for(node: Node, client: Client, request: ProduceRequest, buffer: Buffer) -> list[Asked]:
+    """The batches whose topics ask for a look; other mistakes are not judged."""
+    found = []
     for number, part in enumerate(request.parts):
         partition = node.catalogue.partition(part.topic, part.partition)
         if partition is None or not client.sees_topic(PRODUCE, part.topic):
@@ -69,13 +93,29 @@ def inspect(node: Node, client: Client, request: ProduceRequest, buffer: Buffer)
         if not config.inspected or not 0 < part.stop - part.start <= config.max_message_bytes:
             continue
         try:
-            batch = check_batch(buffer, part.start, part.stop)
+            found.append(Asked(number, partition, check_batch(buffer, part.start, part.stop)))
         except InvalidBatchError:
             continue
-        left -= max(batch.record_count, 0)
+    return found
+
+
+def is_large(asked: Sequence[Asked]) -> bool:
+    """Whether looking would keep the loop for longer than a few milliseconds."""
+    records = sum(max(one.batch.record_count, 0) for one in asked)
+    packed = sum(one.batch.size for one in asked if one.batch.codec)
+    return records > _LARGE_RECORDS or packed > _LARGE_BYTES
+
+
+def judge(asked: Sequence[Asked], buffer: Buffer, ids: SchemaIds | None) -> Inspection:
+    """Look into the batches, which lie in `buffer`."""
+    found = Inspection({}, set())
+    limits = [_EXPANSION * one.partition.config.max_message_bytes for one in asked]
+    left = _Left(_MOST_RECORDS, max([_LEAST_LIMIT, *limits]))
+    for number, partition, batch in asked:
+        left.records -= max(batch.record_count, 0)
         refusal = (
-            _judge(partition, buffer, batch, node.catalogue.schema_ids, found.missing)
-            if left >= 0
+            _judge(partition, buffer, batch, ids, found.missing, left)
+            if left.records >= 0
             else _too_many(partition)
         )
         if refusal is not None:
@@ -84,16 +124,23 @@ def inspect(node: Node, client: Client, request: ProduceRequest, buffer: Buffer)
 
 
 def _judge(
-    partition: Partition, buffer: Buffer, batch: Batch, ids: SchemaIds | None, missing: set[Wanted]
+    partition: Partition,
+    buffer: Buffer,
+    batch: Batch,
+    ids: SchemaIds | None,
+    missing: set[Wanted],
+    left: _Left,
 ) -> BadBatchError | None:
     config = partition.config
     if config.schema_validation and ids is None:
         return _later(f"{partition} checks schema ids, and this broker has no --registry to ask")
-    limit = max(_LEAST_LIMIT, _EXPANSION * config.max_message_bytes)
     bad: list[tuple[int, str]] = []
     asked: dict[int, Verdict] = {}
     try:
-        for number, record in enumerate(iter_records(buffer, batch, limit=limit)):
+        data = opened(buffer, batch, limit=left.bytes)
+        if batch.codec:
+            left.bytes -= len(data)
+        for number, record in enumerate(records_in(data, batch)):
             wrong = _wrong(partition.topic, config, ids, batch, number, record, asked)
             if wrong is not None:
                 bad.append((number, wrong))

@@ -54,6 +54,7 @@ class Node:
     replies: Replies = field(default_factory=Replies)
     counters: Counters = field(default_factory=Counters)
     searching: asyncio.Lock = field(default_factory=asyncio.Lock)  # of records, by time
+    inspecting: asyncio.Lock = field(default_factory=asyncio.Lock)  # of large requests
 
 
 class Request(NamedTuple):

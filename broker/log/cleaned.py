@@ -102,19 +102,28 @@ def save(folder: Path, cleaned: Cleaned) -> None:
 def swap(folder: Path, cleaned: Cleaned) -> None:
     """Let what is staged, and on disk, take its place.
 
-    OSError if nothing has happened; UnfinishedSwapError if it may have, but not wholly.
+    OSError if nothing has happened; UnfinishedSwapError if it may have, but not wholly: then what
+    is staged must stay, and the old segments can be served as long as they are open.
     """
     try:
         sync_folder(folder)
         save(folder, cleaned)
         _finish(folder, cleaned)
     except OSError as error:
-        if load(folder).generation != cleaned.generation:
+        if _is_listed(folder, cleaned) is False:
             raise
         raise UnfinishedSwapError(
             f"{folder}: compacted segments did not take their place: {error}",
             fix="restart the broker: it finishes or undoes that when it opens the folder",
         ) from error
+
+
+def _is_listed(folder: Path, cleaned: Cleaned) -> bool | None:
+    """Whether the list is this one; None if that cannot be read now, so that it may be."""
+    try:
+        return load(folder).generation == cleaned.generation
+    except (OSError, CorruptError):
+        return None
 
 
 def adopt(folder: Path) -> Cleaned:

@@ -21,6 +21,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -38,7 +39,8 @@ from broker.log.keymap import KeyMap
 from broker.log.partition import MAX_RELATIVE, PartitionLog
 from broker.log.segment import NO_TIMESTAMP, Segment, segment_path
 from broker.records.batch import Batch, check_batch
-from broker.records.rewrite import Entry, delete_horizon, emptied, iter_entries, rewritten
+from broker.records.record import opened
+from broker.records.rewrite import Entry, delete_horizon, emptied, entries_in, rewritten
 
 __all__ = ["DEFAULT_MEMORY", "Plan", "Swap", "compact", "plan"]
 
@@ -157,7 +159,7 @@ def _note_keys(
         first = segment.locate(dirty)
         for batch in segment.headers(first.position if first is not None else segment.size):
             data, own = _read(segment, batch)
-            for entry in _entries(data, own, pace):
+            for entry in _entries(opened(data, own, limit=_DECOMPRESSED), own, pace):
                 if entry.offset < dirty or entry.key is None:
                     continue
                 if not newest.put(entry.key, entry.offset):
@@ -212,7 +214,13 @@ def _compact_group(
     except Exception:
         staged.unlink(missing_ok=True)
         raise
-    return Swap(group, _opened(segment_path(folder, base), end, written), after)
+    try:
+        return Swap(group, _opened(segment_path(folder, base), end, written), after)
+    except OSError as error:
+        raise UnfinishedSwapError(
+            f"{staged.name} has taken its place and cannot be opened: {error}",
+            fix="restart the broker: it opens the new segments then",
+        ) from error
 
 
 def _write(
@@ -223,7 +231,7 @@ def _write(
     for segment in group:
         for batch in segment.headers():
             data, own = _read(segment, batch)
-            kept = _what_stays(own, data, list(_entries(data, own, pace)), rules)
+            kept = _what_stays(own, data, rules, pace)
             changed = changed or kept is not data
             if kept is None:
                 continue
@@ -237,25 +245,38 @@ def _write(
 def _entries(data: bytes, batch: Batch, pace: Callable[[], None]) -> Iterator[Entry]:
     """The records of a batch, with time for others between them."""
     pace()
-    for number, entry in enumerate(iter_entries(data, batch, limit=_DECOMPRESSED), 1):
+    for number, entry in enumerate(entries_in(data, batch), 1):
         yield entry
         if not number % _BREATH:
             pace()
 
 
-def _what_stays(batch: Batch, data: bytes, entries: list[Entry], rules: _Rules) -> bytes | None:
-    """The batch as it is to be from now on; the very same `data` if nothing changes."""
+def _what_stays(batch: Batch, data: bytes, rules: _Rules, pace: Callable[[], None]) -> bytes | None:
+    """The batch as it is to be from now on; the very same `data` if nothing changes.
+
+    Its records are gone through twice, once to judge and once to write, and never held together:
+    millions of small ones fit into what a batch may become.
+    """
     horizon = delete_horizon(batch)
-    kept = [entry for entry in entries if _stays(entry, horizon, rules)]
+    content = opened(data, batch, limit=_DECOMPRESSED)
+    stays, tombstones = bytearray(), False
+    for entry in _entries(content, batch, pace):
+        stays.append(_stays(entry, horizon, rules))
+        tombstones = tombstones or bool(stays[-1] and entry.tombstone and entry.key is not None)
+    kept = sum(stays)
     if not kept:
         last = batch.last_offset + 1 >= rules.last
         if not last and batch.base_offset not in rules.kept:
             return None
-        return emptied(batch) if entries else data
+        return emptied(batch) if stays else data
     whole = batch.last_offset < rules.end
-    if horizon is None and whole and any(e.tombstone and e.key is not None for e in kept):
-        return rewritten(batch, kept, rules.now_ms + rules.delete_retention_ms)
-    return data if len(kept) == len(entries) else rewritten(batch, kept, None)
+    if horizon is None and whole and tombstones:
+        horizon = rules.now_ms + rules.delete_retention_ms
+    elif kept == len(stays):
+        return data
+    else:
+        horizon = None
+    return rewritten(batch, compress(_entries(content, batch, pace), stays), horizon)
 
 
 def _stays(entry: Entry, horizon: int | None, rules: _Rules) -> bool:

@@ -111,6 +111,11 @@ class PartitionLog:
         return sum(segment.size for segment in self._segments)
 
     @property
+    def nearly_full(self) -> bool:
+        """Whether the active segment is about to be sealed for its size."""
+        return self._segments[-1].size > self.config.segment_bytes - self.config.segment_bytes // 16
+
+    @property
     def _visible(self) -> _Point:
         return self._written if self.config.show_unflushed else self._flushed
 

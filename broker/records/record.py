@@ -13,7 +13,7 @@ from broker.records.batch import APPEND_TIME, HEADER_SIZE, Batch, Buffer, Invali
 from broker.records.compression import DEFAULT_LIMIT, decompress
 from broker.records.varint import read_varint
 
-__all__ = ["Record", "iter_records"]
+__all__ = ["Record", "iter_records", "opened", "records_in"]
 
 
 class Record(NamedTuple):
@@ -28,8 +28,17 @@ class Record(NamedTuple):
 
 def iter_records(buffer: Buffer, batch: Batch, *, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
     """Every record of `batch`, which was read from `buffer`; decompresses if it must."""
+    return records_in(opened(buffer, batch, limit=limit), batch)
+
+
+def opened(buffer: Buffer, batch: Batch, *, limit: int = DEFAULT_LIMIT) -> bytes:
+    """What `batch`, which was read from `buffer`, holds behind its header, decompressed."""
     start, stop = batch.position + HEADER_SIZE, batch.position + batch.size
-    data = decompress(batch.codec, memoryview(buffer)[start:stop], limit=limit)
+    return decompress(batch.codec, memoryview(buffer)[start:stop], limit=limit)
+
+
+def records_in(data: bytes, batch: Batch) -> Iterator[Record]:
+    """Every record of an `opened` batch."""
     position = 0
     try:
         for _ in range(batch.record_count):

@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -24,13 +24,12 @@ from broker.records.batch import (
     HEADER_SIZE,
     LENGTH_PREFIX,
     Batch,
-    Buffer,
     InvalidBatchError,
 )
-from broker.records.compression import DEFAULT_LIMIT, compress, decompress
+from broker.records.compression import compress
 from broker.records.varint import read_varint, write_varint
 
-__all__ = ["DELETE_HORIZON", "Entry", "delete_horizon", "emptied", "iter_entries", "rewritten"]
+__all__ = ["DELETE_HORIZON", "Entry", "delete_horizon", "emptied", "entries_in", "rewritten"]
 
 DELETE_HORIZON = 0b100_0000
 _NO_TIMESTAMP = -1
@@ -48,10 +47,8 @@ class Entry(NamedTuple):
     rest: bytes
 
 
-def iter_entries(buffer: Buffer, batch: Batch, *, limit: int = DEFAULT_LIMIT) -> Iterator[Entry]:
-    """Every record of `batch`, which was read from `buffer`. InvalidBatchError for damage."""
-    start, stop = batch.position + HEADER_SIZE, batch.position + batch.size
-    data = decompress(batch.codec, memoryview(buffer)[start:stop], limit=limit)
+def entries_in(data: bytes, batch: Batch) -> Iterator[Entry]:
+    """Every record of an `opened` batch. InvalidBatchError for damage."""
     position = 0
     try:
         for _ in range(batch.record_count):
@@ -88,23 +85,28 @@ def delete_horizon(batch: Batch) -> int | None:
     return batch.base_timestamp if batch.attributes & DELETE_HORIZON else None
 
 
-def rewritten(batch: Batch, entries: list[Entry], horizon: int | None) -> bytes:
-    """`batch` with these of its records; `horizon`: when the tombstones among them may go."""
+def rewritten(batch: Batch, entries: Iterable[Entry], horizon: int | None) -> bytes:
+    """`batch` with these of its records; `horizon`: when the tombstones among them may go.
+
+    Goes through them once, and holds one at a time; there must be one.
+    """
     base = batch.base_timestamp if horizon is None else horizon
-    body = bytearray()
+    body, count, newest = bytearray(), 0, None
     for entry in entries:
+        count += 1
+        newest = entry.timestamp if newest is None else max(newest, entry.timestamp)
         record = bytes((entry.attributes,)) + write_varint(entry.timestamp - base) + entry.rest
         body += write_varint(len(record)) + record
     latest = batch.max_timestamp
-    if not batch.attributes & APPEND_TIME:
-        latest = max(entry.timestamp for entry in entries)
+    if newest is not None and not batch.attributes & APPEND_TIME:
+        latest = newest
     attributes = batch.attributes if horizon is None else batch.attributes | DELETE_HORIZON
     return _sealed(
         batch._replace(
             attributes=attributes,
             base_timestamp=base,
             max_timestamp=latest,
-            record_count=len(entries),
+            record_count=count,
         ),
         compress(batch.codec, bytes(body)),
     )

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from broker.handlers import HANDLERS, Client, Request
 from broker.handlers.api_versions import api_versions
 from broker.handlers.fetch import Fetch
-from broker.handlers.inspection import UNTOUCHED, inspect
+from broker.handlers.inspection import Inspection
 from broker.handlers.permissions import RULES
 from broker.handlers.produce import Outcome, Production, commit
 from broker.handlers.produce_run import take_run
@@ -35,12 +36,12 @@ from broker.protocol.messages import Fields
 from broker.protocol.produce import ProduceRequest
 from broker.server.house import House
 from broker.server.inbox import Inbox
+from broker.server.inspector import Inspector
 from broker.server.limits import Account
 from broker.server.login import Login, not_now
 from broker.server.outbox import Outbox, Slot
 from broker.server.pace import Pace
 from broker.server.transport import Transport
-from broker.topics.schema_ids import Wanted
 from headworks.errors import UnreachableError
 
 __all__ = ["Connection"]
@@ -79,7 +80,8 @@ class Connection:
         self._working = 0  # requests whose answer takes its time
         self._in_pass = self._committing = False
         self._reading = self._writing = self._paused = self._stopping = self._full = False
-        self._held = self._looked_up = False  # the next request waits for the registry; has waited
+        self._held = False  # the next request waits to be looked into
+        self._inspector = Inspector(self._node)
         self._pace = Pace(self._limits)
         self.open = True
         self._account = Account(house.memory)
@@ -253,32 +255,27 @@ class Connection:
     def _take(self, header: Header, request: ProduceRequest) -> None:
         """Stage a produce request; `_commit` writes it."""
         buffer = self._inbox.buffer
-        inspection = UNTOUCHED
-        if self._node.catalogue.inspecting:
-            inspection = inspect(self._node, self.client, request, buffer)
-            if inspection.missing and not self._looked_up:
-                self._hold(inspection.missing)
-                return
-            self._looked_up = False
+        inspection = self._inspector.look(self.client, request, buffer)
+        if not isinstance(inspection, Inspection):
+            self._hold(inspection)
+            return
         slot = self._outbox.reserve(self.last_active) if request.acks else None
         production = Production(header, request.acks, self, slot)
         self._productions.append(production)
         production.stage(self._node, request, buffer, inspection)
 
-    def _hold(self, missing: Collection[Wanted]) -> None:
-        """Leave the request where it is until the registry has said what it knows."""
+    def _hold(self, until: Coroutine[Any, Any, None]) -> None:
+        """Leave the request where it is until that is done."""
         self._counters.requests[PRODUCE] -= 1  # it comes again
         self._held = True
         self._suspend_reading()
-        task = self._loop.create_task(self._look_up(missing))
+        task = self._loop.create_task(self._release(until))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _look_up(self, missing: Collection[Wanted]) -> None:
-        ids = self._node.catalogue.schema_ids
-        if ids is not None:
-            await ids.look_up(missing)
-        self._held, self._looked_up = False, True
+    async def _release(self, until: Coroutine[Any, Any, None]) -> None:
+        await until
+        self._held = False
         self._inbox.since = self._loop.time()  # it was we who made it wait
         if not self._paused and not self._full:
             self._resume_reading()

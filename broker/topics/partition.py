@@ -86,6 +86,8 @@ class Partition:
         end = self.log.end
         if urgent or end - self.log.flushed >= self.config.flush_messages:
             self.flush()
+        elif self.log.nearly_full:
+            self.flush()  # in the thread, so that sealing it leaves little to flush to the loop
         elif end > self._requested:
             self._flush_later()
         if self.config.log.show_unflushed:

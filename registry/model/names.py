@@ -21,6 +21,9 @@ def valid_subject(text: str) -> Subject:
         raise refusals.invalid_subject(text, "the name is reserved")
     if not subject.name:
         raise refusals.invalid_subject(text, "the name is empty")
+    if subject.name.startswith((":.", ":*")):
+        # Written without its context, it would be read as a name in another one.
+        raise refusals.invalid_subject(text, "its name begins like that of a context")
     if subject.context in ("", ANY_CONTEXT):
         raise refusals.invalid_subject(text, "it names no single context")
     return subject

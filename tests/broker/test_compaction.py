@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -15,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.log import CompactionConfig, DuplicateError, LogConfig, PartitionLog, open_log
+from broker.log.cleaned import UnfinishedSwapError
 from broker.log.compaction import DEFAULT_MEMORY, compact, plan
 from broker.log.dump import Damage, dump_segment, gaps, segments_of
 from broker.log.keymap import SLOT_BYTES, KeyMap
@@ -614,4 +617,64 @@ def test_offsets_of_segments_meet(tmp_path: Path) -> None:
     run(log)
     for one, two in pairwise(log.segments):
         assert one.next_offset == two.base_offset
+    log.close()
+
+
+@pytest.mark.parametrize("unreadable", [False, True])
+def test_a_swap_that_fails_half_way_neither_loses_nor_refuses_the_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unreadable: bool
+) -> None:
+    """A rename fails after the list is replaced; and then the list cannot even be read."""
+    log = opened(tmp_path)
+    for number in range(40):
+        append(log, [(b"k%d" % (number % 5), b"value %d" % number + b"." * 60)] * 2)
+    log.roll()
+    before = kept(log)
+    newest = {key: value for _, key, value in before}
+    really_replace, really_read = Path.replace, Path.read_text
+
+    def replace_not(path: Path, target: Path) -> Path:
+        if ".cleaned-" in path.name:
+            if unreadable:
+                monkeypatch.setattr(Path, "read_text", broken)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return really_replace(path, target)
+
+    def broken(*_: object, **__: object) -> str:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Path, "replace", replace_not)
+    with pytest.raises(UnfinishedSwapError):
+        run(log)
+    monkeypatch.setattr(Path, "read_text", really_read)
+    monkeypatch.undo()
+    assert kept(log) == before, "what was open is served on"
+    append(log, [(b"after", b"it")])
+    log.close()
+
+    again = opened(tmp_path)
+    assert {key: value for _, key, value in kept(again)} == newest | {b"after": b"it"}
+    assert len(kept(again)) < len(before)
+    assert_dump_is_clean(tmp_path)
+    again.close()
+
+
+def test_many_small_records_are_never_held_together(tmp_path: Path) -> None:
+    """A batch of a few kilobytes may hold what is many megabytes as objects."""
+    count = 50_000
+    log = opened(tmp_path, LogConfig(segment_bytes=1 << 20, compaction=EAGER))
+    records = [Record(0, NOW, b"%d" % (n % 3), b"", ()) for n in range(count)]
+    data = bytearray(encode_batch(records, codec=Codec.ZSTD))
+    log.stage(data, check_batch(data))
+    log.commit()
+    log.roll()
+    append(log, [(b"a", b"b")])
+    tracemalloc.start()
+    try:
+        run(log)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [offset for offset, _, _ in kept(log)] == [count - 3, count - 2, count - 1, count]
+    assert most < 100 * count, most  # as objects they are some 400 bytes each
     log.close()

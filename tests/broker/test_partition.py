@@ -149,3 +149,18 @@ def test_a_full_disk_refuses_and_recovers(tmp_path: Path, monkeypatch: pytest.Mo
             assert await flushed(partition, 2) is None
 
     asyncio.run(run())
+
+
+def test_a_segment_that_is_nearly_full_is_flushed_before_it_is_sealed(tmp_path: Path) -> None:
+    """Sealing flushes in the loop: there must be little left to flush."""
+
+    async def run() -> None:
+        async with serving(tmp_path, LATER | {"segment.bytes": "100000"}) as partition:
+            log = partition.log
+            while not log.nearly_full:
+                assert log.flushed == 0
+                end = append(partition, size=1000) + 1
+            assert await asyncio.wait_for(flushed(partition, end), 60) is None
+            assert len(log.segments) == 1
+
+    asyncio.run(run())

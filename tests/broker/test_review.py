@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.handlers.client import Authority
-from broker.handlers.inspection import inspect
+from broker.handlers.inspection import asked_for, judge
 from broker.protocol.apis import FETCH
 from broker.protocol.errors import ErrorCode
 from broker.protocol.produce import Part, ProduceRequest
@@ -77,7 +77,8 @@ def test_what_is_looked_at_for_one_request_is_bounded(sizes: tuple[int, ...]) ->
         start = len(buffer)
         buffer += _many(size, b"")
         parts.append(Part("t", 0, start, len(buffer)))
-    found = inspect(node, client, ProduceRequest(None, 1, parts), buffer).refusals
+    asked = asked_for(node, client, ProduceRequest(None, 1, parts), buffer)
+    found = judge(asked, buffer, catalogue.schema_ids).refusals
     assert len(buffer) < 2000
     *before, last = (found[number] for number in range(len(sizes)))
     assert last.code == ErrorCode.MESSAGE_TOO_LARGE
