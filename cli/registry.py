@@ -64,6 +64,9 @@ def start(
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
     insecure: InsecureOption = False,
+    max_connections: Annotated[
+        int, typer.Option(min=1, help="connections at a time; further ones are told to try again")
+    ] = 1000,
     max_request_bytes: Annotated[
         int, typer.Option(min=1000, help="the longest body of a request")
     ] = 4_000_000,
@@ -107,6 +110,7 @@ def start(
         tls_of(tls_cert, tls_key),
         resolve("log_format", log_format),
         resolve("log_level", log_level),
+        max_connections,
     )
     sock = bind(
         listen or address_of(resolve("registry")),

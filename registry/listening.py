@@ -59,10 +59,12 @@ def serve_app(
     ready: Callable[[str], None],
     *,
     tls: ssl.SSLContext | None = None,
+    connections: int | None = None,
 ) -> None:
     """Serve an application on a bound socket until SIGTERM or SIGINT; then finish what is begun.
 
-    Calls `ready` with "HOST:PORT" once requests are answered.
+    Calls `ready` with "HOST:PORT" once requests are answered. While there are more than so many
+    `connections`, requests of further ones are answered 503, which clients try again.
     """
     config = uvicorn.Config(
         app,
@@ -75,6 +77,8 @@ def serve_app(
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=DRAIN_SECONDS,
+        # It counts the connection that asks, and refuses when the number is reached.
+        limit_concurrency=None if connections is None else connections + 1,
         ssl_context_factory=_always(tls) if tls is not None else None,
     )
     # The server repeats the signal that stopped it when it is done; then it means nothing more.

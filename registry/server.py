@@ -25,13 +25,14 @@ __all__ = ["DRAIN_SECONDS", "Options", "bind", "serve"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to serve: who may do what, over TLS or not, how large requests may be, how to log."""
+    """How to serve: who may do what, over TLS or not, how much at a time, how to log."""
 
     guarding: Guarding = field(default_factory=Guarding)
     limits: Limits = field(default_factory=Limits)
     tls: ssl.SSLContext | None = None
     log_format: str = "text"
     log_level: str = "info"
+    connections: int = 1000
 
 
 def serve(
@@ -49,4 +50,4 @@ def serve(
     metrics = Metrics()
     security = open_security(chosen.guarding, metrics.not_admitted)
     app = create_app(Database(store), chosen.limits, security=security, metrics=metrics)
-    serve_app(sock, app, ready, tls=chosen.tls)
+    serve_app(sock, app, ready, tls=chosen.tls, connections=chosen.connections)

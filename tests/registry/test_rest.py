@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from uuid import UUID
 
@@ -157,6 +158,23 @@ def test_an_id_is_never_given_again(rest: Rest) -> None:
     rest("DELETE", f"/subjects/{subject}?permanent=true")
     assert rest("GET", f"/schemas/ids/{before}").code == 40403
     assert rest.register(subject, once).body["id"] > before
+
+
+def test_resolved_texts_hold_what_references_refer_to(rest: Rest) -> None:
+    street, home, person = fresh(), fresh(), fresh()
+    rest.register(street, record("name:string", name="Street", namespace="far"))
+    far = [{"name": "far.Street", "subject": street, "version": 1}]
+    text = record("street:far.Street", name="Home", namespace="near")
+    rest.register(home, text, references=far)
+    near = [{"name": "near.Home", "subject": home, "version": 1}]
+    text = record("home:near.Home", name="Person", namespace="near")
+    found = rest.register(person, text, references=near).body["id"]
+    resolved = rest("GET", f"/schemas/ids/{found}?format=resolved").body
+    assert "references" not in resolved
+    home_type = json.loads(resolved["schema"])["fields"][0]["type"]
+    assert home_type["name"] == "Home"
+    street_type = home_type["fields"][0]["type"]
+    assert (street_type["name"], street_type["namespace"]) == ("Street", "far")
 
 
 def test_references(rest: Rest) -> None:

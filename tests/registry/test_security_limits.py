@@ -7,12 +7,14 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import uvicorn
 
 from headworks import service
+from headworks.registry_client import RegistryClient
 from registry import connection
 from registry.connection import LARGEST_HEAD
 from registry.model.refusals import ServiceError
@@ -246,3 +248,16 @@ def test_a_slow_head_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert answer.startswith(b"HTTP/1.1 408")
     assert b'"error_code": 408' in answer
     assert took < 5
+
+
+def test_more_connections_than_there_may_be_are_told_to_try_again(tmp_path: Path) -> None:
+    """503, which every client repeats; when one has gone there is a place again."""
+    with start(tmp_path, "--max-connections=2") as one:
+        host, _, port = one.address.rpartition(":")
+        held = [socket.create_connection((host, int(port)), 20) for _ in range(2)]
+        assert As(one.url, {})("GET", "/subjects").status == 503
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(RegistryClient(one.url).subjects)
+            for sock in held:
+                sock.close()
+            assert asked.result(60) == []
