@@ -24,7 +24,7 @@ from headworks.errors import FindingsError, HeadworksError, UsageError
 
 __all__ = ["NAMES", "main"]
 
-NAMES = ("broker", "coordination", "registry", "sdk", "loader", "audit")
+NAMES = ("broker", "coordination", "registry", "sdk", "loader", "audit", "console")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -25,7 +25,9 @@ from console.app.sight import EVERYTHING
 from console.sources import Sources
 from headworks.errors import HeadworksError, RefusedError, UnreachableError
 from registry.model.refusals import ServiceError
-from registry.security.security import Security
+
+if TYPE_CHECKING:
+    from registry.security.security import Security
 
 __all__ = ["create_app"]
 
@@ -71,7 +73,8 @@ def create_app(
     for path, screen in SCREENS.items():
         endpoint = _endpoint(sources, screen)
         methods = ["GET", "HEAD", "POST"] if path in WITH_FORM else ["GET", "HEAD"]
-        for one in (path, "/home.json" if path == "/" else f"{path}.json"):
+        # The longer path first: a name at the end of the other would take the `.json` for its own.
+        for one in ("/home.json" if path == "/" else f"{path}.json", path):
             app.add_api_route(one, endpoint, methods=methods, dependencies=[Depends(admit)])
     app.add_exception_handler(ServiceError, refused)
     app.add_exception_handler(HTTPException, _no_route)

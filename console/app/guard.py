@@ -12,6 +12,7 @@ Rules:
 from __future__ import annotations
 
 import ipaddress
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -19,7 +20,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from console.app.sight import EVERYTHING, Sight
 from registry.model.refusals import ServiceError
-from registry.security.security import Security, authorization_of
+
+if TYPE_CHECKING:
+    from registry.security.security import Security
 
 __all__ = ["Edge", "admit", "refused"]
 
@@ -73,6 +76,8 @@ async def admit(request: Request) -> None:
     security: Security | None = request.app.state.security
     request.state.sight = EVERYTHING
     if security is not None:
+        from registry.security.security import authorization_of
+
         permission = await security.admit(authorization_of(request.scope["headers"]))
         request.state.sight = Sight(permission)
         if not _sees_something(request.state.sight):

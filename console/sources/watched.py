@@ -24,6 +24,7 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _FIRST_PATIENCE = 0.5
 _SHARE = 4
+_AGAIN = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +104,6 @@ class Watched(Generic[T]):
             began = self._clock()
             self.refresh()
             spent = self._clock() - began
-            self._stopped.wait(max(self._every, spent * _SHARE))
+            pause = max(self._every, spent * _SHARE)
+            # Until it has answered once, a source may just be starting.
+            self._stopped.wait(pause if self._taken is not None else min(pause, _AGAIN))

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headworks.errors import UsageError
 from headworks.security import Access, Users
-from registry.security.keys import KeySet
-from registry.security.passwords import Passwords
-from registry.security.security import Security
-from registry.security.tokens import TokenRules, Tokens
+
+if TYPE_CHECKING:
+    from registry.security.security import Security
+    from registry.security.tokens import TokenRules
 
 __all__ = ["Guarding", "open_security"]
 
@@ -55,6 +56,12 @@ def open_security(guarding: Guarding, failed: Callable[[str], None]) -> Security
     rules = _token_rules(guarding)
     if guarding.is_open:
         return None
+    # What checks signatures takes long to load, and an open server needs none of it.
+    from registry.security.keys import KeySet
+    from registry.security.passwords import Passwords
+    from registry.security.security import Security
+    from registry.security.tokens import Tokens
+
     tokens = None
     if guarding.jwks is not None and rules is not None:
         keys = KeySet(guarding.jwks, ca=guarding.jwks_ca, insecure=guarding.insecure)
@@ -81,4 +88,6 @@ def _token_rules(guarding: Guarding) -> TokenRules | None:
             " be admitted, whatever it was made for",
             fix="give the `iss` and the `aud` that tokens for this registry have",
         )
+    from registry.security.tokens import TokenRules
+
     return TokenRules(issuer, audience, guarding.jwt_principal, guarding.jwt_groups)

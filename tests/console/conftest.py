@@ -3,9 +3,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Browser
 
 from headworks import service
+from tests.console.browser import browsing
 from tests.console.fetch import Fetch
+from tests.console.stage import Stage, staged
 
 
 @pytest.fixture(scope="module")
@@ -18,3 +21,16 @@ def console(
     places += ["--warehouse", str(folder / "warehouse"), "--schemas", str(folder / "schemas")]
     with service.start(["console", "start", "--listen", "127.0.0.1:0", *places]) as running:
         yield Fetch(running.url)
+
+
+@pytest.fixture(scope="session")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """The demo's events in a running installation, once for all screens."""
+    with staged(tmp_path_factory.mktemp("stage"), limit=60) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with browsing() as running:
+        yield running

@@ -159,8 +159,8 @@ def _produce(stack: Stack, folder: Path, limit: int) -> None:
 
 def _consume(stack: Stack, limit: int) -> None:
     for group, topics, most in (
-        ("punctuality-dashboard", ["flights"], None),
-        ("archive-export", ["flights", "weather"], max(5, limit // 3)),
+        ("punctuality-dashboard", ["flights"], limit),
+        ("archive-export", ["flights"], limit // 3),
     ):
         with Consumer[Any](
             topics=topics,
@@ -170,11 +170,9 @@ def _consume(stack: Stack, limit: int) -> None:
             start="earliest",
             commit_every=None,
         ) as consumer:
-            seen, silent = 0, 0
-            while silent < 3 and (most is None or seen < most):
-                found = consumer.poll(1.0)
-                silent = 0 if found is not None else silent + (seen > 0)
-                seen += found is not None
+            seen = 0
+            while seen < most:
+                seen += consumer.poll(1.0) is not None
             consumer.commit()
 
 
@@ -191,7 +189,7 @@ def _messages(bootstrap: str, topic: str) -> tuple[dict[int, tuple[int, int]], l
         consumer.assign([TopicPartition(topic, p, low) for p, (low, _) in bounds.items()])
         total, found = sum(high - low for low, high in bounds.values()), list[Any]()
         while len(found) < total:
-            found += consumer.consume(1000, timeout=5.0)
+            found += consumer.consume(total - len(found), timeout=5.0)
         return bounds, found
     finally:
         consumer.close()

@@ -1,0 +1,124 @@
+"""Who may see what: the registry's users and grants, and nothing that they do not give."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from urllib.parse import urlencode
+
+import pytest
+
+from headworks import service
+from headworks.security.users import new_secret, write_users
+from tests.console.fetch import Fetch
+from tests.console.stage import Stage
+
+GRANTS = """
+[[grants]]
+to = ["ada"]
+roles = ["reader"]
+prefix = "flights"
+
+[[grants]]
+to = ["ada"]
+roles = ["reader"]
+on = ["groups"]
+prefix = "punctuality"
+
+[[grants]]
+to = ["root"]
+roles = ["admin"]
+"""
+
+
+@pytest.fixture(scope="module")
+def guarded(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fetch]:
+    folder = tmp_path_factory.mktemp("guarded")
+    users = folder / "users"
+    names = ("ada", "root")
+    write_users(users, {name: new_secret(f"{name}-password") for name in names})
+    (folder / "access.toml").write_text(GRANTS, encoding="utf-8")
+    arguments = ["console", "start", "--listen", "127.0.0.1:0", "--users", str(users)]
+    arguments += ["--access", str(folder / "access.toml")]
+    arguments += ["--bootstrap", stage.stack.broker.address]
+    arguments += ["--registry", stage.stack.registry.url]
+    arguments += ["--warehouse", str(stage.folder / "warehouse")]
+    arguments += ["--audit-store", f"sqlite:///{stage.folder / 'audit.db'}"]
+    with service.start(arguments) as running:
+        yield Fetch(running.url)
+
+
+def credentials(name: str) -> dict[str, str]:
+    pair = f"{name}:{name}-password".encode()
+    return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+
+
+def test_nobody_is_nobody(guarded: Fetch) -> None:
+    for path in ("/", "/topics", "/topics.json", "/try", "/schemas/flights-value/versions.json"):
+        answer = guarded(path)
+        assert answer.status == 401
+        assert answer.headers["www-authenticate"].startswith("Basic")
+        assert "flights" not in answer.body
+    assert guarded("/topics", headers={"Authorization": "Basic eDp5"}).status == 401
+    assert guarded("/static/console.css").status == 200
+
+
+def test_everybody_sees_what_their_grants_give(guarded: Fetch) -> None:
+    ada, root = credentials("ada"), credentials("root")
+    for path in ("/topics", "/schemas", "/groups", "/loads", "/home", "/audit"):
+        for form in ("", ".json"):
+            wait_for_sources(guarded, root, f"{path}.json")
+            body = guarded(path + form, headers=ada).body
+            for hidden in ("weather", "airlines", "signups", "archive-export"):
+                assert hidden not in body, (path, hidden)
+    assert "flights" in guarded("/topics", headers=ada).body
+    assert "weather" in guarded("/topics", headers=root).body
+    assert "punctuality-dashboard" in guarded("/groups", headers=ada).body
+
+
+def wait_for_sources(fetch: Fetch, who: dict[str, str], path: str) -> None:
+    """Until every source has been read once."""
+    deadline = time.monotonic() + 60
+    while any(one["age_seconds"] is None for one in fetch(path, headers=who).json["sources"]):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/topics/weather/messages",
+        "/topics/weather/messages/0/0",
+        "/schemas/weather-value/versions",
+        "/try?subject=weather-value",
+        "/groups/archive-export/lag",
+        "/audit/weather/windows",
+        "/audit/weather/windows/1357016400000",
+        "/tables/weather/columns",
+        "/loads/2/topics",
+    ],
+)
+def test_what_may_not_be_seen_is_not_there(guarded: Fetch, path: str) -> None:
+    assert guarded(path, headers=credentials("root")).status in (200, 404)
+    answer = guarded(path, headers=credentials("ada"))
+    assert answer.status == 404
+    assert (
+        guarded(
+            path.replace("?", ".json?") if "?" in path else path + ".json",
+            headers=credentials("ada"),
+        ).status
+        == 404
+    )
+
+
+def test_a_schema_for_a_subject_that_may_not_be_read_is_not_judged(
+    guarded: Fetch, stage: Stage
+) -> None:
+    text = stage.registry.version("weather-value", 1).text
+    answer = guarded(
+        "/try.json", method="POST", body=urlencode({"schema": text}), headers=credentials("ada")
+    )
+    assert answer.status == 400
+    assert "may not read" in json.dumps(answer.json)

@@ -1,0 +1,107 @@
+"""Names, docs and payloads that would be scripts, were they not escaped."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from fastavro import parse_schema, schemaless_writer
+from playwright.sync_api import Browser
+
+from headworks.wire import prefix
+from tests.console.fetch import Fetch
+from tests.console.stage import Stage
+
+EVIL = "\"'><img src=x onerror=window.pwned=1><script>window.pwned=1</script></textarea>{{7*7}}"
+TOPIC = "hostile"
+SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "Hostile",
+    "doc": EVIL,
+    "headworks": {"topic": TOPIC, "owner": EVIL},
+    EVIL: EVIL,
+    "fields": [{"name": "text", "type": "string", "doc": EVIL, "default": EVIL}],
+}
+
+
+@pytest.fixture(scope="module")
+def hostile(stage: Stage) -> Stage:
+    address, registry = stage.stack.broker.address, stage.registry
+    registered = registry.register(f"{TOPIC}-value", json.dumps(SCHEMA))
+    registry.register(f"{EVIL}/other-value", json.dumps({**SCHEMA, "doc": "again"}))
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+    out = io.BytesIO()
+    schemaless_writer(out, parse_schema(SCHEMA), {"text": EVIL})
+    producer = Producer({"bootstrap.servers": address})
+    for value in (prefix(registered.id) + out.getvalue(), EVIL.encode(), prefix(99999) + b"x"):
+        producer.produce(TOPIC, value, EVIL, headers=[(EVIL, EVIL.encode())])
+    assert producer.flush(30) == 0
+    group = Consumer({"bootstrap.servers": address, "group.id": EVIL})
+    group.commit(offsets=[TopicPartition(TOPIC, 0, 1)], asynchronous=False)
+    group.close()
+    fetch = Fetch(stage.url)
+    fetch.until("/topics.json", lambda data: TOPIC in json.dumps(data))
+    fetch.until("/groups.json", lambda data: "pwned" in json.dumps(data))
+    fetch.until(f"/schemas.json?q={TOPIC}", lambda data: data["rows"])
+    return stage
+
+
+def test_nothing_that_is_shown_becomes_a_script(browser: Browser, hostile: Stage) -> None:
+    name, group = quote(f"{EVIL}/other-value", safe=""), quote(EVIL, safe="")
+    paths = [
+        "/",
+        "/topics",
+        f"/topics?q={group}",
+        f"/topics/{TOPIC}/messages",
+        f"/topics/{TOPIC}/messages?field={group}&value={group}",
+        f"/topics/{TOPIC}/messages/0/0",
+        f"/topics/{TOPIC}/messages/0/1",
+        "/schemas",
+        f"/schemas/{TOPIC}-value/versions",
+        f"/schemas/{name}/versions",
+        f"/try?subject={TOPIC}-value",
+        "/groups",
+        f"/groups/{group}/lag",
+        f"/{group}",
+        f"/topics/{group}/messages",
+    ]
+    page = browser.new_page()
+    try:
+        for path in paths:
+            page.goto(hostile.url + path)
+            page.wait_for_load_state("load")
+            assert page.evaluate("window.pwned") is None, path
+            assert page.locator("img[src=x]").count() == 0, path
+            assert "49" not in page.title()
+        page.goto(f"{hostile.url}/try")
+        page.fill("#schema", json.dumps(SCHEMA | {"doc": EVIL * 2}))
+        page.click("text=Try it")
+        page.wait_for_selector("#gate")
+        assert page.evaluate("window.pwned") is None
+        assert page.locator("img[src=x]").count() == 0
+    finally:
+        page.close()
+
+
+def test_json_is_json_and_holds_no_markup(hostile: Stage) -> None:
+    fetch = Fetch(hostile.url)
+    for path in (f"/topics/{TOPIC}/messages.json", f"/schemas/{TOPIC}-value/versions.json"):
+        answer = fetch(path)
+        assert answer.headers["content-type"] == "application/json"
+        assert "<" not in answer.body
+        assert EVIL in json.dumps(answer.json, ensure_ascii=False).replace('\\"', '"')
+
+
+def test_what_does_not_decode_is_said_in_its_row(hostile: Stage) -> None:
+    rows = Fetch(hostile.url).data(f"/topics/{TOPIC}/messages.json")["rows"]
+    problems = {row["offset"]: row["problem"] for row in rows}
+    assert problems[0] is None
+    assert "magic byte" in problems[1]
+    assert problems[2]

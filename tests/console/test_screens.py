@@ -1,0 +1,212 @@
+"""Every screen in a real browser, on the demo's events: what it shows, and how it is used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from playwright.sync_api import Browser, Page, expect
+
+from tests.console.fetch import Fetch
+from tests.console.screenshots import BREAKING
+from tests.console.stage import SECRETS, Stage
+
+PATIENCE = 60_000
+SCREENS = {
+    "/": "topics",
+    "/topics": "flights",
+    "/topics/flights/messages": "newest first",
+    "/topics/signups/messages": "masked",
+    "/schemas": "flights-value",
+    "/schemas/flights-value/versions": "What changed since version 1",
+    "/try?subject=flights-value": "Nothing is registered",
+    "/groups": "archive-export",
+    "/groups/archive-export/lag": "nobody is in it",
+    "/audit": "weather",
+    "/audit/weather/windows": "Window by window",
+    "/loads": "in the tables",
+    "/loads/2/topics": "flights",
+    "/tables/flights/columns": "distance_miles",
+}
+
+
+@contextmanager
+def opened(browser: Browser, **options: Any) -> Iterator[Page]:
+    """A page whose errors, a breach of the security policy among them, fail the test."""
+    context = browser.new_context(**options)
+    page = context.new_page()
+    wrong: list[str] = []
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    try:
+        yield page
+        assert not wrong
+    finally:
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def fetch(stage: Stage) -> Fetch:
+    """The console, once it has heard of everything."""
+    found = Fetch(stage.url)
+    found.until("/topics.json", lambda data: len(data["part"]["rows"]) > 5)
+    found.until("/groups.json", lambda data: data["part"]["total"] == 2)
+    found.until("/home.json", lambda data: len(data["part"]["rows"]) > 4)
+    found.until("/loads.json", lambda data: data["run_count"] == 2)
+    return found
+
+
+@pytest.mark.parametrize("path", SCREENS)
+def test_a_screen_says_what_it_is_for_to_everybody(
+    browser: Browser, stage: Stage, fetch: Fetch, path: str
+) -> None:
+    dark = path in ("/", "/schemas/flights-value/versions", "/topics/flights/messages")
+    with opened(browser, color_scheme="dark" if dark else "light") as page:
+        page.goto(stage.url + path)
+        expect(page.locator("main")).to_contain_text(SCREENS[path], timeout=PATIENCE)
+        found = Axe().run(page).response["violations"]
+        serious = [one for one in found if one["impact"] in ("serious", "critical")]
+        assert not serious, json.dumps(serious, indent=1)
+        expect(page.locator("#command")).not_to_be_empty()
+        page.set_viewport_size({"width": 390, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_every_screen_is_there_without_javascript_and_as_json(
+    browser: Browser, stage: Stage, fetch: Fetch
+) -> None:
+    with opened(browser, java_script_enabled=False) as page:
+        for path, said in SCREENS.items():
+            page.goto(stage.url + path)
+            expect(page.locator("main")).to_contain_text(said, timeout=PATIENCE)
+            link = page.get_by_text("This page as JSON").get_attribute("href")
+            assert link
+            answer = fetch(link)
+            assert answer.status == 200
+            assert {"title", "command", "sources", "data"} == set(answer.json)
+
+
+def test_the_heatmap_has_the_windows_of_a_topic_that_is_not_complete(fetch: Fetch) -> None:
+    health = fetch.data("/home.json")
+    worst = health["part"]["rows"][0]
+    assert worst["topic"] == "weather"
+    assert worst["lost"] == 4
+    assert {cell["grade"] for cell in worst["cells"]} >= {1}
+    assert not health["well"]
+    assert "4 of" in health["sentence"]
+    assert [one["kind"] for one in health["news"]][:2] == ["load", "load"]
+
+
+def test_the_audit_of_a_topic_explains_a_window(fetch: Fetch) -> None:
+    audit = fetch.data("/audit/weather/windows.json")
+    assert [tier["tier"] for tier in audit["tiers"]] == ["hadoop"]
+    window = fetch.data(f"/audit/weather/windows/{audit['windows'][0]}.json")
+    made = {(one["tier"], one["application"]) for one in window["contributions"]}
+    assert made == {("producer", "departures-board"), ("hadoop", "headworks-loader")}
+    assert window["loads"][0]["load"] == 2
+
+
+def test_try_a_change_refuses_with_reasons_and_registers_nothing(
+    browser: Browser, stage: Stage, fetch: Fetch
+) -> None:
+    before = stage.registry.versions("flights-value")
+    with opened(browser) as page:
+        page.goto(f"{stage.url}/schemas/flights-value/versions")
+        page.get_by_role("link", name="Try a change").last.click()
+        text = page.locator("#schema")
+        assert "punctuality" in text.input_value()
+        text.fill(BREAKING.read_text(encoding="utf-8"))
+        page.get_by_role("button", name="Try it").click()
+        verdict = page.locator("section[aria-labelledby=verdict]")
+        expect(verdict).to_contain_text("refused", timeout=PATIENCE)
+        expect(verdict).to_contain_text("way out")
+        expect(verdict).to_contain_text("punctuality-dashboard")
+        expect(page.locator("#gate")).to_contain_text("headworks schema check")
+        added = json.loads(stage.registry.version("flights-value", 2).text)
+        added["fields"].append({"name": "gate", "type": ["null", "string"], "default": None})
+        text.fill(json.dumps(added))
+        page.get_by_role("button", name="Try it").click()
+        expect(verdict).to_contain_text("ADD COLUMNS (`gate` string)", timeout=PATIENCE)
+        expect(verdict).to_contain_text("pass")
+        text.fill("{ not json")
+        page.get_by_role("button", name="Try it").click()
+        expect(verdict).to_contain_text("HW301", timeout=PATIENCE)
+    assert stage.registry.versions("flights-value") == before
+
+
+def test_messages_are_found_by_field_place_and_permalink(
+    browser: Browser, stage: Stage, fetch: Fetch
+) -> None:
+    with opened(browser) as page:
+        page.goto(f"{stage.url}/topics/flights/messages")
+        page.get_by_label("where field").fill("route.origin")
+        page.get_by_label("is (* for anything)").fill("JFK")
+        page.get_by_role("button", name="Show").click()
+        expect(page.locator("#live")).to_contain_text("looked at", timeout=PATIENCE)
+        rows = page.locator("table.messages tbody tr")
+        assert rows.count() > 3
+        assert all('"JFK"' in text for text in rows.all_inner_texts())
+        rows.first.get_by_role("link").first.click()
+        expect(page.locator("pre")).to_contain_text('"origin": "JFK"', timeout=PATIENCE)
+        place = page.url
+    assert fetch(place.removeprefix(stage.url) + ".json").json["data"]["message"]["event"]
+    early = fetch.data("/topics/flights/messages.json?time=2013-07-01T00:00&limit=5")
+    assert {row["schema_version"] for row in early["rows"]} == {2}
+    first = fetch.data("/topics/flights/messages.json?partition=0&offset=0&limit=1")["rows"][0]
+    assert (first["partition"], first["offset"], first["schema_version"]) == (0, 0, 1)
+
+
+def test_older_and_newer_lead_through_every_message_once(fetch: Fetch) -> None:
+    seen: list[tuple[int, int]] = []
+    cursor = "0:0,1:0,2:0,3:0"
+    while cursor:
+        found = fetch.data(f"/topics/weather/messages.json?from={cursor}&limit=7")
+        seen += [(row["partition"], row["offset"]) for row in found["rows"]]
+        cursor = found["newer"]
+    assert len(seen) == len(set(seen)) == found["total"]
+    newest = fetch.data("/topics/weather/messages.json?limit=8")
+    older = fetch.data(f"/topics/weather/messages.json?from={newest['older']}&limit=8")
+    assert len(newest["rows"]) == 8
+    assert older["rows"]
+
+
+def test_sensitive_fields_are_masked_everywhere(fetch: Fetch) -> None:
+    rows = fetch.data("/topics/signups/messages.json?limit=50")["rows"]
+    assert len(rows) == 12
+    place = f"/topics/signups/messages/{rows[0]['partition']}/{rows[0]['offset']}"
+    pages = ["/topics/signups/messages", place, "/topics/signups/messages?field=email&value=*"]
+    for path in [*pages, *(page.replace("?", ".json?") for page in pages[2:]), place + ".json"]:
+        body = fetch(path).body
+        assert not [secret for secret in SECRETS if secret in body], path
+    assert rows[0]["event"]["address"]["city"] == "London"
+    # A filter sees what is shown, so that nobody can guess until it fits.
+    asked = f"/topics/signups/messages.json?field=email&value={SECRETS[0]}"
+    assert fetch.data(asked)["rows"] == []
+
+
+def test_a_page_renews_itself_until_it_is_paused(
+    browser: Browser, stage: Stage, fetch: Fetch
+) -> None:
+    with opened(browser) as page:
+        page.goto(f"{stage.url}/topics")
+        age = page.locator(".ages")
+        first = age.inner_text()
+        expect(age).not_to_have_text(first, timeout=PATIENCE)
+        pause = page.get_by_role("button", name="Pause")
+        pause.click()
+        expect(page.get_by_role("button", name="Paused")).to_have_attribute("aria-pressed", "true")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.tagName") in ("INPUT", "A")
+
+
+def test_the_keyboard_reaches_the_content_first(browser: Browser, stage: Stage) -> None:
+    with opened(browser) as page:
+        page.goto(f"{stage.url}/topics")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+        page.keyboard.press("Enter")
+        assert page.url.endswith("#main")
