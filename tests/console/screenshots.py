@@ -81,7 +81,7 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS
     with (
         tempfile.TemporaryDirectory(prefix="console-stage-") as home,
-        staged(Path(home), limit=600) as stage,
+        staged(Path(home), limit=400) as stage,
         browsing() as browser,
     ):
         shoot(browser, stage.url, folder)

@@ -26,7 +26,7 @@ from confluent_kafka import TopicPartition
 from audit.reconciler import Reconciler
 from audit.store import AuditStore
 from cli.demo.events import BUILDERS
-from cli.demo.source import Source
+from cli.demo.source import Row, Source
 from cli.stack import Stack, running_console, running_stack
 from consumer_sdk import Consumer
 from hadoop_loader.audit_counts import AuditPublisher
@@ -129,8 +129,15 @@ def _module(folder: Path, version: int, name: str) -> ModuleType:
         sys.path.remove(str(folder))
 
 
+def _rows(limit: int) -> dict[str, list[Row]]:
+    """Rows of each table; few hours of weather, so that they share the windows of the flights."""
+    reference = {topic: Source(limit).reference(topic) for topic in TOPICS[:3]}
+    flights = Source(2 * limit).half_year("flights", 1)
+    return {**reference, "weather": Source(80).half_year("weather", 1), "flights": flights}
+
+
 def _produce(stack: Stack, folder: Path, limit: int) -> None:
-    source = Source(limit)
+    rows = _rows(limit)
     now = datetime.now(UTC)
     with Producer(
         stack.broker.address,
@@ -141,13 +148,9 @@ def _produce(stack: Stack, folder: Path, limit: int) -> None:
         for version in (1, 2):
             module = _module(folder, version, "nyc")
             for topic in TOPICS if version == 1 else ("weather", "flights"):
-                # Few hours of weather, so that they share the newest windows with the flights.
-                rows = (
-                    source.half_year(topic, version)
-                    if topic in ("weather", "flights")
-                    else source.reference(topic)
-                )
-                some = rows[:30] if topic == "weather" else rows
+                some, half = rows[topic], len(rows[topic]) // 2
+                if topic in ("weather", "flights"):
+                    some = some[:half] if version == 1 else some[half:]
                 for event in BUILDERS[topic](module, some, now):
                     assert producer.send(event)
         web: Any = _module(folder, 1, "web")
