@@ -103,7 +103,8 @@ class TopicBatch:
         self._batches, self._slots, self.rows = [], [], 0
         if len(slots) and (np.diff(slots) < 0).any():
             order = np.argsort(slots, kind="stable")
-            table, slots = table.take(order), slots[order]
+            # One piece before it is sorted: taking from many is slower by a third.
+            table, slots = table.combine_chunks().take(order), slots[order]
         found, starts, counts = np.unique(slots, return_index=True, return_counts=True)
         return table, [
             (self._name(int(slot)), int(s), int(c))

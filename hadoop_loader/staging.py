@@ -10,12 +10,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hadoop_loader.crash import reach
 from hadoop_loader.durable import sync_folder
+from hadoop_loader.encodings import repeating
 
 __all__ = ["StagedFile", "Stager"]
 
@@ -59,12 +61,17 @@ class Stager:
         self, topic: str, table: str, rows: pa.Table, days: Sequence[tuple[str, int, int]]
     ) -> None:
         """Write `rows` in one file for each (day, first row, number of rows)."""
+        dictionaries: Any = repeating(rows)
         for day, start, count in days:
             path = self.path()
             reach("writing")
             with path.open("wb") as file:
                 pq.write_table(
-                    rows.slice(start, count), file, compression="zstd", store_schema=False
+                    rows.slice(start, count),
+                    file,
+                    compression="zstd",
+                    use_dictionary=dictionaries,
+                    store_schema=False,
                 )
                 file.flush()
                 os.fsync(file.fileno())

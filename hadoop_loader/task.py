@@ -11,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from hadoop_loader.backend import PROCESS, Choice
 from hadoop_loader.batches import Micros, TopicBatch
 from hadoop_loader.crash import reach
 from hadoop_loader.decode import Decoder
@@ -36,6 +38,7 @@ from headworks.wire import FramingError, unframe
 
 __all__ = [
     "Counts",
+    "Laps",
     "Manifest",
     "Task",
     "TopicLoader",
@@ -109,30 +112,51 @@ class TopicManifest:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a task did: files in staging, and counts by topic."""
+    """What a task did: files in staging, counts by topic, and what took how many seconds."""
 
     files: tuple[StagedFile, ...]
     topics: tuple[TopicManifest, ...]
+    seconds: Mapping[str, float]
 
 
-def load(task: Task, fetcher: Fetcher) -> Manifest:
+class Laps:
+    """Sums up the time since the last lap by what it was spent on."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(("fetch", "decode", "write"), 0.0)
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        """What was done since the last lap was `name`."""
+        now = time.perf_counter()
+        self.seconds[name] += now - self._last
+        self._last = now
+
+
+def load(task: Task, fetcher: Fetcher, choice: Choice = PROCESS) -> Manifest:
     """Load one bin."""
     attempt = Path(task.staging) / uuid.uuid4().hex
     stager, meter = Stager(attempt, task.load), Meter(attempt)
+    laps = Laps()
     topics = []
     for topic in sorted({r.topic for r in task.ranges}):
         ranges = tuple(r for r in task.ranges if r.topic == topic)
-        loader = TopicLoader(task.topics[topic], task.load, stager)
+        loader = TopicLoader(task.topics[topic], task.load, stager, choice, laps)
         for found in fetcher.fetch(topic, ranges):
+            laps.lap("fetch")
             messages = found if isinstance(found, Messages) else Messages.of(found)
             meter.add(len(messages))
             reach("reading")
             for i in range(0, len(messages), CHUNK):
                 loader.add(messages[i : i + CHUNK])
+            laps.lap("decode")
+        laps.lap("fetch")
         loader.flush()
         loader.found.ranges = ranges
         topics.append(loader.found)
-    return Manifest(stager.close(), tuple(topics))
+    files = stager.close()
+    laps.lap("write")
+    return Manifest(files, tuple(topics), laps.seconds)
 
 
 class Sink(Protocol):
@@ -148,12 +172,21 @@ class Sink(Protocol):
 class TopicLoader:
     """Turns the messages of one topic into files, or into what else a sink makes of them."""
 
-    def __init__(self, plan: TopicPlan, load_number: int, stager: Sink) -> None:
+    def __init__(
+        self,
+        plan: TopicPlan,
+        load_number: int,
+        stager: Sink,
+        choice: Choice = PROCESS,
+        laps: Laps | None = None,
+    ) -> None:
         self.found = TopicManifest(plan.topic, ())
         self._bad: list[Bad] = []
         self._plan = plan
         self._load = load_number
         self._stager = stager
+        self._choice = choice
+        self._laps = laps or Laps()
         self._reader = parse(plan.latest.text, strict=False)
         self._writers = {writer.schema_id: writer for writer in plan.writers}
         self._decoders: dict[int, Decoder] = {}
@@ -176,6 +209,7 @@ class TopicLoader:
 
     def flush(self) -> None:
         """Write what was decoded, and what was set aside, a file for each day."""
+        self._laps.lap("decode")
         if self._batch.rows:
             self._stager.write(self._plan.topic, self._plan.table, *self._batch.take())
         if self._bad:
@@ -183,6 +217,7 @@ class TopicLoader:
                 self._plan.topic, QUARANTINE_TABLE, *quarantine_table(self._bad, self._load)
             )
             self._bad = []
+        self._laps.lap("write")
 
     def _refuse(self, schema_id: int, messages: Messages) -> None:
         """Set aside messages that no version of the subject has written."""
@@ -199,7 +234,7 @@ class TopicLoader:
         writer = self._writers[schema_id]
         if schema_id not in self._decoders:
             schema: Schema = parse(writer.text, strict=False)
-            self._decoders[schema_id] = Decoder(schema, self._reader)
+            self._decoders[schema_id] = Decoder(schema, self._reader, choice=self._choice)
         starts, ends = messages.values[:, 0], messages.values[:, 1]
         arrays, errors = self._decoders[schema_id].decode_spans(messages.data, starts, ends)
         if errors:

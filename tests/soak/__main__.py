@@ -9,7 +9,18 @@ import tempfile
 from pathlib import Path
 from random import SystemRandom
 
-from tests.soak import codec, fuzz, fuzz_login, kills, membership, mirror, producers, siege
+from tests.loader import agreement
+from tests.soak import (
+    codec,
+    fuzz,
+    fuzz_login,
+    kills,
+    membership,
+    mirror,
+    producers,
+    projection,
+    siege,
+)
 
 
 def main() -> int:
@@ -28,6 +39,7 @@ def main() -> int:
         ("membership", "attack a group without a coordinator, over three brokers"),
         ("login", "fuzz what comes before a login to a guarded broker"),
         ("codec", "draw schemas, and encode and decode events of them beside fastavro"),
+        ("projection", "draw schemas, and project data of them beside Avro Java"),
         ("producer", "hurt producers in every way, and count their messages"),
     ):
         one = proofs.add_parser(name, help=what)
@@ -49,7 +61,7 @@ def main() -> int:
 
 def _run(
     arguments: argparse.Namespace, folder: Path
-) -> kills.Report | siege.Report | mirror.Report | membership.Report:
+) -> kills.Report | siege.Report | mirror.Report | membership.Report | agreement.Report:
     seed = arguments.seed
     if arguments.proof == "membership":
         return membership.campaign(folder, arguments.minutes * 60, seed)
@@ -57,6 +69,8 @@ def _run(
         return fuzz_login.fuzz_login(folder, arguments.minutes * 60, seed)
     if arguments.proof == "codec":
         return codec.draw_schemas(folder, arguments.minutes * 60, seed)
+    if arguments.proof == "projection":
+        return projection.compare(folder, arguments.minutes * 60, seed)
     if arguments.proof == "producer":
         return producers.hurt(folder, arguments.minutes * 60, seed)
     if arguments.proof == "parser":

@@ -1,0 +1,271 @@
+"""The loader: from broker to committed Parquet, beside fastavro and Spark's own Kafka source.
+
+One core is measured in a process of its own that does what a Spark task does; whole loads run as
+users run them, with broker, registry, Spark and metastore.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.frame import Bench
+from bench.loader.data import Events, flights, page_views, send
+from bench.loader.spark_peer import fetch_jars
+from hadoop_loader import Warehouse, WarehouseConfig
+from hadoop_loader.fetch import KafkaLog
+from hadoop_loader.report import LoadReport
+from headworks import service
+from headworks.broker_client import broker_client
+from headworks.errors import HeadworksError
+from headworks.registry_client import RegistryClient
+from headworks.schema import subject_of
+
+__all__ = ["TITLE", "run"]
+
+TITLE = "The Hadoop loader: broker to committed Parquet, beside fastavro and Spark's Kafka source"
+WAYS = {
+    "compiled": "headworks, compiled loops",
+    "generated": "headworks, generated Python",
+    "fastavro": "confluent-kafka + fastavro + pyarrow",
+}
+US = WAYS["compiled"]
+SPARK = "Spark's Kafka source + from_avro"
+ONE_CORE = "broker to Parquet files, one core"
+PER_CORE = "the same by CPU time of the task"
+SEED_MESSAGES = 172_000 * 600  # ten minutes of LinkedIn's peak, which seed 003 loads in two
+SEED_SECONDS = 120
+VIEWS = "views"
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A broker and a registry that run."""
+
+    broker: str
+    registry: str
+
+    def ends(self, topic: str) -> list[int]:
+        """The end of each partition of a topic."""
+        log = KafkaLog(broker_client(self.broker))
+        marks = log.watermarks({topic: log.partitions()[topic]})[topic]
+        return [marks[partition].high for partition in sorted(marks)]
+
+
+def run(bench: Bench) -> None:
+    """Measure everything."""
+    rows = 100_000 if bench.quick else 1_000_000
+    events = page_views()
+    jars = _spark_jars(bench)
+    for number in bench.rounds(full=3):
+        folder = bench.folder / str(number)
+        with _stack(folder / "one") as stack:
+            bench.say(f"sending {rows:,} page views of {events.mean:.0f} bytes")
+            send(stack.broker, stack.registry, VIEWS, events, rows)
+            for way in WAYS:
+                _one_core(bench, stack, events, VIEWS, way, folder / way, "page views")
+            if jars:
+                _spark(bench, stack, events, jars, folder / "spark")
+        _flights(bench, folder)
+        _rows(bench, events, rows, folder / "rows")
+        for topics in (1, 10, 40) if bench.quick else (1, 50, 400):
+            _topics(bench, events, rows, topics, folder / f"topics-{topics}")
+    _bars(bench, 40 if bench.quick else 400)
+
+
+def _bars(bench: Bench, topics: int) -> None:
+    what = f"{PER_CORE}, page views"
+    bench.bar(
+        "broker to Parquet files, rows for each second of one core",
+        at_least=300_000,
+        got=bench.median(what, US),
+        unit="rows/CPU s",
+    )
+    bench.bar(
+        "beside fastavro",
+        at_least=8,
+        got=bench.ratio(what, US, WAYS["fastavro"]),
+        unit="x fastavro",
+    )
+    bench.bar(
+        f"{topics} topics with something new in each, beside the same rows in one topic",
+        at_most=3,
+        got=bench.ratio(_new_in(topics), US, US, other_what=_new_in(1)),
+        unit="x the time",
+    )
+    bench.bar(
+        f"nothing new in {topics} topics",
+        at_most=5,
+        got=bench.median(f"nothing new in {topics} topics", US),
+        unit="s",
+    )
+    rate = bench.median("whole load on one core, 10x the rows", US)
+    if rate:
+        bench.note(
+            f"Ten minutes of 172,000 messages/s are {SEED_MESSAGES / 1e6:.0f} million: one core "
+            f"loads them in {SEED_MESSAGES / rate:.0f} s, so that {SEED_MESSAGES / rate / 120:.1f} "
+            f"cores load them in the {SEED_SECONDS} s that seed 003 reports for its cluster."
+        )
+
+
+def _one_core(
+    bench: Bench, stack: Stack, events: Events, topic: str, way: str, folder: Path, data: str
+) -> None:
+    given: dict[str, Any] = {
+        "way": way,
+        "topic": topic,
+        "ends": stack.ends(topic),
+        "folder": str(folder),
+        "bootstrap": stack.broker,
+        "schema": events.named(topic),
+        "schema_id": RegistryClient(f"http://{stack.registry}").version(subject_of(topic), 1).id,
+    }
+    found = _child("bench.loader.phases", given)
+    rows, who = found["rows"], WAYS[way]
+    assert rows == sum(given["ends"])
+    bench.record(
+        f"{ONE_CORE}, {data}",
+        who,
+        rows / found["wall"],
+        "rows/s",
+    )
+    bench.record(f"{PER_CORE}, {data}", who, rows / found["cpu"], "rows/CPU s")
+    for phase, seconds in found["seconds"].items():
+        if phase == "start":
+            bench.record("once a process: loading the decoder", who, seconds, "s")
+        else:
+            bench.record(f"{data}: {phase}", who, 1e6 * seconds / rows, "us/row")
+    bench.record(f"{data}: size of the files", who, found["bytes"] / rows, "bytes/row")
+
+
+def _spark_jars(bench: Bench) -> list[str]:
+    try:
+        return list(map(str, fetch_jars()))
+    except HeadworksError as error:
+        bench.missing(SPARK, error.message)
+        return []
+
+
+def _spark(bench: Bench, stack: Stack, events: Events, jars: list[str], folder: Path) -> None:
+    given = {
+        "jars": jars,
+        "topic": VIEWS,
+        "ends": stack.ends(VIEWS),
+        "folder": str(folder),
+        "bootstrap": stack.broker,
+        "schema": events.named(VIEWS),
+        "event_time": "header.time",
+    }
+    found = _child("bench.loader.spark_peer", given)
+    bench.record(f"{ONE_CORE}, page views", SPARK, found["rows"] / found["wall"], "rows/s")
+
+
+def _flights(bench: Bench, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        events = flights(folder)
+    except HeadworksError as error:
+        bench.missing("the flights", error.message)
+        return
+    count = 50_000 if bench.quick else len(events.values)
+    with _stack(folder / "flights") as stack:
+        send(stack.broker, stack.registry, "flights", events, count)
+        for way in WAYS:
+            where = folder / f"flights-{way}"
+            _one_core(bench, stack, events, "flights", way, where, "flights")
+
+
+def _rows(bench: Bench, events: Events, rows: int, folder: Path) -> None:
+    """Whole loads of one topic on one core: so many rows, and ten times as many."""
+    with _stack(folder) as stack, _warehouse(stack, folder, "local[1]") as warehouse:
+        send(stack.broker, stack.registry, VIEWS, events, 1000)
+        warehouse.load()  # starts the worker
+        for name, count in (("1x", rows), ("10x", 10 * rows)):
+            send(stack.broker, stack.registry, VIEWS, events, count)
+            report, seconds = _timed(warehouse)
+            assert _rows_of_views(report) == count
+            what = f"whole load on one core, {name} the rows"
+            bench.record(what, US, count / seconds, "rows/s")
+            for phase, took in report.seconds.items():
+                bench.record(f"{what}: {phase}", US, took, "s")
+
+
+def _topics(bench: Bench, events: Events, rows: int, topics: int, folder: Path) -> None:
+    """Whole loads of the same rows in so many topics: new tables, known ones, nothing new."""
+    with _stack(folder) as stack, _warehouse(stack, folder, "local[2]") as warehouse:
+        names = [f"views.{n}" for n in range(topics)]
+        for turn in ("first", "second"):
+            for name in names:
+                send(stack.broker, stack.registry, name, events, rows // topics)
+            report, seconds = _timed(warehouse)
+            assert _rows_of_views(report) == rows // topics * topics
+            if turn == "first":
+                bench.record(f"{topics} new tables, with their rows", US, seconds, "s")
+            else:
+                bench.record(_new_in(topics), US, seconds, "s")
+                for phase, took in report.seconds.items():
+                    bench.record(f"{_new_in(topics)}: {phase}", US, took, "s")
+        warehouse.load()  # the audit topic, that the loads before have filled
+        _, seconds = _timed(warehouse)
+        bench.record(f"nothing new in {topics} topics", US, seconds, "s")
+
+
+def _timed(warehouse: Warehouse) -> tuple[LoadReport, float]:
+    began = time.perf_counter()
+    report = warehouse.load()
+    return report, time.perf_counter() - began
+
+
+def _rows_of_views(report: LoadReport) -> int:
+    """Rows without those of the audit topic, which every load fills for the next one."""
+    return sum(topic.rows for topic in report.topics if topic.topic.startswith(VIEWS))
+
+
+def _new_in(topics: int) -> str:
+    return f"the same rows in {topics} topic{'s' * (topics > 1)}"
+
+
+@contextmanager
+def _stack(folder: Path) -> Iterator[Stack]:
+    folder.mkdir(parents=True, exist_ok=True)
+    registry = ["registry", "start", "--listen", "127.0.0.1:0"]
+    broker = ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(folder / "log")]
+    with (
+        service.start([*registry, "--store", f"sqlite:///{folder / 'registry.db'}"]) as schemas,
+        service.start(broker) as log,
+    ):
+        yield Stack(log.address, schemas.address)
+
+
+@contextmanager
+def _warehouse(stack: Stack, folder: Path, master: str) -> Iterator[Warehouse]:
+    config = WarehouseConfig(
+        data_dir=folder / "warehouse",
+        bootstrap=stack.broker,
+        registry=f"http://{stack.registry}",
+        master=master,
+    )
+    with Warehouse.open(config) as warehouse:
+        yield warehouse
+
+
+def _child(module: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", module, json.dumps(given)],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise HeadworksError(f"{module} failed:\n{done.stderr.strip()[-2000:]}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result

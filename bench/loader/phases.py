@@ -1,0 +1,112 @@
+"""One task on one core, without Spark: `python -m bench.loader.phases JSON` prints what it took.
+
+Rules: the same function runs as in a Spark task; what is loaded once per process (the compiled
+loops) is loaded before the clock starts, and told apart as `start`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hadoop_loader.backend import Choice
+from hadoop_loader.fetch import Fetcher, KafkaFetcher
+from hadoop_loader.plan import Range
+from hadoop_loader.raw_fetch import BrokerFetcher
+from hadoop_loader.task import Manifest, Task, TopicPlan, Writer, load
+from headworks.broker_client import broker_client
+from headworks.wire import HEADER_SIZE
+
+__all__ = ["main"]
+
+Measure = dict[str, Any]
+NEVER = 1 << 60
+
+
+def main(text: str) -> None:
+    """Do what `text` says, and print the result."""
+    given = json.loads(text)
+    ranges = [Range(given["topic"], p, 0, end) for p, end in enumerate(given["ends"])]
+    folder = Path(given["folder"])
+    ways: dict[str, Callable[[], Measure]] = {
+        "compiled": lambda: _ours(given, ranges, folder, 0),
+        "generated": lambda: _ours(given, ranges, folder, NEVER),
+        "fastavro": lambda: _fastavro(given, ranges, folder),
+    }
+    sys.stdout.write(json.dumps(ways[given["way"]]()))
+
+
+def _ours(given: Measure, ranges: Sequence[Range], folder: Path, after: int) -> Measure:
+    writer = Writer(given["schema_id"], 1, given["schema"])
+    plan = TopicPlan(given["topic"], "t", given["topic"], writer, (writer,))
+    client = broker_client(given["bootstrap"])
+    choice = Choice(after)
+
+    def run(name: str, part: Sequence[Range]) -> Manifest:
+        staging = folder / name
+        staging.mkdir(parents=True)
+        task = Task(1, tuple(part), {given["topic"]: plan}, str(staging))
+        with BrokerFetcher(client, choice=choice) as fetcher:
+            return load(task, fetcher, choice)
+
+    began = time.perf_counter()
+    run("warm", [Range(r.topic, r.partition, 0, min(r.end, 100)) for r in ranges])
+    start = time.perf_counter() - began
+    wall, cpu = time.perf_counter(), time.process_time()
+    manifest = run("load", ranges)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    rows = sum(topic.rows for topic in manifest.topics)
+    size = sum(file.bytes for file in manifest.files)
+    return _result(rows, size, wall, cpu, {**manifest.seconds, "start": start})
+
+
+def _fastavro(given: Measure, ranges: Sequence[Range], folder: Path) -> Measure:
+    """What one would write oneself: a consumer, fastavro, Arrow, Parquet."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from fastavro import parse_schema, schemaless_reader
+
+    schema = parse_schema(json.loads(given["schema"]))
+    fetcher: Fetcher = KafkaFetcher(broker_client(given["bootstrap"]))
+    folder.mkdir(parents=True, exist_ok=True)
+    seconds = dict.fromkeys(("fetch", "decode", "write"), 0.0)
+    rows = size = 0
+    wall, cpu = time.perf_counter(), time.process_time()
+    last = wall
+    for n, values in enumerate(_batches(fetcher, ranges)):
+        seconds["fetch"] += (now := time.perf_counter()) - last
+        events: list[Any] = [schemaless_reader(io.BytesIO(v), schema, schema) for v in values]
+        table = pa.Table.from_pylist(events)
+        seconds["decode"] += (last := time.perf_counter()) - now
+        path = folder / f"{n}.parquet"
+        pq.write_table(table, path, compression="zstd")
+        rows += len(values)
+        size += path.stat().st_size
+        seconds["write"] += (now := time.perf_counter()) - last
+        last = now
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return _result(rows, size, wall, cpu, seconds)
+
+
+def _batches(fetcher: Fetcher, ranges: Sequence[Range]) -> Iterator[list[bytes]]:
+    values: list[bytes] = []
+    for messages in fetcher.fetch(ranges[0].topic, ranges):
+        values += [m.value[HEADER_SIZE:] for m in messages if m.value is not None]
+        if len(values) >= 200_000:
+            yield values
+            values = []
+    if values:
+        yield values
+
+
+def _result(rows: int, size: int, wall: float, cpu: float, seconds: dict[str, float]) -> Measure:
+    return {"rows": rows, "bytes": size, "wall": wall, "cpu": cpu, "seconds": seconds}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,47 @@
+"""Which columns of a Parquet file are worth a dictionary: those whose values repeat.
+
+Rules: decided from a sample of the rows, per leaf: a dictionary of values that do not repeat costs
+time and bytes and is thrown away in the end. Readers do not see the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["repeating"]
+
+_SAMPLE = 2_000
+_DISTINCT = 0.5  # of the sample, at most
+
+
+def repeating(table: pa.Table) -> list[str]:
+    """Parquet's names of the leaves whose values repeat."""
+    sample = table.slice(0, _SAMPLE).combine_chunks()
+    return [
+        path
+        for name, column in zip(table.column_names, sample.columns, strict=True)
+        for chunk in column.chunks
+        for path, values in _leaves(name, chunk)
+        if _count_distinct(values) <= _DISTINCT * len(values)
+    ]
+
+
+def _leaves(path: str, array: Any) -> Iterator[tuple[str, Any]]:
+    if pa.types.is_struct(array.type):
+        for field, child in zip(array.type, array.flatten(), strict=True):
+            yield from _leaves(f"{path}.{field.name}", child)
+    elif pa.types.is_list(array.type):
+        yield from _leaves(f"{path}.list.element", array.flatten())
+    elif pa.types.is_map(array.type):
+        yield from _leaves(f"{path}.key_value.key", array.keys)
+        yield from _leaves(f"{path}.key_value.value", array.items)
+    else:
+        yield path, array.slice(0, _SAMPLE)  # keys and items are those of all rows
+
+
+def _count_distinct(array: Any) -> int:
+    return int(pc.count_distinct(array).as_py())
