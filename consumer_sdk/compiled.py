@@ -14,20 +14,13 @@ Rules:
 from __future__ import annotations
 
 import copy
-import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from consumer_sdk.conversions import GIVEN, expression
 from consumer_sdk.values import default_of
 from headworks.codec.event import RecordType
-from headworks.decoding.reading import (
-    MAX_EMPTY_ITEMS,
-    BadDatumError,
-    read_int,
-    read_long,
-    skipper,
-)
+from headworks.decoding.reading import BadDatumError, skipper
 from headworks.decoding.resolution import (
     Again,
     Branch,
@@ -44,35 +37,15 @@ from headworks.decoding.resolution import (
     UnionRead,
     resolve,
 )
-from headworks.schema import Fixed, Schema
+from headworks.decoding.text import DATUM_ERRORS, SCOPE, DecoderText
+from headworks.schema import Schema
 
 __all__ = ["DATUM_ERRORS", "Decode", "compiled"]
 
 # From (bytes, position where the datum begins) to the event; raises one of DATUM_ERRORS.
 Decode = Callable[[bytes, int], Any]
-DATUM_ERRORS = (ValueError, IndexError, struct.error, RecursionError, OverflowError)
 
-
-def _after_length(data: bytes, at: int, first: int) -> tuple[int, int]:
-    """Where bytes end, and begin, whose length has `first` as its first byte."""
-    if first < 128:
-        raise BadDatumError("a length is negative")
-    size, at = read_long(data, at, first)
-    if size < 0:
-        raise BadDatumError("a length is negative")
-    return at + size, at
-
-
-_SCOPE: Mapping[str, Any] = {
-    **GIVEN,
-    "BadDatum": BadDatumError,
-    "MAX_EMPTY": MAX_EMPTY_ITEMS,
-    "after_length": _after_length,
-    "read_int": read_int,
-    "read_long": read_long,
-    "float_at": struct.Struct("<f").unpack_from,
-    "double_at": struct.Struct("<d").unpack_from,
-}
+_SCOPE: Mapping[str, Any] = {**GIVEN, **SCOPE}
 _MAX_DEPTH = 90  # Python's parser takes a hundred levels of indentation
 _MAX_LOOPS = 8  # and its compiler twenty nested loops: an array is two
 _IMMUTABLE = (type(None), bool, int, float, str, bytes)
@@ -100,15 +73,13 @@ def compiled(writer: Schema, reader: Schema, types: Mapping[str, type]) -> Decod
     return decode
 
 
-class _Writer:
+class _Writer(DecoderText):
     """Writes the functions of one decoder."""
 
     def __init__(self, types: Mapping[str, type]) -> None:
+        super().__init__()
         self.functions: list[str] = []
-        self.constants: dict[str, Any] = {}
         self._types = types
-        self._lines: list[str] = []
-        self._names = self._loops = 0
         self._of_pairs: dict[Pair, str] = {}
         self._recursive: set[Pair] = set()
 
@@ -118,16 +89,16 @@ class _Writer:
         return self._function(read, self._name("f"))
 
     def _function(self, read: Read, name: str) -> str:
-        outer = self._lines, self._loops
-        self._lines, self._loops = [f"def {name}(b, p, L):"], 0
+        outer = self.lines, self._loops
+        self.lines, self._loops = [f"def {name}(b, p, L):"], 0
         if isinstance(read, RecordRead):
             self._of_pairs.setdefault(read.pair, name)
             value = self._record(read, 1)
         else:
             value = self._read(read, 1)
         self._line(1, f"return {value}, p")
-        self.functions.append("\n".join(self._lines))
-        self._lines, self._loops = outer
+        self.functions.append("\n".join(self.lines))
+        self.lines, self._loops = outer
         return name
 
     def _read(self, read: Read, depth: int) -> str:
@@ -188,64 +159,17 @@ class _Writer:
         self._line(depth, f"{name}, p = {function}(b, p, L)")
         return name
 
-    def _line(self, depth: int, text: str) -> None:
-        self._lines.append(" " * depth + text)
-
-    def _name(self, prefix: str) -> str:
-        self._names += 1
-        return f"{prefix}{self._names}"
-
-    def _constant(self, value: Any) -> str:
-        name = self._name("K")
-        self.constants[name] = value
-        return name
-
-    def _integer(self, wire: str, depth: int) -> None:
-        """Read a varint into `v`."""
-        self._line(depth, "v = b[p]; p += 1")
-        self._line(depth, "if v < 128: v = (v >> 1) ^ -(v & 1)")
-        self._line(depth, f"else: v, p = read_{wire}(b, p, v)")
-
-    def _bytes(self, size: int | None, depth: int) -> None:
-        """Read bytes (of a fixed size, or with their length before them) into `v`."""
-        if size is None:
-            self._line(depth, "v = b[p]; p += 1")
-            self._line(depth, "if v < 128 and not v & 1: e = p + (v >> 1)")
-            self._line(depth, "else: e, p = after_length(b, p, v)")
-        else:
-            self._line(depth, f"e = p + {size}")
-        self._line(depth, "if e > L: raise IndexError")
-        self._line(depth, "v = b[p:e]; p = e")
-
     def _leaf(self, read: Leaf, depth: int) -> str:
         wire = read.writer.kind
         if wire == "null":
             return "None"
-        if wire in ("int", "long"):
-            self._integer(wire, depth)
-        elif wire == "boolean":
-            self._line(depth, "v = b[p]; p += 1")
-            self._line(depth, "if v > 1: raise BadDatum(f'{v} is not a boolean')")
-            return "v == 1"
-        elif wire in ("float", "double"):
-            self._line(depth, f"v, = {wire}_at(b, p); p += {4 if wire == 'float' else 8}")
-        else:
-            self._bytes(read.writer.size if isinstance(read.writer, Fixed) else None, depth)
-        return expression(read.writer, read.reader)
+        self._raw(read, depth)
+        return "v == 1" if wire == "boolean" else expression(read.writer, read.reader)
 
     def _enum(self, read: EnumRead, depth: int) -> str:
-        self._integer("int", depth)
-        bad = "raise BadDatum(f'{v} is no symbol of the enum')"
-        self._line(depth, f"if not 0 <= v < {len(read.symbols)}: {bad}")
         cls: Any = self._types[read.reader.name]
         members = tuple(None if s is None else cls(s) for s in read.symbols)
-        if None in members:
-            written = self._constant(read.written)
-            self._line(depth, f"w = {written}[v]")
-        self._line(depth, f"v = {self._constant(members)}[v]")
-        if None in members:
-            unknown = "raise BadDatum(f'the reader has no symbol {w!r}, and no default')"
-            self._line(depth, f"if v is None: {unknown}")
+        self._symbol(read, members, "the reader", depth)
         return "v"
 
     def _union(self, read: UnionRead, depth: int) -> str:

@@ -30,13 +30,7 @@ from hadoop_loader.values import (
     to_decimal,
     union_names,
 )
-from headworks.decoding.reading import (
-    MAX_EMPTY_ITEMS,
-    BadDatumError,
-    read_int,
-    read_long,
-    skipper,
-)
+from headworks.decoding.reading import skipper
 from headworks.decoding.resolution import (
     Branch,
     Constant,
@@ -50,8 +44,8 @@ from headworks.decoding.resolution import (
     Skip,
     UnionRead,
 )
+from headworks.decoding.text import SCOPE, DecoderText
 from headworks.errors import SchemaError
-from headworks.schema import Fixed
 
 __all__ = ["Decode", "Errors", "generate", "source", "too_large"]
 
@@ -63,19 +57,13 @@ Errors = list[tuple[int, str]]
 Decode = Callable[[Sequence[bytes], int, Errors], int]
 
 _GIVEN: dict[str, Any] = {
-    "BadDatum": BadDatumError,
-    "DATUM_ERRORS": (ValueError, IndexError, struct.error, RecursionError, OverflowError),
-    "read_int": read_int,
-    "read_long": read_long,
-    "float_at": struct.Struct("<f").unpack_from,
-    "double_at": struct.Struct("<d").unpack_from,
+    **SCOPE,
     "float32": as_float32,
     "millis": micros_of_millis,
     "decimal": to_decimal,
     "decimal_text": decimal_text,
     "duration": duration,
     "uuid_of": lambda raw: str(uuid.UUID(bytes=raw)),
-    "MAX_EMPTY": MAX_EMPTY_ITEMS,
 }
 _INTEGERS = {
     "": "{}",
@@ -151,15 +139,12 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-class _Writer:
+class _Writer(DecoderText):
     """Writes the lines of one decoder."""
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.constants: dict[str, Any] = {}
+        super().__init__()
         self.used: set[int] = set()
-        self._names = 0
-        self._loops = 0
 
     def read(self, read: Read, slot: Slot, depth: int) -> None:
         """Write the lines that carry out `read` and append to `slot`."""
@@ -216,54 +201,24 @@ class _Writer:
     def _line(self, depth: int, text: str) -> None:
         if depth > _MAX_DEPTH or len(self.lines) > _MAX_LINES:
             raise too_large()
-        self.lines.append(" " * (depth + 1) + text)
+        super()._line(depth + 1, text)
 
     def _append(self, at: int, expression: str, depth: int) -> None:
         self.used.add(at)
         self._line(depth, f"a{at}({expression})")
 
-    def _name(self, prefix: str) -> str:
-        self._names += 1
-        return f"{prefix}{self._names}"
-
-    def _constant(self, value: Any) -> str:
-        name = self._name("K")
-        self.constants[name] = value
-        return name
-
-    def _integer(self, wire: str, depth: int) -> None:
-        """Read a varint into `v`."""
-        self._line(depth, "v = b[p]; p += 1")
-        self._line(depth, "if v < 128: v = (v >> 1) ^ -(v & 1)")
-        self._line(depth, f"else: v, p = read_{wire}(b, p, v)")
-
-    def _bytes(self, size: int | None, depth: int) -> None:
-        """Read bytes (of a fixed size, or with their length before them) into `v`."""
-        if size is None:
-            self._integer("long", depth)
-            self._line(depth, "if v < 0: raise BadDatum('a length is negative')")
-            self._line(depth, "e = p + v")
-        else:
-            self._line(depth, f"e = p + {size}")
-        self._line(depth, "if e > L: raise IndexError")
-        self._line(depth, "v = b[p:e]; p = e")
-
     def _leaf(self, read: Leaf, slot: Slot, depth: int) -> None:
         wire = read.writer.kind
+        self._raw(read, depth)
         if wire in ("int", "long"):
-            self._integer(wire, depth)
             self._append(slot.at, _INTEGERS[conversion(read)].format("v"), depth)
         elif wire == "boolean":
-            self._line(depth, "v = b[p]; p += 1")
-            self._line(depth, "if v > 1: raise BadDatum(f'{v} is not a boolean')")
             self._append(slot.at, "v == 1", depth)
         elif wire in ("float", "double"):
-            self._line(depth, f"v, = {wire}_at(b, p); p += {4 if wire == 'float' else 8}")
             self._append(slot.at, "v", depth)
         elif wire == "null":
             self._value(slot, None, depth)
         else:
-            self._bytes(read.writer.size if isinstance(read.writer, Fixed) else None, depth)
             self._converted(read, slot, depth)
 
     def _converted(self, read: Leaf, slot: Slot, depth: int) -> None:
@@ -285,16 +240,7 @@ class _Writer:
         self._append(slot.at, expression, depth)
 
     def _enum(self, read: EnumRead, slot: Slot, depth: int) -> None:
-        self._integer("int", depth)
-        bad = "raise BadDatum(f'{v} is no symbol of the enum')"
-        self._line(depth, f"if not 0 <= v < {len(read.symbols)}: {bad}")
-        if None in read.symbols:
-            written = self._constant(read.written)
-            self._line(depth, f"w = {written}[v]")
-        self._line(depth, f"v = {self._constant(read.symbols)}[v]")
-        if None in read.symbols:
-            unknown = "raise BadDatum(f'the latest schema has no symbol {w!r}, and no default')"
-            self._line(depth, f"if v is None: {unknown}")
+        self._symbol(read, read.symbols, "the latest schema", depth)
         self._append(slot.at, "v", depth)
 
     def _union(self, read: UnionRead, slot: Slot, depth: int) -> None:
