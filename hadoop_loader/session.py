@@ -33,6 +33,7 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = spark: %p %c{1}: %m%n
 """
+_LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _FLOCK = struct.Struct("hhqqi4x")
 
 
@@ -125,8 +126,7 @@ def _settings(config: WarehouseConfig, log_settings: Path) -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
+        **(_LOOPBACK if _is_here(config.master) else {}),
         "spark.driver.extraJavaOptions": " ".join(jvm),
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         "spark.sql.session.timeZone": "UTC",
@@ -143,6 +143,11 @@ def _settings(config: WarehouseConfig, log_settings: Path) -> dict[str, str]:
         "spark.hadoop.hive.metastore.disallow.incompatible.col.type.changes": "false",
         "spark.hadoop.hive.stats.autogather": "false",
     }
+
+
+def _is_here(master: str) -> bool:
+    """Whether all of Spark is on this machine, and needs no address that others see."""
+    return master.startswith("local") or "//127.0.0.1:" in master
 
 
 def _where_the_metastore_is(config: WarehouseConfig) -> dict[str, str]:

@@ -12,7 +12,7 @@ from hadoop_loader.audit_counts import events
 from hadoop_loader.crash import STEPS
 from hadoop_loader.loading import Loading
 from hadoop_loader.report import Refusal
-from headworks.errors import CorruptError
+from headworks.errors import CorruptError, UnreachableError, UsageError
 from tests.loader.memory import MemoryCatalog, MemoryJobs, World, encoded
 
 HOUR = 3_600_000
@@ -283,3 +283,35 @@ def test_lost_messages_are_counted_in_the_audit(world: World) -> None:
     last = world.parts().log.latest()
     assert last is not None
     assert last.tables["clicks"].lost == 1
+
+
+def test_a_registry_that_does_not_answer_leaves_offsets_where_they_were(world: World) -> None:
+    world.register("clicks", V1)
+    click(world, 0)
+    Loading(world.parts()).run()
+    click(world, 1)
+
+    def silent(topic: str) -> Any:
+        raise UnreachableError(f"registry http://r does not answer for {topic}")
+
+    with pytest.raises(UnreachableError, match="registry http://r does not answer for clicks"):
+        Loading(world.parts(versions=silent)).run()
+    assert world.parts().log.numbers() == [1]
+    assert Loading(world.parts()).run().rows == 1
+    assert numbers(world) == [0, 1]
+
+
+def test_a_metastore_that_fails_after_the_commit_is_caught_up_with(world: World) -> None:
+    class Locked(MemoryCatalog):
+        def add_days(self, name: str, days: Any) -> None:
+            raise UsageError("the metastore is locked")
+
+    world.register("clicks", V1)
+    click(world, 0)
+    working, world.catalog = world.catalog, Locked()
+    with pytest.raises(UsageError, match="the metastore is locked"):
+        Loading(world.parts()).run()
+    world.catalog = working
+    click(world, 1)
+    assert Loading(world.parts()).run().number == 2
+    assert numbers(world) == [0, 1]
