@@ -15,6 +15,7 @@ from tests.soak import (
     fuzz,
     fuzz_login,
     kills,
+    loads,
     membership,
     mirror,
     producers,
@@ -29,6 +30,7 @@ def main() -> int:
     for name, what in (
         ("kills", "kill the broker under load"),
         ("cuts", "cut its power under load (simulated)"),
+        ("loader", "kill the loader at every step of its work"),
         ("mirror", "kill a mirror, and the clusters beside it, under load"),
     ):
         one = proofs.add_parser(name, help=what)
@@ -61,7 +63,14 @@ def main() -> int:
 
 def _run(
     arguments: argparse.Namespace, folder: Path
-) -> kills.Report | siege.Report | mirror.Report | membership.Report | agreement.Report:
+) -> (
+    kills.Report
+    | loads.Report
+    | siege.Report
+    | mirror.Report
+    | membership.Report
+    | agreement.Report
+):
     seed = arguments.seed
     if arguments.proof == "membership":
         return membership.campaign(folder, arguments.minutes * 60, seed)
@@ -77,6 +86,8 @@ def _run(
         return fuzz.fuzz_parser(arguments.minutes * 60, seed)
     if arguments.proof == "fuzz":
         return fuzz.fuzz_wire(folder, arguments.minutes * 60, seed)
+    if arguments.proof == "loader":
+        return loads.campaign(folder, arguments.count, seed)
     if arguments.proof == "mirror":
         return mirror.campaign(folder, arguments.count, seed)
     return kills.campaign(folder, arguments.count, seed, power=arguments.proof == "cuts")

@@ -1,8 +1,8 @@
 """Kill the loader at every step of every kind of work, and look where each message is.
 
-A kill is SIGKILL of the driver at a named step (and with it its JVM), SIGKILL of everything after a
-random time, or the death of a Python worker in a task. Now and then the next run, which recovers, is
-killed too.
+A kill is SIGKILL of the driver at a named step (and with it its JVM), SIGKILL of everything after
+a random time, or the death of a Python worker in a task. Now and then the next run, which
+recovers, is killed too.
 
 Rules: every choice comes from the seed; after each recovery each (topic, partition, offset) is in
 the topic's table or in quarantine, once; no file is visible that no commit names; the sums of the
