@@ -264,8 +264,11 @@ def _print_with_lag(groups: Sequence[Group], format: Format) -> None:
         print_json([group.as_json() for group in groups])
         return
     print_table(
-        ("group", "kind", "state", "members", "lag", "behind"),
-        [(g.name, g.kind.value, g.state, len(g.members), g.lag, _age(g.behind_ms)) for g in groups],
+        ("group", "kind", "state", "members", "lag", "behind", "unknown"),
+        [
+            (g.name, g.kind.value, g.state, len(g.members), g.lag, _age(g.behind_ms), g.unknown)
+            for g in groups
+        ],
     )
 
 

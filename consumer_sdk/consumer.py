@@ -36,7 +36,6 @@ from consumer_sdk.membership import Membership, OnPartitions, Start
 from consumer_sdk.message import Message, Partition
 from consumer_sdk.places import Place, offsets_of
 from consumer_sdk.poison import DeadLetters, OnPoison, PoisonMessageError
-from headworks.broker_client import broker_client
 from headworks.codec.event import EventType, event_type
 from headworks.discovery import Brokers
 from headworks.errors import HeadworksError, UnreachableError, UsageError
@@ -109,7 +108,7 @@ class Consumer(Generic[T]):
         self._explicit = commit_every is None
         self._processed: confluent_kafka.Message | None = None
         self._closed = self._stopping = False
-        client = broker_client(self._brokers.address)
+        client = self._brokers.client()
         self._new_dead_letters = partial(DeadLetters, client, group=group, topic=dead_letter_topic)
         self._dead_letters = self._new_dead_letters()
         self._joining = Joining(

@@ -7,12 +7,18 @@ finds its way even when all brokers that it ever knew have been replaced.
 
 from __future__ import annotations
 
+from typing import Any
+
+from headworks.broker_client import broker_client
 from headworks.errors import UnreachableError
 from headworks.settings import lookup, resolve, resolve_optional
 from headworks.zookeeper import live_brokers, open_session
 from headworks.zookeeper.doorway import Doorway
 
 __all__ = ["Brokers", "bootstrap_of"]
+
+_WAIT = 5.0
+_RECONNECT_MS = 2_000
 
 
 def bootstrap_of(bootstrap: str | None = None, zookeeper: str | None = None) -> str:
@@ -23,7 +29,7 @@ def bootstrap_of(bootstrap: str | None = None, zookeeper: str | None = None) -> 
     ensemble = _ensemble(bootstrap, zookeeper)
     if ensemble is None:
         return resolve("bootstrap", bootstrap)
-    with open_session(ensemble) as session:
+    with open_session(ensemble, wait=_WAIT) as session:
         brokers = live_brokers(session)
     if not brokers:
         raise UnreachableError(
@@ -47,6 +53,13 @@ class Brokers:
         else:
             self._doorway = Doorway(ensemble)
             self.address = ",".join((*self._doorway.brokers, self._doorway.address))
+
+    def client(self) -> dict[str, Any]:
+        """What `broker_client` says, for a client that begins there."""
+        properties = broker_client(self.address)
+        if self.followed:
+            properties["reconnect.backoff.max.ms"] = _RECONNECT_MS  # ten seconds by default
+        return properties
 
     @property
     def followed(self) -> bool:

@@ -26,7 +26,6 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
-from headworks.broker_client import broker_client
 from headworks.codec import EventType, event_type
 from headworks.discovery import Brokers
 from headworks.errors import HeadworksError, UsageError
@@ -112,7 +111,7 @@ class Producer:
         self._interceptors = Interceptors(interceptors)
         spills = when_full is WhenFull.SPILL
         client = {
-            **broker_client(self._brokers.address),
+            **self._brokers.client(),
             "client.id": application,
             "enable.idempotence": True,
             "compression.type": "zstd",

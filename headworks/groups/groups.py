@@ -29,6 +29,8 @@ from headworks.zookeeper.session import Session, open_session
 
 __all__ = ["Groups"]
 
+_WAIT = 5.0
+
 
 class Groups:
     """The groups of the broker or cluster at `bootstrap`, and of `zookeeper` if it is given.
@@ -49,7 +51,7 @@ class Groups:
         self._session: Session | None = None
         self._decentralised: DecentralisedGroups | None = None
         if zookeeper is not None:
-            self._session = open_session(zookeeper)
+            self._session = open_session(zookeeper, wait=_WAIT)
             self._decentralised = DecentralisedGroups(self._session)
         self._now = now
 

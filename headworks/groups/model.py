@@ -116,6 +116,11 @@ class Group:
         return sum(position.lag or 0 for position in self.positions)
 
     @property
+    def unknown(self) -> int:
+        """Partitions whose lag is not known: the group has no position there, or nobody answers."""
+        return sum(position.lag is None for position in self.positions)
+
+    @property
     def behind_ms(self) -> int | None:
         """The age of its oldest unread message; None if that of a lagging partition is unknown."""
         ages = [position.behind_ms for position in self.positions if position.lag]
@@ -140,6 +145,7 @@ class Group:
             "active": self.active,
             "state": self.state,
             "lag": self.lag,
+            "unknown": self.unknown,
             "behind_ms": self.behind_ms,
             "members": [
                 {

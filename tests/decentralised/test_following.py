@@ -61,7 +61,7 @@ def test_all_brokers_are_replaced_while_clients_run(
             future.result(30)
         encode = encoder(registry.url, TOPIC)
         brokers = Brokers(zookeeper=zookeeper)
-        producer = confluent_kafka.Producer({"bootstrap.servers": brokers.address, "log_level": 2})
+        producer = confluent_kafka.Producer({**brokers.client(), "log_level": 2})
         with (
             consumer(zookeeper, registry, "broker") as by_broker,
             consumer(zookeeper, registry, "zookeeper") as by_zookeeper,
