@@ -1,20 +1,23 @@
 """What it costs to be without a master, over a real ZooKeeper, and what a mirror moves.
 
+- `failover`: from a broker's death until the others say so, its groups go on, it is back.
+- `writes`: what brokers write to ZooKeeper, idle, for topics, and for positions of groups.
 - `rebalancing`: time and nodes written when a member joins or leaves, by members and partitions.
 - `takeover`: from a member's death to the first message that its heir reads.
 - `mirror`: MB/s between two clusters, beside a plain consumer and a plain producer.
 """
 
-from bench.coordination import mirror, rebalancing, takeover
+from bench.coordination import failover, mirror, rebalancing, takeover, writes
 from bench.frame import Bench
 
 __all__ = ["TITLE", "run"]
 
 TITLE = "Coordination"
 
+_SECTIONS = (failover.run, writes.run, rebalancing.run, takeover.run, mirror.run)
+
 
 def run(bench: Bench) -> None:
     """Measure all of it."""
-    rebalancing.run(bench)
-    takeover.run(bench)
-    mirror.run(bench)
+    for section in _SECTIONS:
+        section(bench)

@@ -27,9 +27,9 @@ class Message:
     timestamp: int = 1_600_000_000_000
 
 
-def eventually(holds: Callable[[], bool]) -> None:
+def eventually(holds: Callable[[], bool], within: float = DEADLINE) -> None:
     """Wait until something holds: a cluster tells its nodes of a change after it answers."""
-    end = time.monotonic() + DEADLINE
+    end = time.monotonic() + within
     while not holds():
         assert time.monotonic() < end, "it never came to hold"
         time.sleep(0.05)

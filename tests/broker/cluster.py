@@ -11,14 +11,14 @@ from pathlib import Path
 from headworks.zookeeper import Session, live_brokers, open_session
 from headworks.zookeeper.embedded import Ensemble
 from tests.broker.build import batch
+from tests.broker.clients import eventually
 from tests.broker.wire import Wire, fetch, kind, produce, produced
 from tests.ensemble import ensemble
 from tests.relay import Relay
 from tests.soak.process import Broker
 
-__all__ = ["SESSION", "Cluster", "ClusterBroker", "cluster"]
+__all__ = ["Cluster", "ClusterBroker", "cluster"]
 
-SESSION = 2.0
 _CHROOT = "/headworks"
 _PRODUCE, _FETCH, _LIST, _METADATA, _COORDINATOR, _HEARTBEAT = 0, 1, 2, 3, 10, 12
 
@@ -26,14 +26,14 @@ _PRODUCE, _FETCH, _LIST, _METADATA, _COORDINATOR, _HEARTBEAT = 0, 1, 2, 3, 10, 1
 class ClusterBroker(Broker):
     """A broker with an id, and cables to the servers of the ensemble."""
 
-    def __init__(self, folder: Path, number: int, zookeeper: Ensemble, *options: str) -> None:
+    def __init__(self, folder: Path, number: int, zookeeper: Ensemble, session: float) -> None:
         self.number = number
         self.cables = [Relay(server.address) for server in zookeeper.servers]
         address = ",".join(cable.address for cable in self.cables) + _CHROOT
         super().__init__(
             folder,
             *("--zookeeper", address, "--broker-id", str(number)),
-            *("--session-seconds", str(SESSION), *options),
+            *("--session-seconds", str(session)),
         )
 
     def pause(self) -> None:
@@ -58,6 +58,7 @@ class ClusterBroker(Broker):
         """End it, however it is."""
         if self.alive:
             self.resume()
+        if self._process is not None:
             self.kill()
         for cable in self.cables:
             cable.close()
@@ -79,12 +80,12 @@ class ClusterBroker(Broker):
             at = 4 + 2 + 4 + 4 + 2 + len(topic) + 4 + 4
             return int.from_bytes(body[at : at + 2], "big", signed=True)
 
-    def owns(self, topic: str, partition: int) -> int:
+    def owns(self, topic: str, partition: int, *, timeout: float = 10.0) -> int:
         """Ask for the end of a partition; the error code."""
         topics = kind(_LIST, 5, "request", "ListOffsetsTopic")
         partitions = kind(_LIST, 5, "request", "ListOffsetsPartition")
         asked = partitions(partition_index=partition, timestamp=-1, current_leader_epoch=-1)
-        with Wire(self.address) as wire:
+        with Wire(self.address, timeout) as wire:
             reply = wire.ask(
                 _LIST,
                 5,
@@ -107,6 +108,12 @@ class ClusterBroker(Broker):
                 include_topic_authorized_operations=False,
             )
         return {p.partition_index: p.leader_id for p in reply.topics[0].partitions}
+
+    def peers(self) -> list[int]:
+        """The brokers that it knows to be alive."""
+        with Wire(self.address) as wire:
+            reply = wire.ask(_METADATA, 1, topics=())
+        return [broker.node_id for broker in reply.brokers]
 
     def coordinator(self, group: str) -> int:
         """The id of the broker that it names as the group's coordinator; -1: none."""
@@ -142,7 +149,7 @@ class Cluster:
 
     def session(self) -> Session:
         """A session with ZooKeeper, by no cable."""
-        return open_session(self.address, timeout=SESSION, wait=60, create_chroot=True)
+        return open_session(self.address, wait=60, create_chroot=True)
 
     def living(self) -> list[int]:
         """The ids that are registered."""
@@ -151,11 +158,13 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, brokers: int = 3, servers: int = 1, *options: str) -> Iterator[Cluster]:
-    """A running cluster; everything is ended with the block."""
+def cluster(
+    folder: Path, brokers: int = 3, servers: int = 1, *, session: float = 6.0
+) -> Iterator[Cluster]:
+    """A cluster in which every broker knows the others; everything is ended with the block."""
     with ensemble(folder, servers) as zookeeper:
         made = {
-            number: ClusterBroker(folder / f"broker-{number}", number, zookeeper, *options)
+            number: ClusterBroker(folder / f"broker-{number}", number, zookeeper, session)
             for number in range(1, brokers + 1)
         }
         try:
@@ -163,6 +172,8 @@ def cluster(folder: Path, brokers: int = 3, servers: int = 1, *options: str) -> 
                 broker.launch()
             for broker in made.values():
                 broker.wait()
+            for broker in made.values():
+                eventually(lambda b=broker: b.peers() == list(made))  # type: ignore[misc]
             yield Cluster(zookeeper, made)
         finally:
             for broker in made.values():

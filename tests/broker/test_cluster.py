@@ -245,10 +245,10 @@ def _unkeyed_messages_go_on(address: str, name: str, without: int) -> None:
 
 def test_a_broker_that_joins_gets_partitions_of_new_topics(three: Cluster, tmp_path: Path) -> None:
     old = create(three, 3)
-    fourth = ClusterBroker(tmp_path, 4, three.zookeeper)
+    fourth = ClusterBroker(tmp_path, 4, three.zookeeper, 6.0)
     try:
         fourth.start()
-        eventually(lambda: three.living() == [1, 2, 3, 4])
+        eventually(lambda: all(b.peers() == [1, 2, 3, 4] for b in three.brokers.values()))
         assert sorted(fourth.leaders(old).values()) == [1, 2, 3]
         name = create(three, 4)
         assert sorted(fourth.leaders(name).values()) == [1, 2, 3, 4]

@@ -22,7 +22,7 @@ NOT_MINE = ErrorCode.NOT_LEADER_OR_FOLLOWER
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two brokers and an ensemble of three."""
-    with cluster(tmp_path_factory.mktemp("faults"), 2, 3) as running:
+    with cluster(tmp_path_factory.mktemp("faults"), 2, 3, session=3.0) as running:
         yield running
 
 
@@ -31,8 +31,8 @@ def topic(two: Cluster, request: pytest.FixtureRequest) -> str:
     """A topic whose partition 0 is at broker 1 and whose partition 1 is at broker 2."""
     name = str(request.node.name).partition("[")[0]
     admin = AdminClient({"bootstrap.servers": two.bootstrap, "log_level": 0})
-    new = NewTopic(name, 2, replica_assignment=[[1], [2]])
-    admin.create_topics([new])[name].result(WAIT)
+    eventually(lambda: all(broker.peers() == [1, 2] for broker in two.brokers.values()))
+    eventually(lambda: _created(admin, NewTopic(name, 2, replica_assignment=[[1], [2]])))
     return name
 
 
@@ -150,14 +150,14 @@ def test_a_minority_of_the_ensemble_is_not_missed(two: Cluster, topic: str) -> N
     eventually(lambda: any(s.mode() == "leader" for s in two.zookeeper.servers if s is not leader))
     eventually(lambda: all(serves(broker, topic) for broker in two.brokers.values()))
     admin = AdminClient({"bootstrap.servers": two.bootstrap, "log_level": 0})
-    eventually(lambda: _created(admin, f"{topic}-while"))
+    eventually(lambda: _created(admin, NewTopic(f"{topic}-while", 2)))
     leader.start()
     eventually(lambda: two.living() == [1, 2])
 
 
-def _created(admin: AdminClient, name: str) -> bool:
+def _created(admin: AdminClient, topic: NewTopic) -> bool:
     try:
-        admin.create_topics([NewTopic(name, 2)])[name].result(WAIT)
+        admin.create_topics([topic])[topic.topic].result(WAIT)
     except Exception as error:
         return "ALREADY_EXISTS" in str(error)
     return True

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import queue
 import socket
+import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -25,7 +27,7 @@ from headworks.zookeeper import (
     parse_address,
     paths,
 )
-from headworks.zookeeper.embedded import Ensemble
+from headworks.zookeeper.embedded import Ensemble, Server
 from tests.ensemble import ensemble
 
 WAIT = 30.0
@@ -191,3 +193,26 @@ def test_three_servers_elect_another_leader(tmp_path: Path) -> None:
         session.client.create("/kept", b"1")
         three.leader().kill()
         assert session.client.retry(session.client.get, "/kept")[0] == b"1"
+
+
+_PARENT = """
+import pathlib, sys, time
+from headworks.zookeeper.embedded import Ensemble, Server
+ensemble = Ensemble(pathlib.Path(sys.argv[1]))
+ensemble.start()
+print(ensemble.servers[0].port, flush=True)
+time.sleep(600)
+"""
+
+
+def test_an_embedded_server_ends_with_its_parent(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _PARENT, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        server = Server(tmp_path, int(parent.stdout.readline()))
+        assert server.mode() == "standalone"
+        parent.kill()
+    end = time.monotonic() + WAIT
+    while server.mode():
+        assert time.monotonic() < end, "the server outlives its parent"
+        time.sleep(0.1)

@@ -11,6 +11,7 @@ from random import SystemRandom
 
 from tests.loader import agreement
 from tests.soak import (
+    cluster,
     codec,
     fuzz,
     fuzz_login,
@@ -30,6 +31,7 @@ def main() -> int:
     for name, what in (
         ("kills", "kill the broker under load"),
         ("cuts", "cut its power under load (simulated)"),
+        ("cluster", "kill, pause and cut off the brokers of a cluster, and its ZooKeeper"),
         ("loader", "kill the loader at every step of its work"),
         ("mirror", "kill a mirror, and the clusters beside it, under load"),
     ):
@@ -70,6 +72,7 @@ def _run(
     | mirror.Report
     | membership.Report
     | agreement.Report
+    | cluster.Report
 ):
     seed = arguments.seed
     if arguments.proof == "membership":
@@ -90,6 +93,8 @@ def _run(
         return loads.campaign(folder, arguments.count, seed)
     if arguments.proof == "mirror":
         return mirror.campaign(folder, arguments.count, seed)
+    if arguments.proof == "cluster":
+        return cluster.campaign(folder, arguments.count, seed)
     return kills.campaign(folder, arguments.count, seed, power=arguments.proof == "cuts")
 
 

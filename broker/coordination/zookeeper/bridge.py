@@ -20,6 +20,7 @@ __all__ = ["Bridge"]
 
 _T = TypeVar("_T")
 _AT_A_TIME = 200
+_PATIENCE = 10.0  # seconds; a connection that is lost ends the waiting sooner
 
 
 class Bridge:
@@ -47,7 +48,7 @@ class Bridge:
         done: asyncio.Future[Any] = self.loop.create_future()
         try:
             start(*arguments, **named).rawlink(lambda result: self.hand_over(_settle, done, result))
-            async with asyncio.timeout(max(self.session.timeout, 1.0)):
+            async with asyncio.timeout(max(self.session.timeout, _PATIENCE)):
                 return await done
         except (TimeoutError, *self._unreachable) as error:
             raise UnreachableError(

@@ -17,7 +17,7 @@ from headworks.errors import UnreachableError
 
 __all__ = ["Commits"]
 
-_ENTRIES = 400
+_ENTRIES = 1000
 _BYTES = 300_000  # ZooKeeper refuses requests beyond 1 MB
 _REMEMBERED = 100_000
 _TRIES = 5

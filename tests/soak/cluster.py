@@ -1,0 +1,254 @@
+"""Brokers and ZooKeeper of a cluster in trouble, at random and under load; the ledger judges.
+
+Fates: a broker is killed, paused for longer than its session, or cut off from ZooKeeper while its
+clients reach it; a server of the ensemble is killed, paused, or all are.
+
+Rules: every choice comes from the seed; after each fate all brokers must be back and all clients
+must have got on. A witness asks every broker, all the time, which partitions it answers for: two
+brokers for one partition, or one that ZooKeeper does not know, is what must never be seen.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from headworks.zookeeper import live_brokers
+from tests.broker.clients import eventually
+from tests.broker.cluster import Cluster, ClusterBroker, cluster
+from tests.soak.ledger import Ledger
+from tests.soak.load import Load, read_all
+
+__all__ = ["Report", "campaign"]
+
+_TOPIC = "load"
+_PARTITIONS = 6
+_KEPT = ("librdkafka", "kafka-python")
+_PROGRESS = 100
+_SESSION = 2.0
+_PATIENCE = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a campaign saw; `wrong` must be empty."""
+
+    fates: Counter[str]
+    acknowledged: int
+    shown: int
+    found: int
+    questions: int
+    seconds: float
+    wrong: tuple[str, ...]
+
+    def __str__(self) -> str:
+        fates = ", ".join(f"{count} x {fate}" for fate, count in sorted(self.fates.items()))
+        lines = [
+            f"{self.fates.total()} fates in {self.seconds:.0f} s: {fates}",
+            f"{self.acknowledged} messages acknowledged, {self.shown} shown, {self.found} found",
+            f"{self.questions} times it was asked who owns a partition",
+            *self.wrong[:20],
+        ]
+        return "\n".join(lines)
+
+
+def campaign(folder: Path, count: int, seed: int) -> Report:
+    """So many fates for three brokers and three servers of ZooKeeper."""
+    began = time.monotonic()
+    random = Random(seed)
+    ledger = Ledger(_KEPT)
+    found, wrong = [], []
+    fates: Counter[str] = Counter()
+    order = _order(random)
+    with cluster(folder, 3, 3, session=_SESSION) as running:
+        _create(running)
+        load = Load(running.bootstrap, _TOPIC, _PARTITIONS, ledger)
+        witness = _Witness(running)
+        try:
+            load.start()
+            witness.start()
+            while fates.total() < count and not ledger.failures:
+                _wait_for_progress(ledger)
+                time.sleep(random.random() * 0.5)
+                fate = next(order)
+                fates[fate] += 1
+                _FATES[fate](running, random)
+                eventually(lambda: running.living() == list(running.brokers), _PATIENCE)
+                eventually(lambda: _all_lead(running), _PATIENCE)
+            _wait_for_progress(ledger)
+            load.finish()
+            found = read_all(running.bootstrap, _TOPIC, _PARTITIONS, random)
+            wrong = ledger.judge(found)
+        except Exception as error:
+            wrong = [*ledger.failures, f"it could not go on: {error!r}"]
+        finally:
+            load.finish()
+            witness.stop()
+        wrong += [*witness.wrong, *_tracebacks(running)]
+    return Report(
+        fates,
+        sum(ledger.acknowledged.values()),
+        ledger.shown,
+        len(found),
+        witness.questions,
+        time.monotonic() - began,
+        tuple(wrong),
+    )
+
+
+def _create(running: Cluster) -> None:
+    admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
+
+    def created() -> bool:
+        with suppress(Exception):
+            admin.create_topics([NewTopic(_TOPIC, _PARTITIONS, 1)])[_TOPIC].result(20)
+        return all(len(b.leaders(_TOPIC)) == _PARTITIONS for b in running.brokers.values())
+
+    eventually(created)
+
+
+def _all_lead(running: Cluster) -> bool:
+    return all(-1 not in b.leaders(_TOPIC).values() for b in running.brokers.values())
+
+
+def _order(random: Random) -> Iterator[str]:
+    """One fate after the other: each once, in any order, then again."""
+    while True:
+        names = list(_FATES)
+        random.shuffle(names)
+        yield from names
+
+
+# -- fates ---------------------------------------------------------------------------------------
+
+
+def _kill(running: Cluster, random: Random) -> None:
+    broker = _one(running, random)
+    broker.kill()
+    time.sleep(random.random() * 1.5 * _SESSION)
+    broker.start()
+
+
+def _pause(running: Cluster, random: Random) -> None:
+    broker = _one(running, random)
+    broker.pause()
+    time.sleep((0.3 + random.random() * 1.5) * _SESSION)
+    broker.resume()
+
+
+def _cut(running: Cluster, random: Random) -> None:
+    broker = _one(running, random)
+    broker.cut()
+    time.sleep((0.3 + random.random() * 2) * _SESSION)
+    broker.mend()
+
+
+def _lose_a_server(running: Cluster, random: Random) -> None:
+    server = random.choice(running.zookeeper.servers)
+    server.kill()
+    time.sleep(random.random() * 2 * _SESSION)
+    server.start()
+
+
+def _pause_a_server(running: Cluster, random: Random) -> None:
+    server = random.choice(running.zookeeper.servers)
+    server.pause()
+    time.sleep(random.random() * 2 * _SESSION)
+    server.resume()
+
+
+def _lose_all_servers(running: Cluster, random: Random) -> None:
+    for server in running.zookeeper.servers:
+        server.kill()
+    time.sleep(random.random() * 1.5 * _SESSION)
+    running.zookeeper.start()
+
+
+def _one(running: Cluster, random: Random) -> ClusterBroker:
+    return running.brokers[random.choice(list(running.brokers))]
+
+
+_FATES: dict[str, Callable[[Cluster, Random], None]] = {
+    "a broker killed": _kill,
+    "a broker paused": _pause,
+    "a broker cut off": _cut,
+    "a server of ZooKeeper killed": _lose_a_server,
+    "a server of ZooKeeper paused": _pause_a_server,
+    "ZooKeeper restarted": _lose_all_servers,
+}
+
+
+# -- judges --------------------------------------------------------------------------------------
+
+
+class _Witness:
+    """Asks who owns the partitions."""
+
+    def __init__(self, running: Cluster) -> None:
+        self.questions = 0
+        self.wrong: list[str] = []
+        self._running = running
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; nothing if it has not begun."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            with suppress(Exception), self._running.session() as session:
+                while not self._stop.is_set():
+                    before = live_brokers(session)
+                    owners = self._owners()
+                    strangers = set(owners) - before.keys() - live_brokers(session).keys()
+                    for number in strangers:
+                        self.wrong.append(f"ZooKeeper does not know {number}, and it answers")
+                    for partition in range(_PARTITIONS):
+                        several = [n for n, mine in owners.items() if partition in mine]
+                        if len(several) > 1:
+                            self.wrong.append(f"partition {partition} is owned by {several}")
+                    self._stop.wait(0.05)
+
+    def _owners(self) -> dict[int, set[int]]:
+        """The partitions that each broker answers for; a paused one is not waited for."""
+        owners: dict[int, set[int]] = {}
+        for number, broker in self._running.brokers.items():
+            with suppress(OSError, EOFError):
+                for partition in range(_PARTITIONS):
+                    self.questions += 1
+                    if not broker.owns(_TOPIC, partition, timeout=1.0):
+                        owners.setdefault(number, set()).add(partition)
+        return owners
+
+
+def _wait_for_progress(ledger: Ledger) -> None:
+    goals = {name: ledger.acknowledged[name] + _PROGRESS for name in ledger.kept}
+
+    def got_on() -> bool:
+        return bool(ledger.failures) or all(ledger.acknowledged[n] >= g for n, g in goals.items())
+
+    eventually(got_on, _PATIENCE)
+
+
+def _tracebacks(running: Cluster) -> list[str]:
+    return [
+        f"the log holds {word!r}: {broker.log}"
+        for broker in running.brokers.values()
+        for word in ("Traceback", "internal error", "is not served")
+        if word in broker.words()
+    ]
