@@ -14,6 +14,7 @@ from headworks.audit import WINDOW_MS
 
 __all__ = [
     "SETTLED_MS",
+    "Completeness",
     "Contribution",
     "Explanation",
     "Health",
@@ -195,3 +196,16 @@ class Holes:
 
     unreadable: int
     missed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Completeness:
+    """A topic is complete up to `until`; `waits_for` is the window that holds it up, if one does.
+
+    `counted` is False if no producer counts the topic: then nothing is known of it.
+    """
+
+    topic: str
+    until: int
+    waits_for: Balance | None
+    counted: bool

@@ -19,6 +19,7 @@ from sqlalchemy import Row, func, select
 
 from audit.answers import (
     SETTLED_MS,
+    Completeness,
     Contribution,
     Explanation,
     Health,
@@ -35,22 +36,25 @@ from audit.answers import (
 from audit.balance import Balance
 from audit.increments import Range
 from audit.statements import (
+    Bounds,
     attempted_in,
     drops_in,
+    first_below,
     newest_windows,
     percentiles,
     states_in,
     topic_sums_in,
     waited,
-    within,
 )
 from audit.store import AuditStore, tables
 from audit.store.fold import PRODUCER_TIER
 from audit.store.tables import MISSED
+from headworks.audit import window_of
 
 __all__ = [
     "SETTLED_MS",
     "balances",
+    "complete_until",
     "explain",
     "health",
     "holes",
@@ -86,7 +90,7 @@ def balances(
     few windows: every row is brought into memory.
     """
     with store.read() as connection:
-        rows = states_in(connection, tier, within(since, until), [topic] if topic else None)
+        rows = states_in(connection, tier, Bounds(since, until, [topic] if topic else None))
         return [row.balance for row in rows]
 
 
@@ -101,7 +105,7 @@ def topic_sums(
 ) -> list[Balance]:
     """Every topic's balance with `tier` summed over windows, the worst first."""
     with store.read() as connection:
-        return topic_sums_in(connection, tier, within(since, until), None, limit, offset)
+        return topic_sums_in(connection, tier, Bounds(since, until), limit, offset)
 
 
 def health(
@@ -123,10 +127,10 @@ def health(
         starts = newest_windows(connection, tier, now, windows)
         if not starts:
             return Health(tier, (), (), 0, 0, 0, 0, 0)
-        bounds = within(starts[0], starts[-1] + 1)
-        everything = topic_sums_in(connection, tier, bounds, containing)
+        since, until = starts[0], starts[-1] + 1
+        everything = topic_sums_in(connection, tier, Bounds(since, until, containing=containing))
         page = everything[offset : offset + limit]
-        states = states_in(connection, tier, bounds, [row.topic for row in page])
+        states = states_in(connection, tier, Bounds(since, until, [row.topic for row in page]))
     by_topic: defaultdict[str, dict[int, WindowState]] = defaultdict(dict)
     for state in states:
         by_topic[state.balance.topic][state.window_start] = state
@@ -156,16 +160,16 @@ def topic_audit(store: AuditStore, topic: str, *, now: int, windows: int = 144) 
                 .order_by(tables.topics.c.tier)
             )
         )
-        bounds = within(starts[0], starts[-1] + 1) if starts else []
+        bounds = Bounds(starts[0], starts[-1] + 1, [topic]) if starts else Bounds(topics=[topic])
         lines = []
         for tier in names:
-            states = states_in(connection, tier, bounds, [topic])
+            states = states_in(connection, tier, bounds)
             found = {state.window_start: state for state in states}
             took = [s.seconds_to_complete for s in states if s.balance.expected > 0]
             lines.append(
                 TierLine(tier, tuple(found.get(s) for s in starts), percentiles(tier, took))
             )
-        sent = attempted_in(connection, bounds, topic)
+        sent = attempted_in(connection, bounds)
         drops = drops_in(connection, topic, starts)
     return TopicAudit(
         topic=topic,
@@ -204,6 +208,34 @@ def time_to_complete(
     with store.read() as connection:
         rows = connection.execute(question.where(*bounds)).all()
     return percentiles(tier, [waited(start, at) for start, at in rows])
+
+
+def complete_until(
+    store: AuditStore,
+    topic: str,
+    *,
+    until: int,
+    since: int | None = None,
+    tier: str = "hadoop",
+    share: float = 0.999,
+) -> Completeness:
+    """How far a topic is complete at a tier: up to `until`, or to the first window that is not.
+
+    Judged are the windows that start in [since, until), a window that begins before `until` and
+    ends after it included. That everything was reported by then is the caller's to know.
+    """
+    bounds = Bounds(None if since is None else window_of(since), until, [topic])
+    with store.read() as connection:
+        counted = connection.scalar(
+            select(func.count())
+            .select_from(tables.topics)
+            .where(tables.topics.c.topic == topic, tables.topics.c.tier == PRODUCER_TIER)
+        )
+        first = first_below(connection, tier, bounds, share)
+        if first is None:
+            return Completeness(topic, until, None, bool(counted))
+        (state,) = states_in(connection, tier, Bounds(first, first + 1, [topic]))
+    return Completeness(topic, first, state.balance, bool(counted))
 
 
 def tiers(store: AuditStore) -> list[TierState]:
@@ -252,7 +284,7 @@ def explain(store: AuditStore, topic: str, window_start: int) -> Explanation:
             tier: state
             for tier in sorted(set(names) - {PRODUCER_TIER})
             for state in states_in(
-                connection, tier, within(window_start, window_start + 1), [topic]
+                connection, tier, Bounds(window_start, window_start + 1, [topic])
             )
         }
     return Explanation(topic, window_start, states, _contributions(rows, name_of), _loads(rows))

@@ -18,7 +18,7 @@ from headworks.broker_client import broker_client
 from headworks.errors import CorruptError, UnreachableError
 from headworks.registry_client import RegistryClient
 
-__all__ = ["read_ledger"]
+__all__ = ["read_ledger", "read_whole"]
 
 _TIMEOUT = 10.0
 
@@ -45,8 +45,26 @@ def _increments(bootstrap: str, registry: RegistryClient) -> Iterator[Increment]
             raise CorruptError(f"{where} is {error.message}", fix=error.fix) from error
 
 
+def read_whole(bootstrap: str, registry: str) -> Ledger | None:
+    """As `read_ledger`, or None if the beginning of the topic is gone."""
+    consumer = _consumer(bootstrap)
+    try:
+        marks = _marks(consumer, bootstrap)
+    finally:
+        consumer.close()
+    return None if any(low for low, _ in marks.values()) else read_ledger(bootstrap, registry)
+
+
 def _messages(bootstrap: str) -> Iterator[Message]:
-    consumer = Consumer(
+    consumer = _consumer(bootstrap)
+    try:
+        yield from _read_to_end(consumer, bootstrap)
+    finally:
+        consumer.close()
+
+
+def _consumer(bootstrap: str) -> Consumer:
+    return Consumer(
         {
             **broker_client(bootstrap),
             "group.id": "headworks-audit-reader",
@@ -56,30 +74,30 @@ def _messages(bootstrap: str) -> Iterator[Message]:
             "log_level": 2,
         }
     )
-    try:
-        yield from _read_to_end(consumer, bootstrap)
-    finally:
-        consumer.close()
 
 
-def _read_to_end(consumer: Consumer, bootstrap: str) -> Iterator[Message]:
+def _marks(consumer: Consumer, bootstrap: str) -> dict[int, tuple[int, int]]:
     try:
         metadata = consumer.list_topics(AUDIT_TOPIC, timeout=_TIMEOUT).topics[AUDIT_TOPIC]
         if metadata.error is not None:
-            return
-        starts, ends = {}, {}
-        for partition in metadata.partitions:
-            low, high = consumer.get_watermark_offsets(
+            return {}
+        return {
+            partition: consumer.get_watermark_offsets(
                 TopicPartition(AUDIT_TOPIC, partition), timeout=_TIMEOUT
             )
-            if high > low:
-                starts[partition], ends[partition] = low, high
+            for partition in metadata.partitions
+        }
     except KafkaException as error:
         raise UnreachableError(
             f"the broker at {bootstrap} does not answer: {error.args[0].str()}",
             fix="start it with `headworks up`, or give --bootstrap",
         ) from None
-    consumer.assign([TopicPartition(AUDIT_TOPIC, p, low) for p, low in starts.items()])
+
+
+def _read_to_end(consumer: Consumer, bootstrap: str) -> Iterator[Message]:
+    marks = {p: m for p, m in _marks(consumer, bootstrap).items() if m[1] > m[0]}
+    ends = {p: high for p, (_, high) in marks.items()}
+    consumer.assign([TopicPartition(AUDIT_TOPIC, p, low) for p, (low, _) in marks.items()])
     heard = time.monotonic()
     while ends:
         batch = consumer.consume(10_000, timeout=0.1)

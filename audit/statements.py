@@ -1,8 +1,6 @@
 """The statements under `audit.queries`: rows of the store to balances, in one transaction.
 
-Rules: a sum over topics or windows is the database's work; what comes back is small. The
-producers have no `accounted` and the tiers no `attempted`, so one sum of both rows of a window
-keeps them apart.
+Rules: a sum over topics or windows is the database's work; what comes back is small.
 """
 
 from __future__ import annotations
@@ -12,7 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, select
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    FromClause,
+    Row,
+    Select,
+    case,
+    func,
+    literal,
+    select,
+    union_all,
+)
 
 from audit.answers import TimeToComplete, WindowState
 from audit.balance import Balance, allowed_of, balance_of
@@ -21,56 +31,78 @@ from audit.store.fold import PRODUCER_TIER
 from headworks.audit import WINDOW_MS
 
 __all__ = [
+    "Bounds",
     "Breach",
     "attempted_in",
     "breaches_in",
     "drops_in",
+    "first_below",
     "newest_windows",
     "percentiles",
     "states_in",
     "topic_sums_in",
     "waited",
-    "within",
 ]
 
 _w = tables.windows.c
 _SUMMED = tables.COUNTED
+_SENT = ("attempted", "delivered", "failed", "dropped", "unresolved")  # the reference's columns
+_Columns = Any  # of a table or an alias of one, by name
 _AHEAD_MS = 3_600_000  # windows further in the future are somebody's broken clock
 
 
-def within(since: int | None, until: int | None) -> list[ColumnElement[bool]]:
-    """Windows whose start is in [since, until)."""
-    bounds: list[ColumnElement[bool]] = []
-    if since is not None:
-        bounds.append(_w.window_start >= since)
-    if until is not None:
-        bounds.append(_w.window_start < until)
-    return bounds
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Which windows: those that start in [since, until), of topics named or named like."""
+
+    since: int | None = None
+    until: int | None = None
+    topics: Sequence[str] | None = None
+    containing: str = ""
+
+    def of(self, columns: _Columns) -> list[ColumnElement[bool]]:
+        """As conditions on these columns."""
+        found = []
+        if self.since is not None:
+            found.append(columns.window_start >= self.since)
+        if self.until is not None:
+            found.append(columns.window_start < self.until)
+        if self.topics is not None:
+            found.append(columns.topic.in_(self.topics))
+        if self.containing:
+            found.append(columns.topic.contains(self.containing, autoescape=True))
+        return found
 
 
 def newest_windows(
     connection: Connection, tier: str | None, now: int, count: int, topic: str | None = None
 ) -> list[int]:
     """The starts of the newest windows that hold anything, oldest first."""
-    question = select(_w.window_start).where(_w.window_start <= now + _AHEAD_MS).distinct()
-    if tier is not None:
-        question = question.where(_w.tier.in_((PRODUCER_TIER, tier)))
-    if topic is not None:
-        question = question.where(_w.topic == topic)
-    newest = connection.scalars(question.order_by(_w.window_start.desc()).limit(count))
-    return sorted(newest)
+    before, found = now + _AHEAD_MS + 1, list[int]()
+    mine = [] if tier is None else [_w.tier == tier]
+    sent = [] if tier is None else [_w.tier == PRODUCER_TIER]
+    of = [] if topic is None else [_w.topic == topic]
+    while len(found) < count:
+        # One seek in an index for each: a scan would read every topic of every window.
+        newest = [
+            connection.scalar(select(func.max(_w.window_start)).where(_w.window_start < before, *w))
+            for w in ((*mine, *of), (*sent, *of))
+        ]
+        starts = [start for start in newest if start is not None]
+        if not starts:
+            break
+        before = max(starts)
+        found.append(before)
+    return found[::-1]
 
 
 def states_in(
     connection: Connection,
     tier: str,
-    bounds: Sequence[ColumnElement[bool]],
-    names: Sequence[str] | None,
+    bounds: Bounds,
 ) -> list[WindowState]:
     """The windows of `tier` and the producers within bounds, by topic and time."""
-    question = select(tables.windows).where(_w.tier.in_((PRODUCER_TIER, tier)), *bounds)
-    if names is not None:
-        question = question.where(_w.topic.in_(names))
+    question = select(tables.windows).where(_w.tier.in_((PRODUCER_TIER, tier)), *bounds.of(_w))
     pairs: defaultdict[tuple[str, int], dict[str, Row[Any]]] = defaultdict(dict)
     for row in connection.execute(question):
         pairs[row.topic, row.window_start][row.tier] = row
@@ -110,13 +142,12 @@ def _referenced(connection: Connection, names: set[str]) -> set[str]:
 def topic_sums_in(
     connection: Connection,
     tier: str,
-    bounds: Sequence[ColumnElement[bool]],
-    containing: str | None,
+    bounds: Bounds,
     limit: int | None = None,
     offset: int = 0,
 ) -> list[Balance]:
     """Every topic's balance summed over windows, the worst first."""
-    paired = _paired(tier, bounds, containing).subquery()
+    paired = _paired(tier, bounds).subquery()
     p = paired.c
     gap = p.attempted - p.failed - p.dropped - p.accounted
     over = p.accounted - p.attempted + p.dropped
@@ -166,26 +197,37 @@ def _topic_sum(row: Row[*tuple[Any, ...]]) -> Balance:
     )
 
 
-def _paired(
-    tier: str, bounds: Sequence[ColumnElement[bool]], containing: str | None
-) -> Select[Any]:
-    """Per topic and window, the producers' and the tier's counts in one row.
+def _paired(tier: str, bounds: Bounds) -> CompoundSelect[Any]:
+    """Per topic and window, what the producers sent and what the tier has of it, in one row."""
+    sent, seen = tables.windows.alias("sent"), tables.windows.alias("seen")
+    both = sent.outerjoin(seen, _same_window(seen, sent) & (seen.c.tier == tier))
+    produced = (
+        _pair(sent.c, sent.c, seen.c)
+        .select_from(both)
+        .where(sent.c.tier == PRODUCER_TIER, *bounds.of(sent.c))
+    )
+    missing = select(1).where(_same_window(sent, seen), sent.c.tier == PRODUCER_TIER)
+    foreign = _pair(seen.c, None, seen.c).where(
+        seen.c.tier == tier, ~missing.correlate(seen).exists(), *bounds.of(seen.c)
+    )
+    return union_all(produced, foreign)
 
-    The producers have no `accounted` and the tiers no `attempted`, so a sum keeps them apart.
-    """
-    question = (
-        select(
-            _w.topic,
-            _w.window_start,
-            func.max(_w.last_sent).label("last_sent"),
-            *(func.sum(_w[name]).label(name) for name in _SUMMED),
-        )
-        .where(_w.tier.in_((PRODUCER_TIER, tier)), *bounds)
-        .group_by(_w.topic, _w.window_start)
+
+def _pair(key: _Columns, sent: _Columns | None, seen: _Columns) -> Select[Any]:
+    last: ColumnElement[int] = func.coalesce(seen.last_sent, 0)
+    if sent is not None:
+        last = case((last > sent.last_sent, last), else_=sent.last_sent)
+    return select(
+        key.topic,
+        key.window_start,
+        last.label("last_sent"),
+        *((literal(0) if sent is None else sent[name]).label(name) for name in _SENT),
+        *(func.coalesce(seen[name], 0).label(name) for name in _SUMMED if name not in _SENT),
     )
-    return (
-        question.where(_w.topic.contains(containing, autoescape=True)) if containing else question
-    )
+
+
+def _same_window(one: FromClause, other: FromClause) -> ColumnElement[bool]:
+    return (one.c.window_start == other.c.window_start) & (one.c.topic == other.c.topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +257,7 @@ def breaches_in(
     Judged are windows that start at `since` or later, have ended at `ended` and were last counted
     into before `heard_before`, of topics that producers count and, unless `every_topic`, `tier`.
     """
-    paired = _paired(tier, within(since, ended - WINDOW_MS), None).subquery()
+    paired = _paired(tier, Bounds(since, ended - WINDOW_MS)).subquery()
     p = paired.c
     expected = p.attempted - p.failed - p.dropped
     gap = expected - p.accounted
@@ -239,14 +281,25 @@ def breaches_in(
     return [Breach(row[0], *map(int, row[1:])) for row in rows]
 
 
-def attempted_in(
-    connection: Connection, bounds: Sequence[ColumnElement[bool]], topic: str
-) -> dict[int, int]:
+def first_below(
+    connection: Connection,
+    tier: str,
+    bounds: Bounds,
+    share: float,
+) -> int | None:
+    """The start of the first window within bounds that lacks more than 1 - `share` at a tier."""
+    p = _paired(tier, bounds).subquery().c
+    expected = p.attempted - p.failed - p.dropped
+    allowed = (1 - share) * expected + allowed_of(0, share)
+    below = select(func.min(p.window_start)).where(expected - p.accounted > allowed, expected > 0)
+    first = connection.scalar(below)
+    return None if first is None else int(first)
+
+
+def attempted_in(connection: Connection, bounds: Bounds) -> dict[int, int]:
     """What producers attempted to send of a topic, by window."""
     rows = connection.execute(
-        select(_w.window_start, _w.attempted).where(
-            _w.tier == PRODUCER_TIER, _w.topic == topic, *bounds
-        )
+        select(_w.window_start, _w.attempted).where(_w.tier == PRODUCER_TIER, *bounds.of(_w))
     )
     return {row.window_start: row.attempted for row in rows}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.audit_checks import Bootstrap, Registry, StoreOption, verify, wait
 from cli.audit_run import run
 from cli.audit_store import caught_up
 from cli.instants import instant, shown
@@ -24,15 +25,8 @@ __all__ = ["audit_app"]
 
 audit_app = typer.Typer(no_args_is_help=True, help="The audit trail: sent, arrived, lost, doubled.")
 
-StoreOption = Annotated[
-    str | None,
-    typer.Option(help="sqlite:///FILE or postgresql://.. (setting audit_store)"),
-]
-Bootstrap = Annotated[str | None, typer.Option(help="address of the broker")]
-Registry = Annotated[str | None, typer.Option(help="address of the registry")]
-
-
-audit_app.command()(run)
+for _command in (run, wait, verify):
+    audit_app.command()(_command)
 
 
 @audit_app.callback()

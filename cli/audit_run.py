@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import sys
 import threading
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.audit_store import store_url
+from cli.instants import span
 from cli.output import Format, FormatOption
 from headworks.errors import UsageError
 from headworks.settings import resolve
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from audit.metrics import Metrics
 
 __all__ = ["run"]
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def run(
@@ -82,12 +80,12 @@ def run(
     logs.configure(resolve("log_format", log_format), resolve("log_level", log_level))
     thresholds = Thresholds(
         sla=sla / 100,
-        complete_within=_millis("--complete-within", complete_within),
-        silent_after=_millis("--silent-after", silent_after),
-        skew=_millis("--max-skew", max_skew),
+        complete_within=span("--complete-within", complete_within),
+        silent_after=span("--silent-after", silent_after),
+        skew=span("--max-skew", max_skew),
     )
-    kept = Kept(_millis("--keep-details", keep_details), _millis("--keep-sums", keep_sums))
-    every = _millis("--look-every", look_every) / 1000
+    kept = Kept(span("--keep-details", keep_details), span("--keep-sums", keep_sums))
+    every = span("--look-every", look_every) / 1000
     shown = Metrics()
     opened = AuditStore(store_url(store))
     try:
@@ -128,10 +126,3 @@ def _ready(metrics: str, bootstrap: str, form: Format) -> None:
         line = f"audit: reconciling {bootstrap}" + (f", metrics at {metrics}" if metrics else "")
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
-
-
-def _millis(option: str, text: str) -> int:
-    found = re.fullmatch(r"(\d+)([smhd])", text)
-    if found is None:
-        raise UsageError(f"{option} {text!r} is not a time", fix="give 30s, 10m, 2h or 14d")
-    return int(found[1]) * _UNITS[found[2]] * 1000

@@ -38,12 +38,12 @@ def store_url(store: str | None) -> str:
     return f"sqlite:///{(folder / 'audit.db').resolve()}"
 
 
-def kept_store(store: str | None) -> str | None:
+def kept_store(store: str | None, data_dir: str | None = None) -> str | None:
     """Where the store is, or None if nobody keeps one."""
     found = resolve_optional("audit_store", store)
     if found is not None:
         return found
-    file = Path(resolve("data_dir")) / "audit.db"
+    file = Path(resolve("data_dir", data_dir)) / "audit.db"
     return f"sqlite:///{file.resolve()}" if file.exists() else None
 
 

@@ -1,12 +1,15 @@
-"""Instants as people write and read them: ISO 8601, UTC unless they say otherwise."""
+"""Instants and spans as people write them: ISO 8601 (UTC unless it says otherwise); 30s, 10m."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 from headworks.errors import UsageError
 
-__all__ = ["instant", "shown"]
+__all__ = ["instant", "shown", "span"]
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def instant(text: str, what: str) -> int:
@@ -25,3 +28,11 @@ def instant(text: str, what: str) -> int:
 def shown(millis: int) -> str:
     """An instant in UTC, to the second."""
     return datetime.fromtimestamp(millis // 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
+def span(option: str, text: str) -> int:
+    """Milliseconds of 30s, 10m, 2h or 14d; UsageError naming the option."""
+    found = re.fullmatch(r"(\d+)([smhd])", text)
+    if found is None:
+        raise UsageError(f"{option} {text!r} is not a time", fix="give 30s, 10m, 2h or 14d")
+    return int(found[1]) * _UNITS[found[2]] * 1000

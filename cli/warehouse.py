@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.audit_store import kept_store
 from cli.output import Format, print_json, print_table, say
 from headworks.settings import resolve, resolve_optional
 
@@ -69,6 +70,7 @@ def config_of(
         master=resolve("spark_master", master),
         metastore_uri=resolve_optional("metastore", metastore),
         policy=policy or Policy(),
+        audit_store=kept_store(None, data_dir),
     )
 
 

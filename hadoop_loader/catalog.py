@@ -94,14 +94,13 @@ class HiveCatalog:
         properties: dict[str, str],
     ) -> None:
         """Create a table over files, or give it these columns and properties."""
-        table = self.source_of(name)
         if name not in self.tables():
             self._create(name, columns, _place(location), comment, properties)
             self.tables().add(name)
             return
         self._alter(name, columns)
         if properties:
-            self._sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({_pairs(properties)})")
+            self.set_properties(name, properties)
 
     def put_view(
         self,
@@ -147,6 +146,10 @@ class HiveCatalog:
         """Forget a table over files, if there is one; the files stay."""
         self._sql(f"DROP TABLE IF EXISTS {self.source_of(name)}")
         self.tables().discard(name)
+
+    def set_properties(self, name: str, properties: dict[str, str]) -> None:
+        """Set properties of a table over files."""
+        self._sql(f"ALTER TABLE {self.source_of(name)} SET TBLPROPERTIES ({_pairs(properties)})")
 
     def source_of(self, name: str) -> str:
         """A table over files, as SQL names it."""

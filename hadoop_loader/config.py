@@ -19,6 +19,7 @@ class WarehouseConfig:
     (`headworks_files` for "default"). `tasks`: bins of a load (default: Spark's parallelism).
     `metastore_uri`: a Hive metastore (thrift://HOST:PORT) instead of the embedded one.
     `policy`: which topics, which partitions, how much that is bad.
+    `audit_store`: where the audit is reconciled; tables are marked with how far they are complete.
     """
 
     data_dir: Path
@@ -30,6 +31,7 @@ class WarehouseConfig:
     metastore_uri: str | None = None
     tasks: int | None = None
     policy: Policy = field(default_factory=Policy)
+    audit_store: str | None = None
 
     @property
     def root(self) -> Path:

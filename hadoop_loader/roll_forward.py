@@ -70,6 +70,10 @@ class Catalog(Protocol):
         """Forget a table over files, if there is one; the files stay."""
         ...
 
+    def set_properties(self, name: str, properties: dict[str, str]) -> None:
+        """Set properties of a table over files."""
+        ...
+
     def source_of(self, name: str) -> str:
         """A table over files, as SQL names it."""
         ...

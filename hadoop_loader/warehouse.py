@@ -75,6 +75,7 @@ class Warehouse:
         last = self._parts.log.latest()
         if self._config.policy.compact and last is not None and last.number == report.number:
             Compacting(self._parts, progress).touched(last)
+        self._mark()
         return report
 
     def rewind(self, topic: str, to: Position, progress: Progress | None = None) -> LoadReport:
@@ -143,6 +144,19 @@ class Warehouse:
         at: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _mark(self) -> None:
+        """Mark how far the tables are complete, if the audit is reconciled somewhere."""
+        from hadoop_loader.completeness import CompletenessMarks, judge_by
+
+        config = self._config
+        commit = self._parts.log.latest()
+        if config.audit_store is None or commit is None:
+            return
+        judge = judge_by(config.audit_store, config.bootstrap, config.registry)
+        CompletenessMarks(config.root / _STATE / "complete.json", self._parts.catalog, judge)(
+            commit
+        )
 
     def _assemble(self) -> Parts:
         from hadoop_loader.audit_counts import AuditPublisher

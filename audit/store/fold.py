@@ -98,6 +98,8 @@ def _add(
             added[column] += n
         if outcome in _ACCOUNTED:
             accounted += n
+            if outcome == "mirrored":
+                unsettled -= n  # a mirror says what it attempts, too
         elif outcome == "attempted":
             unsettled += n
         elif outcome in _RESOLVED:

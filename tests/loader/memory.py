@@ -91,6 +91,7 @@ class MemoryCatalog:
         self.locations: dict[str, Path] = {}
         self.views: dict[str, str] = {}
         self.days: dict[str, dict[str, Path]] = {}
+        self.properties: dict[str, dict[str, str]] = {}
 
     def tables(self) -> set[str]:
         return set(self.columns)
@@ -127,6 +128,9 @@ class MemoryCatalog:
     def drop_table(self, name: str) -> None:
         self.columns.pop(name, None)
         self.days.pop(name, None)
+
+    def set_properties(self, name: str, properties: dict[str, str]) -> None:
+        self.properties.setdefault(name, {}).update(properties)
 
     def source_of(self, name: str) -> str:
         return name

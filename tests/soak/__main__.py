@@ -13,6 +13,7 @@ from tests.loader import agreement
 from tests.soak import (
     cluster,
     codec,
+    fire,
     fuzz,
     fuzz_login,
     kills,
@@ -48,6 +49,9 @@ def main() -> int:
     ):
         one = proofs.add_parser(name, help=what)
         one.add_argument("--minutes", type=float, default=10.0, help="how long")
+    one = proofs.add_parser("audit", help="kill everything, and hold the audit against a ledger")
+    one.add_argument("--minutes", type=float, default=5.0, help="how long")
+    one.add_argument("--spark", action="store_true", help="with the real loader")
     for one in proofs.choices.values():
         one.add_argument("--seed", type=int, default=SystemRandom().randrange(1 << 31))
         one.add_argument("--folder", type=Path, help="where to work; default: a temporary folder")
@@ -71,6 +75,7 @@ def _run(
     | siege.Report
     | mirror.Report
     | membership.Report
+    | fire.Report
     | agreement.Report
     | cluster.Report
 ):
@@ -95,6 +100,8 @@ def _run(
         return mirror.campaign(folder, arguments.count, seed)
     if arguments.proof == "cluster":
         return cluster.campaign(folder, arguments.count, seed)
+    if arguments.proof == "audit":
+        return fire.campaign(folder, arguments.minutes * 60, seed, spark=arguments.spark)
     return kills.campaign(folder, arguments.count, seed, power=arguments.proof == "cuts")
 
 

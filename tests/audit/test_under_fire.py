@@ -1,0 +1,16 @@
+"""The short form of `python -m tests.soak audit`: kills, pauses, cuts and copies; exact figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.soak import fire
+
+
+def test_the_audit_says_what_a_ledger_outside_the_system_says(tmp_path: Path) -> None:
+    report = fire.campaign(tmp_path, seconds=4, seed=20_261_121)
+    print(report)
+    assert not report.wrong, report.wrong
+    assert report.doubled > 0
+    assert report.lost > 0
+    assert sum(report.events.values()) >= 10

@@ -1,0 +1,79 @@
+"""The loader under fire, without Spark: everything of a load but the metastore and the executors.
+
+`python -m tests.soak.fire_loader BOOTSTRAP REGISTRY ROOT [--once]`: load again and again, or until
+nothing is new.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hadoop_loader.audit_counts import AuditPublisher
+from hadoop_loader.commits import CommitLog
+from hadoop_loader.fetch import KafkaLog
+from hadoop_loader.governed import Subjects
+from hadoop_loader.loading import Loading
+from hadoop_loader.policy import Policy
+from hadoop_loader.raw_fetch import BrokerFetcher
+from hadoop_loader.task import Manifest, Task, load
+from hadoop_loader.work import Parts
+from headworks.broker_client import broker_client
+from headworks.errors import HeadworksError
+from headworks.registry_client import RegistryClient
+from tests.loader.memory import MemoryCatalog, MemoryJobs, MemoryLog
+
+
+class _Jobs(MemoryJobs):
+    """A load's jobs in this process, from a real broker."""
+
+    def __init__(self, client: dict[str, Any]) -> None:
+        super().__init__(MemoryLog())
+        self._client = client
+
+    def load(self, tasks: Sequence[Task]) -> list[Manifest]:
+        with BrokerFetcher(self._client) as fetcher:
+            return [load(task, fetcher) for task in tasks]
+
+
+def parts(bootstrap: str, registry: str, root: Path) -> Parts:
+    client = broker_client(bootstrap)
+    versions = RegistryClient(registry)
+
+    return Parts(
+        root=root,
+        log=CommitLog(root / "_headworks"),
+        broker=KafkaLog(client),
+        versions=Subjects(versions).versions,
+        jobs=_Jobs(client),
+        catalog=MemoryCatalog(),
+        publish=AuditPublisher(client, versions, str(root)),
+        tasks=2,
+        policy=Policy(skip_lost=True),
+    )
+
+
+def main() -> int:
+    bootstrap, registry, root, *more = sys.argv[1:]
+    folder = Path(root)
+    folder.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            report = Loading(parts(bootstrap, registry, folder)).run()
+        except HeadworksError as error:
+            sys.stderr.write(f"{error}\n")
+            if more and time.monotonic() > deadline:
+                return 1
+            time.sleep(0.2)
+            continue
+        if more and not report.topics:
+            return 0
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""A producer under fire: writes down in a file of its own, before and after, what it sends.
+
+`python -m tests.soak.fire_producer BOOTSTRAP REGISTRY TOPIC SCHEMA STATE JOURNAL SEED`
+
+The journal is the ledger outside the system: `>` before a send, `+` after one that took the
+message, `-` after one that dropped it. So whoever stops this process between the lines of one send
+knows it, and does not kill it there.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+
+from headworks.audit import WINDOW_MS
+from producer_sdk import Producer
+from producer_sdk.untyped import event_class
+
+LATE_MS = 3 * 86_400_000
+
+
+def main() -> int:
+    bootstrap, registry, topic, schema, state, journal, seed = sys.argv[1:]
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    chance = Random(int(seed))
+    event = event_class(topic, Path(schema).read_text(encoding="utf-8"))
+    sender = uuid.uuid4().hex
+    out = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    producer = Producer(
+        bootstrap,
+        registry,
+        application="fire",
+        state_dir=Path(state),
+        audit_every=0.3,
+        close_timeout=60,
+    )
+    n = 0
+    while not stop.is_set():
+        for _ in range(chance.randint(1, 40)):
+            at = int(time.time() * 1000) - chance.choice((0, 0, 0, WINDOW_MS, LATE_MS))
+            os.write(out, f"> {sender} {n} {at}\n".encode())
+            instant = datetime.fromtimestamp(at / 1000, UTC)
+            took = producer.send(event({"sender": sender, "n": n, "at": instant}))
+            os.write(out, f"{'+' if took else '-'} {sender} {n} {at}\n".encode())
+            n += 1
+        stop.wait(chance.random() * 0.05)
+    left = producer.close()
+    sys.stderr.write(f"closed with {left} left\n")
+    return 0 if left == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
