@@ -147,6 +147,10 @@ class Stream:
         with self._handover.lock:
             reading = sorted(self._handover.reading)
         self._stop_reading(reading)
+        with self._handover.lock:  # the member waits for nobody who has gone
+            self._handover.reading.clear()
+            self._handover.let_go.clear()
+            self._handover.idle.notify_all()
         self.client.close()
         if self._owns_member:
             self._member.close()
