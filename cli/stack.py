@@ -6,17 +6,28 @@ schemas (the audit event) are registered before anybody can produce.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from headworks import catalogue, service
 from headworks.errors import UsageError
 from headworks.registry_client import RegistryClient
 from headworks.schema import governance_of, parse, subject_of
 
-__all__ = ["Stack", "running_audit", "running_console", "running_registry", "running_stack"]
+__all__ = [
+    "Stack",
+    "meanwhile",
+    "running_audit",
+    "running_console",
+    "running_registry",
+    "running_stack",
+]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +103,21 @@ def running_console(
     start += ["--audit-store", store or f"sqlite:///{(data_dir / 'audit.db').resolve()}"]
     with service.start(start, log_file=data_dir / "logs" / "console.log") as console:
         yield console
+
+
+@contextmanager
+def meanwhile(starting: AbstractContextManager[T]) -> Iterator[Callable[[], T]]:
+    """Enter a context beside the block; what is yielded waits until it is entered.
+
+    It is left when the block ends, or not at all if it was never entered.
+    """
+    with ThreadPoolExecutor(1, "starting") as pool:
+        entering = pool.submit(starting.__enter__)
+        try:
+            yield entering.result
+        finally:
+            if entering.exception() is None:
+                starting.__exit__(None, None, None)
 
 
 @contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -42,7 +44,7 @@ def up(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Start broker, registry, console and audit here and keep them running until Ctrl-C."""
-    from cli.stack import running_audit, running_console, running_stack
+    from cli.stack import meanwhile, running_audit, running_console, running_stack
 
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -50,26 +52,27 @@ def up(
     folder = Path(resolve("data_dir", data_dir))
     at_registry = registry or address_of(resolve("registry"))
     at_console = console or address_of(resolve("console"))
-    with (
-        running_stack(
-            folder,
-            broker=resolve("bootstrap", broker),
-            registry=at_registry,
-            zookeeper=resolve_optional("zookeeper", zookeeper) or None,
-        ) as stack,
-        running_console(
-            folder, broker=stack.broker.address, registry=stack.registry.url, listen=at_console
-        ) as shown,
-        running_audit(
-            folder,
-            broker=stack.broker.address,
-            registry=stack.registry.url,
-            store=resolve_optional("audit_store"),
-        ) as audit,
-    ):
+    at_broker, store = resolve("bootstrap", broker), resolve_optional("audit_store")
+    console_at = partial(running_console, folder, listen=at_console, store=store)
+    with ExitStack() as running:
+        early = None
+        if not any(one.endswith(":0") for one in (at_broker, at_registry)):
+            # It can say what is still starting, so there is a page at once.
+            starting = console_at(broker=at_broker, registry=f"http://{at_registry}")
+            early = running.enter_context(meanwhile(starting))
+        stack = running.enter_context(
+            running_stack(
+                folder,
+                broker=at_broker,
+                registry=at_registry,
+                zookeeper=resolve_optional("zookeeper", zookeeper) or None,
+            )
+        )
+        at = {"broker": stack.broker.address, "registry": stack.registry.url}
+        shown = running.enter_context(console_at(**at)) if early is None else early()
+        audit = running.enter_context(running_audit(folder, **at, store=store))
         if format is Format.JSON:
-            addresses = {"broker": stack.broker.address, "registry": stack.registry.url}
-            addresses |= {"console": shown.url, "audit": audit.url}
+            addresses = {**at, "console": shown.url, "audit": audit.url}
             if stack.zookeeper is not None:
                 addresses["zookeeper"] = stack.zookeeper
             print_json({"service": "stack", **addresses, "data_dir": str(folder)})
