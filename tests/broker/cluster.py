@@ -26,14 +26,16 @@ _PRODUCE, _FETCH, _LIST, _METADATA, _COORDINATOR, _HEARTBEAT = 0, 1, 2, 3, 10, 1
 class ClusterBroker(Broker):
     """A broker with an id, and cables to the servers of the ensemble."""
 
-    def __init__(self, folder: Path, number: int, zookeeper: Ensemble, session: float) -> None:
+    def __init__(
+        self, folder: Path, number: int, zookeeper: Ensemble, session: float, *options: str
+    ) -> None:
         self.number = number
         self.cables = [Relay(server.address) for server in zookeeper.servers]
         address = ",".join(cable.address for cable in self.cables) + _CHROOT
         super().__init__(
             folder,
             *("--zookeeper", address, "--broker-id", str(number)),
-            *("--session-seconds", str(session)),
+            *("--session-seconds", str(session), *options),
         )
 
     def pause(self) -> None:

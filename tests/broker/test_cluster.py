@@ -265,3 +265,17 @@ def test_a_broker_that_joins_gets_partitions_of_new_topics(three: Cluster, tmp_p
         fresh[name].result(WAIT)
     finally:
         fourth.close()
+    _its_folder_is_lost(three, fourth, tmp_path / "new")
+
+
+def _its_folder_is_lost(three: Cluster, lost: ClusterBroker, folder: Path) -> None:
+    eventually(lambda: three.living() == [1, 2, 3])
+    heir = ClusterBroker(folder, 4, three.zookeeper, 6.0, "--take-over")
+    try:
+        heir.start()
+        assert three.living() == [1, 2, 3, 4]
+        assert "broker 4 is alive already" in refused(three, lost.folder, 4, "--take-over")
+        assert heir.stop() == 0
+        assert "belongs to another data folder" in refused(three, lost.folder, 4)
+    finally:
+        heir.close()
