@@ -18,6 +18,7 @@ Rules:
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import hashlib
 import os
@@ -53,7 +54,6 @@ _SERVER = (
 )
 # A short-lived program starts fastest with these.
 _TOOL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx512m")
-_CLUSTER = "aGVhZHdvcmtzLWludGVyb3"
 
 
 def version() -> str:
@@ -61,6 +61,12 @@ def version() -> str:
     found = ElementTree.parse(_POM).findtext("properties/kafka.version")
     assert found is not None
     return found
+
+
+def _cluster_id(folder: Path) -> str:
+    """The id of the cluster in `folder`, as Kafka writes them: 16 bytes, no hyphen at first."""
+    name = hashlib.sha256(str(folder.resolve()).encode()).digest()[:15]
+    return base64.urlsafe_b64encode(b"h" + name).decode().rstrip("=")
 
 
 @cache
@@ -180,7 +186,8 @@ def _settings(folder: Path, port: int, controller: int) -> dict[str, str]:
 
 def _format(properties: Path) -> None:
     """Write the cluster's id into the data folder, unless an earlier start did."""
-    options = ["--cluster-id", _CLUSTER, "--config", str(properties), "--ignore-formatted"]
+    cluster = _cluster_id(properties.parent)
+    options = ["--cluster-id", cluster, "--config", str(properties), "--ignore-formatted"]
     done = subprocess.run(
         java("kafka.tools.StorageTool", "format", *options),
         capture_output=True,

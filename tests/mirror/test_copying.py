@@ -42,7 +42,7 @@ def samples(count: int) -> list[Sent]:
 
 def test_messages_arrive_as_they_were(clusters: Clusters, mirror: Mirror, prefix: str) -> None:
     source, target, topic = clusters.east.address, clusters.target.address, prefix + "all"
-    create(source, topic, 3, retention_ms="-1", segment_bytes="20000")
+    create(source, topic, 3, retention_ms="-1", segment_bytes="2000000")
     produce(source, topic, samples(3000), **{"compression.type": "gzip"})
     running = mirror(
         "--from", source, "--to", target, "--topics", f"{prefix}.*", "--no-audit",
@@ -54,7 +54,7 @@ def test_messages_arrive_as_they_were(clusters: Clusters, mirror: Mirror, prefix
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": target})
     configs = admin.describe_configs([resource])[resource].result(20)
-    assert (configs["segment.bytes"].value, configs["retention.ms"].value) == ("20000", "-1")
+    assert (configs["segment.bytes"].value, configs["retention.ms"].value) == ("2000000", "-1")
 
     create(source, prefix + "new", 2)  # a topic that comes later
     produce(source, prefix + "new", [Sent(1, None, b"late")])

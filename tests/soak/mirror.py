@@ -12,6 +12,8 @@ Every choice comes from the seed; the mirror's log may hold no traceback.
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -77,8 +79,7 @@ def campaign(folder: Path, kills: int, seed: int) -> Report:
     try:
         while report.kills < kills:
             _wait_for_progress(target.address)
-            time.sleep(random.random())
-            mirror.kill()
+            _kill(mirror, target, random)
             report.kills += 1
             noted.append(
                 Kill(
@@ -113,6 +114,18 @@ def _start(source: Broker, target: Broker, folder: Path, log: Path) -> service.S
     arguments = ["mirror", "--from", source.address, "--to", target.address, "--topics", _TOPIC]
     more = ["--name", "soak", "--no-audit", "--commit-every", "0.5", "--from-config", str(quick)]
     return service.start([*arguments, *more, "--data-dir", str(folder)], log_file=log)
+
+
+def _kill(mirror: service.Service, target: Broker, random: Random) -> None:
+    """Kill the mirror; now and then while its target is frozen, and it holds what was not taken."""
+    frozen = random.random() < 0.5
+    if frozen:
+        os.kill(target.pid, signal.SIGSTOP)
+        time.sleep(1.0)
+    time.sleep(random.random())
+    mirror.kill()
+    if frozen:
+        os.kill(target.pid, signal.SIGCONT)
 
 
 def _die(broker: Broker, name: str, report: Report, random: Random) -> None:
@@ -158,7 +171,7 @@ def judge_all(source: str, target: str, kills: list[Kill], report: Report) -> li
     for index in range(_PARTITIONS):
         theirs, ours = read_all(source, _TOPIC, index), read_all(target, _TOPIC, index)
         report.messages += len(theirs)
-        report.repeated += len(ours) - len(theirs)
+        report.repeated += len(ours) - len({_content(message) for message in ours})
         marks = [(kill.written[index], kill.committed.get(index, 0)) for kill in kills]
         wrong += [f"partition {index}: {what}" for what in judge(theirs, ours, marks)]
     return wrong
