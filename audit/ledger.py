@@ -16,6 +16,7 @@ from audit.increments import Increment
 __all__ = ["Ledger"]
 
 _PRODUCER = "producer"
+_GIVEN_UP = ("dropped:timed_out", "dropped:closed")
 _ACCOUNTED = ("loaded", "quarantined", "consumed", "skipped", "mirrored")
 
 
@@ -62,7 +63,11 @@ class Ledger:
 
 def _columns(counts: Counter[str]) -> Counter[str]:
     columns = Counter(counts)
-    columns["dropped"] = sum(n for outcome, n in counts.items() if outcome.startswith("dropped"))
+    given_up = {outcome: counts[outcome] for outcome in _GIVEN_UP}
+    drops = sum(n for outcome, n in counts.items() if outcome.startswith("dropped"))
+    columns["dropped"] = drops - sum(given_up.values())
+    columns["failed"] += sum(given_up.values())
+    columns["attempted"] -= counts["resent"]
     columns["accounted"] = sum(counts[outcome] for outcome in _ACCOUNTED)
     columns["gone"] = counts["lost"]
     return columns

@@ -24,7 +24,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from headworks.audit import window_of
-from headworks.audit.counters import BROKER_ERROR, QUEUE_FULL, TOO_LARGE, CounterFile, Slot
+from headworks.audit.counters import BROKER_ERROR, QUEUE_FULL, RESENT, TOO_LARGE, CounterFile, Slot
 from headworks.audit.reporting import Reporter, through
 from headworks.errors import HeadworksError
 from headworks.kafka_clients import KafkaProducer
@@ -255,6 +255,8 @@ class Running:
             found = self.counters.open_slot(message.topic, window)
             if found is not None:
                 return found
+        else:  # who spilled it has attempted it before: one message, not two
+            self.counters.count(message.topic, window, 0, RESENT)
         return self.counters.attempt(message.topic, window, len(message.value))
 
     def _respilled(self, slot: Slot, error: Any, message: Any) -> None:

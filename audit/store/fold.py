@@ -4,7 +4,9 @@ Rules: the caller has removed what was counted before; the audit topic itself is
 
 What a tier below the producer accounts for is what it had in its hands: rows, quarantined,
 consumed, skipped, mirrored. `late` is part of `loaded` and `lost` (here `gone`) never reached the
-tier, so neither is added to it.
+tier, so neither is added to it. What was given up on its way (timed out, or left when a producer
+closed) may have arrived, so it is `failed`. What a producer sends again for a dead one (`resent`)
+was attempted before.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ _ACCOUNTED = frozenset(("loaded", "quarantined", "consumed", "skipped", "mirrore
 _RESOLVED = frozenset(("delivered", "failed", "unresolved"))
 _COLUMN_OF = {
     **{name: name for name in ("attempted", "delivered", "failed", "unresolved", "quarantined")},
+    "dropped:timed_out": "failed",
+    "dropped:closed": "failed",
     "late": "late",
     "lost": "gone",
 }
@@ -104,8 +108,11 @@ def _add(
             unsettled += n
         elif outcome in _RESOLVED:
             unsettled -= n
+        elif outcome == "resent":
+            added["attempted"] -= n
         elif outcome.startswith("dropped"):
-            added["dropped"] += n
+            if column is None:
+                added["dropped"] += n
             unsettled -= n
             outcomes[one.topic, one.window_start, one.tier, outcome] += n
     added["accounted"] += accounted

@@ -49,9 +49,10 @@ OUTCOMES: Final = (
     "mirrored",
     "consumed",
     "skipped",
+    "resent",
 )
 ATTEMPTED, DELIVERED, FAILED, QUEUE_FULL, TOO_LARGE, BROKER_ERROR, TIMED_OUT, CLOSED = range(8)
-UNRESOLVED, MIRRORED, CONSUMED, SKIPPED = 8, 9, 10, 11
+UNRESOLVED, MIRRORED, CONSUMED, SKIPPED, RESENT = 8, 9, 10, 11, 12
 _BYTES = len(OUTCOMES)
 _COUNTS = len(OUTCOMES) + 1
 _TOPIC_WORDS = 32  # a topic's name has at most 249 bytes
@@ -60,7 +61,7 @@ _CURRENT = _TOPIC + _TOPIC_WORDS
 _SNAPSHOT = _CURRENT + _COUNTS
 _REPORTED = _SNAPSHOT + _COUNTS
 SLOT_WORDS: Final = _REPORTED + _COUNTS
-_MAGIC = int.from_bytes(b"HWAUDIT4", "little")
+_MAGIC = int.from_bytes(b"HWAUDIT5", "little")
 _MASK = (1 << 64) - 1
 _HEADER_WORDS = 2
 _FIRST_SLOTS = 256

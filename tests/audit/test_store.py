@@ -268,3 +268,20 @@ def test_sources_show_clock_and_open_messages(store: AuditStore) -> None:
     assert found["ahead"].lag_ms == -87_000
     (tier,) = queries.tiers(store)
     assert (tier.sources, tier.unsettled, tier.last_sent) == (2, 6, 90_000)
+
+
+def test_what_a_dead_producer_spilled_is_one_message(store: AuditStore) -> None:
+    dead = {"attempted": 5, "unresolved": 5}
+    heir = {"attempted": 4, "resent": 4, "delivered": 4}
+    add(store, increment("t", "producer", 0, dead), increment("t", "producer", 0, heir))
+    add(store, increment("t", "hadoop", 0, {"loaded": 4}))
+    (row,) = queries.balances(store, "hadoop")
+    assert (row.expected, row.lost, row.duplicated) == (5, 1, 0)
+    assert queries.tiers(store)[1].unsettled == 0
+
+
+def test_what_timed_out_may_have_arrived(store: AuditStore) -> None:
+    counts = {"attempted": 5, "delivered": 3, "dropped:timed_out": 1, "dropped:queue_full": 1}
+    add(store, increment("t", "producer", 0, counts), increment("t", "hadoop", 0, {"loaded": 4}))
+    (row,) = queries.balances(store, "hadoop")
+    assert (row.lost, row.duplicated, row.failed, row.dropped) == (0, 0, 1, 1)
