@@ -233,7 +233,9 @@ class _Keeper:
 def _again_and_again(pause: float, keeper: _Keeper, runs: _Runs) -> None:
     """Load until SIGTERM or Ctrl-C; the run that is going on is finished."""
     from hadoop_loader.every import load_every
+    from headworks.logs import configure
 
+    configure(resolve("log_format"), resolve("log_level"))
     stop = threading.Event()
     before = {s: signal.signal(s, lambda *_: stop.set()) for s in (signal.SIGINT, signal.SIGTERM)}
     try:

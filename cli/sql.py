@@ -49,8 +49,14 @@ def _with_own_server(statement: str, database: str, data_dir: str | None) -> Row
     from headworks.errors import UsageError
 
     folder = Path(resolve("data_dir", data_dir))
-    config = WarehouseConfig(data_dir=folder, bootstrap="", registry="", database=database)
-    if not config.metastore.is_dir():
+    config = WarehouseConfig(
+        data_dir=folder,
+        bootstrap="",
+        registry="",
+        database=database,
+        metastore_uri=resolve_optional("metastore"),
+    )
+    if config.metastore_uri is None and not config.metastore.is_dir():
         raise UsageError(
             f"there is no metastore in {folder}",
             fix="load something first (`headworks load run`), or give --data-dir or --hive",

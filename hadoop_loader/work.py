@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ Progress = Callable[[str, float | None], None]
 STAGING = ".staging"
 # Longer than the longest query is expected to take.
 GRACE = 3600.0
+_LOG = logging.getLogger(__name__)
 
 
 class Jobs(Protocol):
@@ -105,6 +107,7 @@ class Work:
             commit = draft.commit(self.now_ms())
             self.parts.reach("committing")
             self.parts.log.create(commit)
+        _log(commit)
         self.parts.reach("committed")
         with self.phase("apply"):
             self._apply(commit)
@@ -160,3 +163,29 @@ class Work:
             shutil.rmtree(path, ignore_errors=True)
             if path.parent.name.startswith("load-") and not any(path.parent.iterdir()):
                 path.parent.rmdir()
+
+
+def _log(commit: Commit) -> None:
+    """What was committed, partition by partition, for whoever looks for one offset."""
+    for topic, found in commit.topics.items():
+        for partition, (start, end) in found.ranges.items():
+            _LOG.info(
+                "%s %d: %s[%s] offsets %d to %d",
+                commit.kind,
+                commit.number,
+                topic,
+                partition,
+                start,
+                end - 1,
+                extra={"topic": topic, "partition": int(partition), "start": start, "end": end},
+            )
+        if found.quarantined > 0 or found.lost:
+            _LOG.warning(
+                "%s %d: %s has %d bad and %d lost messages",
+                commit.kind,
+                commit.number,
+                topic,
+                found.quarantined,
+                found.lost,
+                extra={"topic": topic, "quarantined": found.quarantined, "lost": found.lost},
+            )
