@@ -18,9 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from hadoop_loader.config import WarehouseConfig
-from headworks.errors import UsageError
+from headworks.errors import UnreachableError, UsageError
 
-__all__ = ["MIN_JAVA", "check_java", "check_metastore_free", "start_session", "stop_session"]
+__all__ = [
+    "MIN_JAVA",
+    "check_java",
+    "check_metastore_free",
+    "first_line",
+    "start_session",
+    "stop_session",
+]
 
 MIN_JAVA = 17
 _LOG_SETTINGS = """\
@@ -90,9 +97,18 @@ def start_session(config: WarehouseConfig) -> Any:
     builder = SparkSession.builder.master(config.master).appName("headworks-loader")
     for name, value in _settings(config, log_settings).items():
         builder = builder.config(name, value)
-    with _quiet_stderr():
-        spark = builder.enableHiveSupport().getOrCreate()
-        spark.sparkContext.setLogLevel("OFF" if config.master.startswith("local") else "ERROR")
+    from py4j.protocol import Py4JError
+
+    try:
+        with _quiet_stderr():
+            spark = builder.enableHiveSupport().getOrCreate()
+            spark.sparkContext.setLogLevel("OFF" if config.master.startswith("local") else "ERROR")
+    except Py4JError as error:
+        raise UnreachableError(
+            f"Spark does not start on {config.master}: {first_line(error)}",
+            fix="see the logs of the cluster's workers, or load with --master 'local[2,3]'; "
+            "nothing was read, offsets are where they were",
+        ) from None
     return spark
 
 
@@ -143,6 +159,13 @@ def _settings(config: WarehouseConfig, log_settings: Path) -> dict[str, str]:
         "spark.hadoop.hive.metastore.disallow.incompatible.col.type.changes": "false",
         "spark.hadoop.hive.stats.autogather": "false",
     }
+
+
+def first_line(error: Exception) -> str:
+    """The line of a Java error that says what happened."""
+    thrown = getattr(error, "java_exception", None)
+    text = str(thrown.getMessage()) if thrown is not None else str(error)
+    return next((line.strip() for line in text.splitlines() if line.strip()), "unknown")
 
 
 def _is_here(master: str) -> bool:

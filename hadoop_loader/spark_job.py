@@ -15,6 +15,7 @@ from typing import Any
 
 from hadoop_loader.raw_fetch import BrokerFetcher
 from hadoop_loader.rewrite import Rewrite, Rewritten, rewrite
+from hadoop_loader.session import first_line
 from hadoop_loader.task import Manifest, Task, load
 from headworks.errors import HeadworksError
 
@@ -61,7 +62,7 @@ class SparkJobs:
             found = rows.flatMap(work).collect()
         except Py4JError as error:
             raise TaskError(
-                f"Spark did not finish the job: {_cause(error)}",
+                f"Spark did not finish the job: {first_line(error)}",
                 fix="see what killed its workers (memory?), then load again: nothing is lost, "
                 "offsets are where they were",
             ) from None
@@ -81,10 +82,3 @@ def _load(client: Mapping[str, Any], task: Task) -> Iterator[Manifest | _Failure
 
 def _rewrite(job: Rewrite) -> Iterator[Rewritten]:
     yield rewrite(job)
-
-
-def _cause(error: Exception) -> str:
-    """The line of a Java error that says what happened."""
-    thrown = getattr(error, "java_exception", None)
-    text = str(thrown.getMessage()) if thrown is not None else str(error)
-    return next((line.strip() for line in text.splitlines() if line.strip()), "unknown")

@@ -23,6 +23,7 @@ from tests.soak import (
     producers,
     projection,
     siege,
+    spark_cluster,
 )
 
 
@@ -52,6 +53,7 @@ def main() -> int:
     one = proofs.add_parser("audit", help="kill everything, and hold the audit against a ledger")
     one.add_argument("--minutes", type=float, default=5.0, help="how long")
     one.add_argument("--spark", action="store_true", help="with the real loader")
+    proofs.add_parser("spark", help="load on two Spark workers with a metastore, and kill one")
     for one in proofs.choices.values():
         one.add_argument("--seed", type=int, default=SystemRandom().randrange(1 << 31))
         one.add_argument("--folder", type=Path, help="where to work; default: a temporary folder")
@@ -72,6 +74,7 @@ def _run(
 ) -> (
     kills.Report
     | loads.Report
+    | spark_cluster.Report
     | siege.Report
     | mirror.Report
     | membership.Report
@@ -94,6 +97,8 @@ def _run(
         return fuzz.fuzz_parser(arguments.minutes * 60, seed)
     if arguments.proof == "fuzz":
         return fuzz.fuzz_wire(folder, arguments.minutes * 60, seed)
+    if arguments.proof == "spark":
+        return spark_cluster.prove(folder, seed)
     if arguments.proof == "loader":
         return loads.campaign(folder, arguments.count, seed)
     if arguments.proof == "mirror":
