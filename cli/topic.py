@@ -45,7 +45,10 @@ def create(
 
 @topic_app.command()
 def describe(topic: Name, bootstrap: Bootstrap = None, format: FormatOption = Format.TEXT) -> None:
-    """Show the partitions of a topic: first and next offset, messages between."""
+    """Show the partitions of a topic: their broker, first and next offset, messages between.
+
+    Of a partition whose broker is away nothing is known but that it is.
+    """
     from confluent_kafka import Consumer, TopicPartition
 
     from headworks.broker_client import broker_client
@@ -56,20 +59,23 @@ def describe(topic: Name, bootstrap: Bootstrap = None, format: FormatOption = Fo
         raise UsageError(f"there is no topic {topic!r}", fix="see `headworks topic list`")
     consumer = Consumer({**broker_client(address), "group.id": "headworks-describe"})
     try:
-        rows = []
-        for partition in sorted(found[topic].partitions):
+        rows: list[tuple[int | None, ...]] = []
+        for partition, known in sorted(found[topic].partitions.items()):
+            if known.leader == -1:
+                rows.append((partition, None, None, None, None))
+                continue
             first, following = consumer.get_watermark_offsets(
                 TopicPartition(topic, partition), timeout=_TIMEOUT
             )
-            rows.append((partition, first, following, following - first))
+            rows.append((partition, known.leader, first, following, following - first))
     finally:
         consumer.close()
-    header = ("partition", "first_offset", "next_offset", "messages")
+    header = ("partition", "broker", "first_offset", "next_offset", "messages")
     if format is Format.JSON:
         rows_as_json = [dict(zip(header, row, strict=True)) for row in rows]
         print_json({"topic": topic, "partitions": rows_as_json})
     else:
-        print_table(header, rows)
+        print_table(header, [["away" if v is None else v for v in row] for row in rows])
 
 
 @topic_app.command()

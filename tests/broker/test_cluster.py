@@ -206,6 +206,11 @@ def test_a_dead_broker_s_partitions_wait_for_it_and_its_folder(
     assert [p.offset for p in consumer.committed(positions, WAIT)] == [1]
     _unkeyed_messages_go_on(alive[0].address, name, mine)
     assert "belongs to another data folder" in refused(three, tmp_path, 3)
+    command = [sys.executable, "-m", "cli", "topic", "describe", name]
+    command += ["--bootstrap", alive[0].address]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    [gone] = [line for line in shown.splitlines() if "away" in line]
+    assert gone.split()[:2] == [str(mine), "away"]
     dead.start()
     eventually(lambda: alive[0].leaders(name)[mine] == 3)
     assert dead.fetch(name, mine) == ErrorCode.NONE
