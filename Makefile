@@ -17,12 +17,21 @@ lint: $(READY)  ## formatting, lint rules and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-soak: $(READY)  ## the long proofs: kills, power cuts, fuzzing, generated schemas (two hours)
+soak: $(READY)  ## the long proofs: kills, power cuts, fuzzing, generated schemas (four hours)
 	$(BIN)/python -m tests.soak kills 200
 	$(BIN)/python -m tests.soak cuts 200
 	$(BIN)/python -m tests.soak fuzz --minutes 10
 	$(BIN)/python -m tests.soak parser --minutes 10
 	$(BIN)/python -m tests.soak login --minutes 5
+	$(BIN)/python -m tests.soak cluster 100
+	$(BIN)/python -m tests.soak membership --minutes 10
+	$(BIN)/python -m tests.soak mirror 200
+	$(BIN)/python -m tests.soak codec --minutes 10
+	$(BIN)/python -m tests.soak producer --minutes 30
+	$(BIN)/python -m tests.soak projection --minutes 10
+	$(BIN)/python -m tests.soak loader 200
+	$(BIN)/python -m tests.soak audit --minutes 10 --spark
+	$(BIN)/python -m tests.soak spark
 	HEADWORKS_TEST_COMPACTIONS=5000 HEADWORKS_TEST_COMPACTION_KILLS=100 $(BIN)/pytest --timeout=7200 \
 	    tests/broker/test_compaction.py tests/broker/test_compaction_served.py
 	HEADWORKS_REGISTRY_FUZZ=200 $(BIN)/pytest --timeout=7200 tests/registry/test_described.py
@@ -35,8 +44,8 @@ interop: $(READY)  ## Java's clients on our broker; our tests and the demo on Ap
 	    tests/broker/test_clients.py tests/broker/test_admin_clients.py \
 	    tests/broker/test_group_clients.py tests/pipeline tests/sdk/test_pipeline.py
 
-bench: $(READY)  ## measure ourselves beside the peers (half an hour, 25 GB of disk)
-	for part in broker registry sdk; do \
+bench: $(READY)  ## measure ourselves beside the peers (an hour, 25 GB of disk)
+	for part in broker coordination registry sdk loader audit console; do \
 	    $(BIN)/python -m bench $$part --format json > bench-$$part.json; \
 	    $(BIN)/python -m bench report bench-$$part.json --into docs/benchmarks.md || exit 1; \
 	done
