@@ -49,7 +49,7 @@ def test_messages_that_time_out(site: Site, hung_broker: HungBroker) -> None:
     child = Child(count=50, config=(("message.timeout.ms", 300),), close_timeout=3)
     account = run(site, child, bootstrap=hung_broker.address)
     check(account, child)
-    assert account.balance.dropped == account.taken == 50
+    assert account.balance.failed == account.taken == 50  # the broker may have them
 
 
 def test_a_clock_that_goes_backwards(site: Site) -> None:
