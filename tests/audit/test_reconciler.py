@@ -146,6 +146,17 @@ def test_status_explain_and_their_exit_codes(stack: Stack) -> None:
     assert headworks(stack, "audit", "status", "--since", "yesterday").returncode == 2
 
 
+def test_wait_ends_when_the_table_is_complete_and_says_why_it_is_not(stack: Stack) -> None:
+    wait = ("audit", "wait", "a", "--timeout", "0s", "--until")
+    done = headworks(stack, *wait, "1970-01-01T00:20Z")
+    assert (done.returncode, done.stderr) == (0, "a is complete up to 1970-01-01T00:20:00Z\n")
+    short = headworks(stack, *wait, "1970-01-01T00:30Z")
+    assert short.returncode == 1
+    assert "1 of 5 messages are missing" in short.stderr
+    assert headworks(stack, *wait, "1970-01-01T00:30Z", "--sla", "80").returncode == 0
+    assert headworks(stack, *wait, "2999-01-01", "--since", "2998-01-01").returncode == 1
+
+
 def test_nonsense_in_the_topic_is_told_and_does_not_stop_the_rest(
     stack: Stack, tmp_path: Path
 ) -> None:

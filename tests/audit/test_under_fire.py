@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hadoop_loader.verify import rows_of
 from tests.soak import fire
 
 
@@ -13,4 +14,7 @@ def test_the_audit_says_what_a_ledger_outside_the_system_says(tmp_path: Path) ->
     assert not report.wrong, report.wrong
     assert report.doubled > 0
     assert report.lost > 0
+    rows = rows_of(tmp_path / "warehouse")
+    assert {row.topic for row in rows} >= {"fire.killed", "fire.cut", "fire.doubled"}
+    assert all(row.in_files == row.in_commits > 0 for row in rows)
     assert sum(report.events.values()) >= 10
