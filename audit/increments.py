@@ -79,8 +79,11 @@ class IncrementDecoder:
                 event["host"],
                 event["application"],
                 event["sent_at"],
-                event.get("commit"),
-                tuple(Range(**one) for one in ranges) if ranges else (),
+                event.get("load_number"),
+                tuple(
+                    Range(one["partition_number"], one["first_offset"], one["end_offset"])
+                    for one in ranges or ()
+                ),
             )
         except UnreachableError:
             raise

@@ -6,6 +6,8 @@ Rules:
   nothing is passed over, whoever else reconciles into the same store.
 - A message that is no audit event is written down with its place (a sum with a hole proves
   nothing, so `audit status` says so) and does not stop the rest.
+- Where the topic ends is asked over a connection of its own: on the one that reads, the answer
+  would wait behind a fetch that waits for messages.
 - A batch is bounded in messages: memory does not grow with what there is to read.
 - A store belongs to one audit topic of one cluster; another one's is refused.
 """
@@ -70,22 +72,13 @@ class Reconciler:
         self._read = 0
         self._positions: dict[int, int] = {}
         self._astray = False
-        self._consumer = Consumer(
-            {
-                **broker_client(bootstrap),
-                "group.id": "headworks-audit",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "error",
-                "queued.max.messages.kbytes": 16_384,
-                "log_level": 2,
-            }
-        )
+        self._asking = _client(bootstrap)
+        self._consumer = _client(bootstrap)
         try:
             self._belongs()
             self._seek()
         except BaseException:
-            self._consumer.close()
+            self.close()
             raise
 
     def __enter__(self) -> Reconciler:
@@ -97,6 +90,7 @@ class Reconciler:
     def close(self) -> None:
         """Let go of the broker; the store stays open."""
         self._consumer.close()
+        self._asking.close()
 
     @property
     def progress(self) -> Progress:
@@ -180,7 +174,7 @@ class Reconciler:
 
     def _belongs(self) -> None:
         try:
-            cluster = self._consumer.list_topics(AUDIT_TOPIC, timeout=_TIMEOUT).cluster_id
+            cluster = self._asking.list_topics(AUDIT_TOPIC, timeout=_TIMEOUT).cluster_id
         except KafkaException as error:
             raise self._unreachable(error) from None
         with self._store.write() as connection:
@@ -208,11 +202,11 @@ class Reconciler:
 
     def _watermarks(self) -> dict[int, tuple[int, int]]:
         try:
-            topic = self._consumer.list_topics(AUDIT_TOPIC, timeout=_TIMEOUT).topics[AUDIT_TOPIC]
+            topic = self._asking.list_topics(AUDIT_TOPIC, timeout=_TIMEOUT).topics[AUDIT_TOPIC]
             if topic.error is not None:
                 return {}
             return {
-                p: self._consumer.get_watermark_offsets(
+                p: self._asking.get_watermark_offsets(
                     TopicPartition(AUDIT_TOPIC, p), timeout=_TIMEOUT
                 )
                 for p in topic.partitions
@@ -265,3 +259,17 @@ class Reconciler:
             f"the broker at {self._bootstrap} does not answer: {error.args[0].str()}",
             fix="start it with `headworks up`, or give --bootstrap",
         )
+
+
+def _client(bootstrap: str) -> Consumer:
+    return Consumer(
+        {
+            **broker_client(bootstrap),
+            "group.id": "headworks-audit",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "queued.max.messages.kbytes": 16_384,
+            "log_level": 2,
+        }
+    )

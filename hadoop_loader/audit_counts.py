@@ -34,7 +34,7 @@ def events(commit: Commit, *, warehouse: str, host: str) -> Iterator[dict[str, A
         if topic == AUDIT_TOPIC:
             continue
         ranges = [
-            {"partition": int(partition), "first": first, "end": end}
+            {"partition_number": int(partition), "first_offset": first, "end_offset": end}
             for partition, (first, end) in sorted(found.ranges.items())
             if commit.kind == "load"  # what is read again was told when it was read first
         ]
@@ -52,7 +52,7 @@ def events(commit: Commit, *, warehouse: str, host: str) -> Iterator[dict[str, A
                 "host": host,
                 "application": "headworks-loader",
                 "sent_at": commit.created_ms,
-                "commit": commit.number,
+                "load_number": commit.number,
                 "ranges": ranges,
             }
 

@@ -64,7 +64,12 @@ class Reader:
         """Read these topics from now on."""
         if names == self._subscribed:
             return
-        _log.info("mirroring %d topics of %s", len(names), self._source.bootstrap)
+        _log.info(
+            "mirroring %d topics of %s",
+            len(names),
+            self._source.bootstrap,
+            extra={"source": self._source.bootstrap, "topics": sorted(names)},
+        )
         if names:
             callbacks = {"on_assign": self._assigned, "on_revoke": self._revoked}
             self._consumer.subscribe(sorted(names), **callbacks)
@@ -161,7 +166,12 @@ class Reader:
                 fix=f"let the mirror's user read the topics and the group {self._options.group}",
             )
         elif code in PASSING or code in NO_TOPIC:
-            _log.warning("source %s: %s", self._source.bootstrap, problem.str())
+            _log.warning(
+                "source %s: %s",
+                self._source.bootstrap,
+                problem.str(),
+                extra={"source": self._source.bootstrap, "error": problem.name()},
+            )
         else:
             raise TroubleError(f"source {self._source.bootstrap}: {problem.str()}")
 
@@ -213,7 +223,13 @@ class Reader:
         self._progress.errors[f"source:{error.name().lower()}"] += 1
         # That all brokers are down is said once; each attempt to connect is not worth a warning.
         level = logging.DEBUG if error.code() in RETRIED else logging.WARNING
-        _log.log(level, "source %s: %s", self._source.bootstrap, error.str())
+        _log.log(
+            level,
+            "source %s: %s",
+            self._source.bootstrap,
+            error.str(),
+            extra={"source": self._source.bootstrap, "error": error.name()},
+        )
         if error.fatal():
             self._trouble = self._trouble or error.str()
 

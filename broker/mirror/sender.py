@@ -186,7 +186,8 @@ class Sender:
         if error is None or self._closing:
             return
         if error.code() in TOO_LARGE and self._options.skip_too_large:
-            _log.error("left out: %s is too large for the target", place_of(original))
+            place = place_of(original)
+            _log.error("left out: %s is too large for the target", place, extra={"place": place})
             self._left_out(original)
         else:
             self._failure = self._failure or (error, place_of(original))
@@ -197,7 +198,13 @@ class Sender:
         self._progress.errors[f"target:{error.name().lower()}"] += 1
         # That all brokers are down is said once; each attempt to connect is not worth a warning.
         level = logging.DEBUG if error.code() in RETRIED else logging.WARNING
-        _log.log(level, "target %s: %s", self._options.target, error.str())
+        _log.log(
+            level,
+            "target %s: %s",
+            self._options.target,
+            error.str(),
+            extra={"target": self._options.target, "error": error.name()},
+        )
         if error.fatal():
             self._failure = self._failure or (error, "a message")
 

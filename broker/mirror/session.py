@@ -121,6 +121,7 @@ class Session:
             _log.warning(
                 "the target %s has not acknowledged everything: it is sent again at the next start",
                 self._options.target,
+                extra={"target": self._options.target},
             )
 
     def _refresh(self) -> None:
@@ -129,7 +130,7 @@ class Session:
         except UnreachableError as error:
             if not self._topics.placings:
                 raise TroubleError(error.message) from None
-            _log.warning("%s", error.message)
+            _log.warning("%s", error.message, extra={"target": self._options.target})
         self._progress.refused_topics = len(self._topics.refused)
         self._reader.subscribe(set(self._topics.placings))
 
@@ -154,7 +155,7 @@ class Session:
                 continue
             except UnreachableError as error:
                 self._progress.errors["registry"] += 1
-                _log.warning("%s", error.message)
+                _log.warning("%s", error.message, extra={"target": self._options.target})
                 self._wait(_REGISTRY_WAIT)
                 continue
             pending.popleft()

@@ -73,6 +73,11 @@ class Stream:
                 if time.monotonic() - began > _SETTLED:
                     pause = _FIRST_PAUSE
                 careful = error.until
-                _log.warning("%s; trying again in %.1f s", error, pause)
+                _log.warning(
+                    "%s; trying again in %.1f s",
+                    error,
+                    pause,
+                    extra={"source": self._source.bootstrap, "target": self._options.target},
+                )
                 self._stopping.wait(pause)
                 pause = min(_LONGEST_PAUSE, pause * 2)

@@ -130,11 +130,21 @@ class Topics:
             if error.args[0].code() != KafkaError.INVALID_CONFIG or not ours:
                 raise
             # The target is another broker: what only ours knows is left out.
-            _log.warning("topic %s is created without %s on the target", name, sorted(ours))
+            _log.warning(
+                "topic %s is created without %s on the target",
+                name,
+                sorted(ours),
+                extra={"topic": name},
+            )
             self._create_with(
                 name, partitions, {key: v for key, v in configs.items() if key not in ours}
             )
-        _log.info("created topic %s with %d partitions on the target", name, partitions)
+        _log.info(
+            "created topic %s with %d partitions on the target",
+            name,
+            partitions,
+            extra={"topic": name},
+        )
         return partitions
 
     def _create_with(self, name: str, partitions: int, configs: dict[str, str]) -> None:
@@ -149,7 +159,12 @@ class Topics:
     def _grow(self, name: str, partitions: int) -> int:
         growing = self._target.create_partitions([NewPartitions(name, partitions)])
         growing[name].result(_TIMEOUT)
-        _log.info("topic %s has %d partitions now, on the target too", name, partitions)
+        _log.info(
+            "topic %s has %d partitions now, on the target too",
+            name,
+            partitions,
+            extra={"topic": name},
+        )
         return partitions
 
     def _configs(self, name: str) -> dict[str, str]:

@@ -71,7 +71,7 @@ class AuditCount:
     sent_at: _dt.datetime
     """When this increment was sent, by the clock of the machine that counted."""
 
-    commit: int | None = None
+    load_number: int | None = None
     """Number of the load that counted, in the warehouse's commit log; null for other tiers."""
 
     ranges: list[OffsetRange] = _field(default_factory=lambda: [])
@@ -84,13 +84,13 @@ class OffsetRange:
 
     __headworks__: _ClassVar[_RecordType[OffsetRange]]
 
-    partition: int
+    partition_number: int
     """The partition."""
 
-    first: int
+    first_offset: int
     """The first offset."""
 
-    end: int
+    end_offset: int
     """The offset after the last."""
 
 
@@ -117,7 +117,7 @@ def _encode_AuditCount(_v: AuditCount) -> bytes:
     _13 = len(_12)
     _14 = _utf8(_v.application)
     _15 = len(_14)
-    _16 = _v.commit
+    _16 = _v.load_number
     if _16 is None:
         _17 = b"\x00"
     else:
@@ -170,7 +170,7 @@ AuditCount.__headworks__ = _EventType(
         "host": "host",
         "application": "application",
         "sent_at": "sent_at",
-        "commit": "commit",
+        "load_number": "load_number",
         "ranges": "ranges",
     },
     schema=(
@@ -231,7 +231,7 @@ AuditCount.__headworks__ = _EventType(
         '      "type": {"type": "long", "logicalType": "timestamp-millis"}\n'
         "    },\n"
         "    {\n"
-        '      "name": "commit",\n'
+        '      "name": "load_number",\n'
         '      "doc": "Number of the load that counted, in the warehouse\'s commit log; null for other tiers.",\n'
         '      "type": ["null", "long"],\n'
         '      "default": null\n'
@@ -246,9 +246,9 @@ AuditCount.__headworks__ = _EventType(
         '          "name": "OffsetRange",\n'
         '          "doc": "Offsets of one partition, from the first to before the end.",\n'
         '          "fields": [\n'
-        '            {"name": "partition", "doc": "The partition.", "type": "int"},\n'
-        '            {"name": "first", "doc": "The first offset.", "type": "long"},\n'
-        '            {"name": "end", "doc": "The offset after the last.", "type": "long"}\n'
+        '            {"name": "partition_number", "doc": "The partition.", "type": "int"},\n'
+        '            {"name": "first_offset", "doc": "The first offset.", "type": "long"},\n'
+        '            {"name": "end_offset", "doc": "The offset after the last.", "type": "long"}\n'
         "          ]\n"
         "        }\n"
         "      },\n"
@@ -257,7 +257,7 @@ AuditCount.__headworks__ = _EventType(
         "  ]\n"
         "}\n"
     ),
-    fingerprint="4fbe9a4484b0490476a5acd9716f7693c82c25ed2ce4258ee572e812c588ffba",
+    fingerprint="495d5ed59d412cb800092ef22c024d70185cc2b4a641b4d884561136f20e3eb3",
     topic="headworks.audit",
     encode=_encode_AuditCount,
     event_time=_time_AuditCount,
@@ -272,9 +272,9 @@ AuditCount.__headworks__ = _EventType(
 def _encode_OffsetRange(_v: OffsetRange) -> bytes:
     if not isinstance(_v, OffsetRange):
         raise TypeError(_v)
-    _1 = _v.partition
-    _2 = _v.first
-    _3 = _v.end
+    _1 = _v.partition_number
+    _2 = _v.first_offset
+    _3 = _v.end_offset
     if _1.__class__ is int and -8192 <= _1 < 8192:
         _4 = _ZIGZAG[_1]
     else:
@@ -293,8 +293,8 @@ def _encode_OffsetRange(_v: OffsetRange) -> bytes:
 OffsetRange.__headworks__ = _RecordType(
     "headworks.audit.OffsetRange",
     {
-        "partition": "partition",
-        "first": "first",
-        "end": "end",
+        "partition_number": "partition_number",
+        "first_offset": "first_offset",
+        "end_offset": "end_offset",
     },
 )

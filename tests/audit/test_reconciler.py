@@ -105,9 +105,10 @@ def test_the_service_survives_kills_and_shows_metrics(stack: Stack, tmp_path: Pa
     url = f"sqlite:///{tmp_path / 'audit.db'}"
     address = {"broker": stack.broker.address, "registry": stack.registry.url}
     store = AuditStore(url)
+    window = int(time.time()) // 600  # a running service forgets windows of 1970
     for n in range(3):
         with running_audit(tmp_path, **address, store=url) as service:
-            publish(stack, [sent(f"k{n}", 3), loaded(f"k{n}", 3)])
+            publish(stack, [sent(f"k{n}", 3, window), loaded(f"k{n}", 3, window)])
             until(lambda n=n: sums(store).get(f"k{n}") == (3, 0, 0))  # type: ignore[misc]
             if n < 2:
                 os.kill(service.process.pid, signal.SIGKILL)

@@ -28,8 +28,11 @@ def encoded(one: Increment, schema_id: int) -> bytes:
         host=one.host,
         application=one.application,
         sent_at=datetime.fromtimestamp(one.sent_at / 1000, UTC),
-        commit=one.commit,
-        ranges=[OffsetRange(partition=r.partition, first=r.first, end=r.end) for r in one.ranges],
+        load_number=one.commit,
+        ranges=[
+            OffsetRange(partition_number=r.partition, first_offset=r.first, end_offset=r.end)
+            for r in one.ranges
+        ],
     )
     return prefix(schema_id) + event_type(AuditCount).encode(event)
 

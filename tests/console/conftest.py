@@ -30,7 +30,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """For one module and no longer: while it is open, no other test can start an event loop."""
     with browsing() as running:
         yield running

@@ -157,7 +157,11 @@ class Registration:
                 fix="start it with its own --data-dir; if that is lost with its messages, give"
                 " --take-over; or give another --broker-id",
             )
-        _log.warning("broker id %d is taken over by an empty folder", self._broker)
+        _log.warning(
+            "broker id %d is taken over by an empty folder",
+            self._broker,
+            extra={"id": self._broker},
+        )
         stat = found[1]
         await self._bridge.ask(
             self._bridge.client.set_async, path, identity.folder.encode(), stat.version
@@ -236,14 +240,14 @@ class Registration:
             try:
                 await self._beat()
             except UnreachableError as error:
-                _log.debug("no proof of the session: %s", error)
+                _log.debug("no proof of the session: %s", error, extra={"id": self._broker})
             except HeadworksError as error:
                 self.lease.end()
                 self._see()
                 self._failed(error)
                 return
             except Exception:  # it proves nothing, and the next may
-                _log.exception("registration failed")
+                _log.exception("registration failed", extra={"id": self._broker})
 
     async def _beat(self) -> None:
         node, session = self._node, self._bridge.session

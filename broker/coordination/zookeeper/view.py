@@ -138,7 +138,9 @@ class View:
                 if await self.refresh():
                     self._changed()
             except UnreachableError as error:
-                _log.debug("cannot follow the cluster now: %s", error)
+                _log.debug(
+                    "cannot follow the cluster now: %s", error, extra={"error": error.message}
+                )
                 await asyncio.sleep(_RETRY_SECONDS)
                 self._woken.set()
 
