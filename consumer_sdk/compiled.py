@@ -5,7 +5,7 @@ Rules:
 - One function per (writer, reader) pair, and one per record that holds itself: all resolution is
   decided before, so the code has no schema in it.
 - Every read is bounded by the datum and every block count by the bytes left (items that take no
-  bytes: by MAX_EMPTY_ITEMS); a datum must end exactly where its bytes do.
+  bytes: by MAX_EMPTY_ITEMS in the whole datum); a datum must end exactly where its bytes do.
 - The generated text holds names and numbers only, never text from a schema: classes, constants
   and attribute names are passed beside it (attribute names are identifiers by the generator).
 - A mutable default is made anew for every event.
@@ -61,11 +61,12 @@ def compiled(writer: Schema, reader: Schema, types: Mapping[str, type]) -> Decod
     name = made.function(program)
     scope = {**_SCOPE, **made.constants}
     exec(compile("\n\n".join(made.functions), "<headworks decoder>", "exec"), scope)
-    read: Callable[[bytes, int, int], tuple[Any, int]] = scope[name]
+    read: Callable[[bytes, int, int, list[int] | None], tuple[Any, int]] = scope[name]
+    counts_empty = made.counts_empty
 
     def decode(data: bytes, start: int) -> Any:
         end = len(data)
-        event, at = read(data, start, end)
+        event, at = read(data, start, end, [0] if counts_empty else None)
         if at != end:
             raise BadDatumError(f"{end - at} bytes follow the event")
         return event
@@ -79,18 +80,22 @@ class _Writer(DecoderText):
     def __init__(self, types: Mapping[str, type]) -> None:
         super().__init__()
         self.functions: list[str] = []
+        self.counts_empty = False
         self._types = types
         self._of_pairs: dict[Pair, str] = {}
         self._recursive: set[Pair] = set()
 
     def function(self, read: Read) -> str:
-        """Write a function `(b, p, L) -> (value, position)` that carries out `read`; its name."""
+        """Write a function `(b, p, L, z) -> (value, position)` that carries out `read`; its name.
+
+        `z` holds how many items that take no bytes the datum has had so far.
+        """
         _find_recursive(read, self._recursive)
         return self._function(read, self._name("f"))
 
     def _function(self, read: Read, name: str) -> str:
         outer = self.lines, self._loops
-        self.lines, self._loops = [f"def {name}(b, p, L):"], 0
+        self.lines, self._loops = [f"def {name}(b, p, L, z):"], 0
         if isinstance(read, RecordRead):
             self._of_pairs.setdefault(read.pair, name)
             value = self._record(read, 1)
@@ -156,7 +161,7 @@ class _Writer(DecoderText):
 
     def _call(self, function: str, depth: int) -> str:
         name = self._name("x")
-        self._line(depth, f"{name}, p = {function}(b, p, L)")
+        self._line(depth, f"{name}, p = {function}(b, p, L, z)")
         return name
 
     def _leaf(self, read: Leaf, depth: int) -> str:
@@ -189,8 +194,6 @@ class _Writer(DecoderText):
         found, count = self._name("x"), self._name("n")
         least = read.min_size + (1 if isinstance(read, MapRead) else 0)
         self._line(depth, f"{found} = {'{}' if isinstance(read, MapRead) else '[]'}")
-        if not least:
-            self._line(depth, f"{count}t = 0")
         self._line(depth, "while True:")
         self._integer("long", depth + 1)
         self._line(depth + 1, "if v == 0: break")
@@ -202,8 +205,9 @@ class _Writer(DecoderText):
             self._line(depth + 1, f"if {count} * {least} > L - p: raise IndexError")
         else:
             many = "raise BadDatum('an array has too many items that take no bytes')"
-            self._line(depth + 1, f"{count}t += {count}")
-            self._line(depth + 1, f"if {count}t > MAX_EMPTY: {many}")
+            self.counts_empty = True
+            self._line(depth + 1, f"z[0] += {count}")
+            self._line(depth + 1, f"if z[0] > MAX_EMPTY: {many}")
         self._line(depth + 1, f"for _ in range({count}):")
         self._loops += 1
         if isinstance(read, MapRead):

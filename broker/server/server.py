@@ -251,13 +251,12 @@ class BrokerServer:
             try:
                 await self._catalogue.follow()
             except UnreachableError as error:
-                _log.info("cannot follow the cluster now: %s", error)
+                about = {"error": error.message}
+                _log.info("cannot follow the cluster now: %s", error, extra=about)
                 await asyncio.sleep(_AGAIN_SECONDS)
                 self._changed.set()
-            except (
-                Exception
-            ):  # one topic's trouble is not the others', and a later look may mend it
-                _log.exception("following the cluster failed")
+            except Exception:  # one topic's trouble is not the others'; a later look may mend it
+                _log.exception("following the cluster failed", extra={"id": self.config.node_id})
 
     async def _watch_grants(self) -> None:
         while True:

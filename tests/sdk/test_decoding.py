@@ -143,6 +143,13 @@ def test_items_without_bytes_do_not_fill_the_memory(tmp_path: Path) -> None:
     assert decode(b"\x06\x00", 0).a == [None] * 3
     with pytest.raises(ValueError, match="too many items"):
         decode(b"\xfe\xff\xff\xff\x0f\x00", 0)
+    array["items"] = {"type": "array", "items": "null"}  # type: ignore[assignment]
+    decode = decoder(tmp_path / "nested", schema, schema)
+    inner = b"\xbe\x9a\x0c\x00"  # an array of 99,999 nulls
+    for _ in range(2):  # what one datum had is not held against the next
+        assert len(decode(b"\x02" + inner + b"\x00", 0).a[0]) == 99_999
+    with pytest.raises(ValueError, match="too many items"):
+        decode(b"\x04" + inner * 2 + b"\x00", 0)
 
 
 def test_a_symbol_that_the_reader_does_not_know(tmp_path: Path) -> None:
