@@ -167,7 +167,7 @@ class HiveCatalog:
 
     def _alter(self, name: str, columns: Sequence[StructField]) -> None:
         jvm = self._spark._jvm
-        schema = {"type": "struct", "fields": [_spark_field(c) for c in columns]}
+        schema = {"type": "struct", "fields": [_spark_column(c) for c in columns]}
         type_ = jvm.org.apache.spark.sql.types.DataType.fromJson(json.dumps(schema))
         catalog = self._spark._jsparkSession.sharedState().externalCatalog()
         catalog.alterTableDataSchema(self._files, name, type_)
@@ -198,10 +198,16 @@ def column_list(columns: Sequence[StructField]) -> str:
     return ", ".join(f"{quoted(c.name)} {ddl(c.type)}{_comment(c.comment)}" for c in columns)
 
 
-def _spark_field(f: StructField) -> dict[str, Any]:
+def _spark_column(f: StructField) -> dict[str, Any]:
     comment = _cut(f.comment)
-    metadata = {"comment": comment} if comment else {}
-    return {"name": f.name, "type": _spark_type(f.type), "nullable": True, "metadata": metadata}
+    return _spark_field(f) | {"metadata": {"comment": comment} if comment else {}}
+
+
+def _spark_field(f: StructField) -> dict[str, Any]:
+    """A field without its comment: to Spark a comment inside a struct is part of the type, and a
+    session that has read the table before refuses it where the comment has changed.
+    """
+    return {"name": f.name, "type": _spark_type(f.type), "nullable": True, "metadata": {}}
 
 
 def _spark_type(type_: ColumnType) -> Any:

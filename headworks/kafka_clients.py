@@ -8,10 +8,14 @@ Rules:
 
 - Every client that a user's process may hold over a fork is made here.
 - In the child, what the parent had is kept for good: it is never destroyed, polled or flushed.
+- A child's own client is not destroyed at the end of the interpreter. The parent may have been
+  resolving a name when it forked; the lock of glibc's `getaddrinfo` is then held for ever in the
+  child, and to destroy a client waits for its thread that waits there.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import weakref
@@ -43,10 +47,15 @@ _of_this_process: weakref.WeakSet[KafkaProducer | KafkaConsumer] = weakref.WeakS
 
 
 def _keep_for_good() -> None:
-    """In a forked child: one reference more than anyone will ever give back."""
+    """One reference more than anyone will ever give back."""
     for client in list(_of_this_process):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
     _of_this_process.clear()
 
 
-os.register_at_fork(after_in_child=_keep_for_good)
+def _in_child() -> None:
+    _keep_for_good()
+    atexit.register(_keep_for_good)
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hadoop_loader.catalog import HiveCatalog
+from hadoop_loader.columns import ListOf, Scalar, Struct, StructField
 from hadoop_loader.compacting import Compacting
 from hadoop_loader.loading import Loading
 from hadoop_loader.position import Position
@@ -147,3 +148,21 @@ def test_a_metastore_that_was_lost_is_defined_again(world: World, parts: Parts, 
     rows = spark.sql(f"SELECT n FROM {view(parts)} ORDER BY n").collect()
     assert [r.n for r in rows] == [0, 1, 2, 3, 4]
     assert parts.log.numbers() == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_table_that_was_read_takes_other_words_inside_a_record(
+    spark: Any, tmp_path: Path
+) -> None:
+    catalog = HiveCatalog(spark, "words_files", "words")
+    spark.sql("CREATE DATABASE words_files")
+    for doc, more in (
+        ("One.", []),
+        ("Another.", []),
+        ("A third.", [StructField("b", Scalar("int"))]),
+    ):
+        inner = Struct((StructField("a", Scalar("int"), doc), *more))
+        columns = [StructField("r", ListOf(inner), doc)]
+        catalog.put_table("t", columns, tmp_path / "t", None, {})
+        catalog.add_days("t", ["2026-01-01"])
+        assert spark.table("words_files.t").collect() == []
+        assert doc in str(spark.sql("DESCRIBE words_files.t").collect())
