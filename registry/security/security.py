@@ -26,7 +26,7 @@ from registry.security.tokens import TokenError, Tokens
 
 __all__ = ["Security", "authorization_of"]
 
-_REALM = 'realm="Headworks schema registry"'
+_REALM = 'realm="Headworks"'
 _LOG = logging.getLogger(__name__)
 
 

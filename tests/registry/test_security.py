@@ -319,7 +319,7 @@ def ask_as_both(address: str, *authorizations: str) -> int:
 def test_a_401_says_how_to_authenticate(guarded: service.Service) -> None:
     reply = urllib3.request("GET", guarded.url + "/subjects")
     assert reply.headers["www-authenticate"] == (
-        'Basic realm="Headworks schema registry", charset="UTF-8"'
+        'Basic realm="Headworks", charset="UTF-8"'
     )
     assert reply.headers["content-type"] == "application/vnd.schemaregistry.v1+json"
     denied = urllib3.request("GET", guarded.url + "/audit", headers=basic("reader"))
