@@ -92,6 +92,7 @@ class Member:
         self._joined_in = 0
         self._dirty = threading.Event()
         self._committing = threading.Lock()
+        self._starting = threading.Lock()
         self._closing = False
         self._tried = 0
         self._thread = threading.Thread(target=self._run, name="headworks-member", daemon=True)
@@ -113,10 +114,13 @@ class Member:
         return self._closing
 
     def start(self) -> None:
-        """Join, with as many streams as there are handovers."""
-        self._session.on_state(self._on_state)
-        self._dirty.set()
-        self._thread.start()
+        """Join, with as many streams as there are handovers; its streams may all ask for it."""
+        with self._starting:
+            if self.started:
+                return
+            self._session.on_state(self._on_state)
+            self._dirty.set()
+            self._thread.start()
 
     def commit(self) -> None:
         """Write what the streams have processed; UnreachableError if that cannot be done now.

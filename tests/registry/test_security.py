@@ -318,9 +318,7 @@ def ask_as_both(address: str, *authorizations: str) -> int:
 
 def test_a_401_says_how_to_authenticate(guarded: service.Service) -> None:
     reply = urllib3.request("GET", guarded.url + "/subjects")
-    assert reply.headers["www-authenticate"] == (
-        'Basic realm="Headworks", charset="UTF-8"'
-    )
+    assert reply.headers["www-authenticate"] == ('Basic realm="Headworks", charset="UTF-8"')
     assert reply.headers["content-type"] == "application/vnd.schemaregistry.v1+json"
     denied = urllib3.request("GET", guarded.url + "/audit", headers=basic("reader"))
     assert denied.status == 403
