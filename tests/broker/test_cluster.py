@@ -54,13 +54,14 @@ def create(three: Cluster, partitions: int = 6, **options: Any) -> str:
     name = f"topic-{next(_numbers)}"
     new = NewTopic(name, partitions, **options)
     admin(three.brokers[2]).create_topics([new])[name].result(WAIT)
+    for broker in three.brokers.values():
+        eventually(lambda b=broker: len(b.leaders(name)) == partitions)  # type: ignore[misc]
     return name
 
 
 def test_partitions_are_spread_and_every_broker_tells_all_of_them(three: Cluster) -> None:
     name = create(three)
     for broker in three.brokers.values():
-        eventually(lambda b=broker: len(b.leaders(name)) == 6)  # type: ignore[misc]
         assert sorted(broker.leaders(name).values()) == [1, 1, 2, 2, 3, 3]
     seen = admin(three.brokers[3]).describe_cluster().result(WAIT)
     assert [node.id for node in seen.nodes] == [1, 2, 3]
@@ -75,7 +76,6 @@ def test_only_the_owner_answers(three: Cluster) -> None:
     for partition, owner in owner_of.items():
         for number, broker in three.brokers.items():
             expected = ErrorCode.NONE if number == owner else ErrorCode.NOT_LEADER_OR_FOLLOWER
-            eventually(lambda b=broker: len(b.leaders(name)) == 6)  # type: ignore[misc]
             assert broker.produce(name, partition) == expected
             assert broker.fetch(name, partition) == expected
             assert broker.owns(name, partition) == expected
@@ -121,7 +121,7 @@ def test_a_topic_says_where_its_partitions_go(three: Cluster) -> None:
     name = f"topic-{next(_numbers)}"
     new = NewTopic(name, 3, replica_assignment=[[3], [3], [1]])
     admin(three.brokers[1]).create_topics([new])[name].result(WAIT)
-    assert three.brokers[2].leaders(name) == {0: 3, 1: 3, 2: 1}
+    eventually(lambda: three.brokers[2].leaders(name) == {0: 3, 1: 3, 2: 1})
     with three.session() as session:
         node = TopicNode.load(session.client.get(paths.topic(name))[0], "")
         assert node.assignment == (3, 3, 1)
