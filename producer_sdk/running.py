@@ -99,7 +99,7 @@ class Running:
 
         `report` is not called for a message that had to be spilled.
         """
-        slot = self.counters.attempt(topic, window_of(timestamp), len(value))
+        slot = self.counters.attempt(topic, timestamp, len(value))
         spill = self._spill if spillable else None
         if spill is not None:
             if not spill.empty:
@@ -257,7 +257,7 @@ class Running:
                 return found
         else:  # who spilled it has attempted it before: one message, not two
             self.counters.count(message.topic, window, 0, RESENT)
-        return self.counters.attempt(message.topic, window, len(message.value))
+        return self.counters.attempt(message.topic, message.timestamp, len(message.value))
 
     def _respilled(self, slot: Slot, error: Any, message: Any) -> None:
         if error is not None and self._closing and error.code() in _PURGED:

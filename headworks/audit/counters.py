@@ -9,7 +9,14 @@ Rules:
   pending - reported, under an id made of the file, the slot's number and its sequence number.
   Because the snapshot is in the file before it is sent, a crash in between sends the same
   increment again under the same id, and the audit counts it once.
-- `words` is read under the lock only: growing the file replaces it, and the old one is void.
+- The two steps that every message takes (`attempt` for a topic and window that was the topic's
+  last, `Slot.report` of a delivery) take no lock: a lock costs more than both. Under the
+  interpreter's own lock threads change places only where a function is called or a loop turns, and
+  these steps do neither between reading and writing. So they may not: no call, no loop, no `with`.
+  Where the interpreter has no such lock, nothing is remembered and every step takes ours.
+- Everything else reads `words` under the lock. Who takes a slot away (`published`), or the file
+  (`close`), first takes it out of `_latest`, where alone a step without the lock finds it; growing
+  the file has the new map in place before the old one goes.
 - A forked child lets go of the parent's files at once: holding them would hide the parent's death.
 - What survives is what the page cache holds: a killed process loses nothing, a power cut may.
 
@@ -22,16 +29,18 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import sys
 import threading
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from confluent_kafka import KafkaError
 
+from headworks.audit import WINDOW_MS, window_of
 from headworks.errors import CorruptError, UsageError
 
 __all__ = ["OUTCOMES", "CounterFile", "PendingIncrement", "Slot", "leftover_files"]
@@ -74,6 +83,8 @@ _FATES: Final = {
     KafkaError.MSG_SIZE_TOO_LARGE: TOO_LARGE,
 }
 
+_ONE_AT_A_TIME: Final = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+
 
 @dataclass(frozen=True, slots=True)
 class PendingIncrement:
@@ -93,22 +104,29 @@ class Slot:
     Valid while a message counted in it is unresolved: a slot with nothing open may be reused.
     """
 
-    __slots__ = ("_base", "_file")
+    __slots__ = ("_at", "_at_delivered", "_end", "_file", "_start", "report")
 
-    def __init__(self, file: CounterFile, base: int) -> None:
+    def __init__(self, file: CounterFile, base: int, window: int) -> None:
         self._file = file
-        self._base = base
+        self._at = base + _CURRENT
+        self._at_delivered = self._at + DELIVERED
+        self._start, self._end = window, window + WINDOW_MS
+        self.report: Callable[[KafkaError | None, object], None] = self._report
 
     def resolve(self, outcome: int) -> None:
         """Count what became of a message; `outcome` indexes OUTCOMES."""
         file = self._file
         with file.lock:
             if not file.closed:  # else its fate is open: the next process publishes it so
-                file.words[self._base + _CURRENT + outcome] += 1
+                file.words[self._at + outcome] += 1
 
-    def report(self, error: KafkaError | None, _message: object) -> None:
+    def _report(self, error: KafkaError | None, _message: object) -> None:
         """Count a message as delivered, or by what `error` says became of it."""
-        self.resolve(DELIVERED if error is None else _FATES.get(error.code(), FAILED))
+        file = self._file
+        if error is None and _ONE_AT_A_TIME and not file.closed:
+            file.words[self._at_delivered] += 1
+        else:
+            self.resolve(DELIVERED if error is None else _FATES.get(error.code(), FAILED))
 
 
 class CounterFile:
@@ -138,6 +156,7 @@ class CounterFile:
             raise CorruptError(f"{self.path} is not a file of audit counts", fix="remove it")
         self._namespace = uuid.uuid5(uuid.NAMESPACE_URL, self.path.name)
         self._slots: dict[tuple[str, int], Slot] = {}
+        self._latest: dict[str, Slot] = {}
         self._free: list[int] = []
         _open_files.add(self)
 
@@ -146,18 +165,32 @@ class CounterFile:
         """How many slots have ever been taken."""
         return self.words[1]
 
-    def attempt(self, topic: str, window: int, size: int) -> Slot:
+    def attempt(self, topic: str, timestamp: int, size: int) -> Slot:
         """Count a message of `size` bytes that was handed over; its slot, to say what became of it.
 
         When very many windows are open at once, further ones are counted together in window 0.
         """
+        try:
+            slot = self._latest[topic]
+        except KeyError:
+            return self._attempt(topic, timestamp, size)
+        if slot._start <= timestamp < slot._end:
+            words, at = self.words, slot._at
+            words[at] += 1
+            words[at + _BYTES] += size
+            return slot
+        return self._attempt(topic, timestamp, size)
+
+    def _attempt(self, topic: str, timestamp: int, size: int) -> Slot:
+        window = window_of(timestamp)
         with self.lock:
             if self.closed:
                 raise UsageError("the producer is closed", fix="send before close, or make another")
             slot = self._slots.get((topic, window)) or self._take(topic, window)
-            at = slot._base + _CURRENT
-            self.words[at] += 1
-            self.words[at + _BYTES] += size
+            self.words[slot._at] += 1
+            self.words[slot._at + _BYTES] += size
+            if _ONE_AT_A_TIME:
+                self._latest[topic] = slot
         return slot
 
     def open_slot(self, topic: str, window: int) -> Slot | None:
@@ -172,7 +205,7 @@ class CounterFile:
         """
         with self.lock:
             slot = self._slots.get((topic, window)) or self._take(topic, window)
-            at = slot._base + _CURRENT
+            at = slot._at
             self.words[at + outcome] += number
             self.words[at + _BYTES] += size
 
@@ -191,16 +224,17 @@ class CounterFile:
         start = (base + _TOPIC) * 8
         self._memory[start : start + len(name)] = name
         self.words[base + _LENGTH] = len(name)  # last: a slot without a name counts nothing
-        slot = self._slots[topic, window] = Slot(self, base)
+        slot = self._slots[topic, window] = Slot(self, base, window)
         return slot
 
     def _new_number(self) -> int:
         number = self.used
         if number >= (len(self.words) - _HEADER_WORDS) // SLOT_WORDS:
-            self.words.release()
-            self._memory.close()
+            before, memory = self.words, self._memory
             os.ftruncate(self._descriptor, _size_of(number * 2))
             self._map()
+            before.release()
+            memory.close()
         self.words[1] = number + 1
         return number
 
@@ -257,6 +291,7 @@ class CounterFile:
                 words[base + _REPORTED + i] = words[base + _SNAPSHOT + i]
             words[base + _SEQUENCE] += 1
             words[base + _PENDING] = 0
+            self._latest.pop(increment.topic, None)  # before it is asked whether it is in use
             if self._is_settled(base):
                 words[base + _LENGTH] = 0
                 self._slots.pop((increment.topic, increment.window_start), None)
@@ -293,6 +328,7 @@ class CounterFile:
             self._release()
 
     def _release(self) -> None:
+        self._latest.clear()
         self.closed = True
         self.words.release()
         self._memory.close()

@@ -25,6 +25,7 @@ from headworks.audit.counters import (
     PendingIncrement,
     leftover_files,
 )
+from headworks.errors import UsageError
 
 Books = dict[str, PendingIncrement]
 
@@ -195,3 +196,67 @@ def test_counting_and_publishing_at_once_while_the_file_grows(tmp_path: Path) ->
     publish_once()
     counters.close()
     assert published == {"attempted": 20_000, "delivered": 20_000}
+
+
+def test_many_threads_count_to_the_message_while_slots_come_and_go(tmp_path: Path) -> None:
+    counters = CounterFile(tmp_path)
+    published: Counter[str] = Counter()
+    size = 0
+    senders, each = 4, 20_000
+
+    def send(first: int) -> None:
+        for number in range(each):
+            window = first + number // 100 % 3  # the threads meet in some windows, and leave them
+            counters.attempt("t", window * WINDOW_MS + number, 7).report(None, None)
+
+    def publish_once() -> None:
+        nonlocal size
+        for increment in counters.increments():
+            published.update(increment.counts)
+            size += increment.bytes
+            counters.published(increment)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=send, args=(first,)) for first in range(senders)]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            publish_once()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    publish_once()
+    publish_once()
+    total = senders * each
+    assert published == {"attempted": total, "delivered": total}
+    assert size == 7 * total
+    assert counters.settled()
+    counters.close()
+
+
+def test_no_count_is_taken_after_the_end_and_a_late_report_is_left_open(tmp_path: Path) -> None:
+    counters = CounterFile(tmp_path)
+    slot = counters.attempt("t", 5, 1)
+    counters.close()
+    slot.report(None, None)
+    with pytest.raises(UsageError, match="closed"):
+        counters.attempt("t", 6, 1)
+    (file,) = leftover_files(tmp_path)
+    (increment,) = file.increments(owner_died=True)
+    file.close()
+    assert increment.counts == {"attempted": 1, "unresolved": 1}
+
+
+def test_a_window_that_was_published_and_freed_counts_anew(tmp_path: Path) -> None:
+    counters = CounterFile(tmp_path)
+    published: Counter[str] = Counter()
+    for number in range(3):
+        counters.attempt("t", number, 1).report(None, None)
+        for increment in counters.increments():
+            published.update(increment.counts)
+            counters.published(increment)
+    counters.close()
+    assert published == {"attempted": 3, "delivered": 3}
