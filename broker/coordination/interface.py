@@ -101,6 +101,9 @@ class Coordination(Protocol):
     async def topics(self) -> list[Topic]:
         """All topics, those that are being deleted too; what this broker changed is in it."""
 
+    async def look(self, name: str) -> Topic | None:
+        """One topic as it is now, whoever changed it; `topics` has it so from then on."""
+
     async def create_topic(self, topic: Topic) -> None:
         """Add a topic; TopicExistsError if the name is taken."""
 

@@ -80,6 +80,10 @@ class LocalCoordination:
             for name, n, configs, deleting in rows
         ]
 
+    async def look(self, name: str) -> Topic | None:
+        """See `Coordination`."""
+        return next((topic for topic in await self.topics() if topic.name == name), None)
+
     async def create_topic(self, topic: Topic) -> None:
         """See `Coordination`."""
         try:

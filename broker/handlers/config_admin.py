@@ -28,7 +28,7 @@ async def describe_configs(node: Node, request: Request) -> Fields:
     for resource in request.message.resources:
         fields = _resource(resource)
         try:
-            fields["configs"] = _describe(node, request, resource)
+            fields["configs"] = await _describe(node, request, resource)
         except RefusedError as error:
             fields |= {"error_code": error.code, "error_message": str(error), "configs": []}
         results.append(fields)
@@ -75,7 +75,7 @@ async def _alter(
                     ErrorCode.INVALID_REQUEST,
                     "only a topic's configs can be changed; the broker's are its start options",
                 )
-            topic = _topic(node, request, resource.resource_name)
+            topic = await _topic(node, request, resource.resource_name, now=True)
             configs = change(resource, dict(topic.configs))
             node.catalogue.config(configs)
             if not request.message.validate_only:
@@ -102,22 +102,25 @@ def _resource(resource: Any) -> dict[str, Any]:
     }
 
 
-def _topic(node: Node, request: Request, name: str) -> Any:
+async def _topic(node: Node, request: Request, name: str, *, now: bool = False) -> Any:
+    """The topic; `now`: with what another broker may just have changed."""
     if not request.may_topic(name):
         raise refused(
             ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             f"{request.client.principal.name} may not do that with topic {name!r}",
         )
-    topic = node.catalogue.topics.get(name)
+    if now:
+        await node.finder.look(name)
+    topic = await node.finder.find(name)
     if topic is None:
         raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return topic
 
 
-def _describe(node: Node, request: Request, resource: Any) -> list[dict[str, Any]]:
+async def _describe(node: Node, request: Request, resource: Any) -> list[dict[str, Any]]:
     own: dict[str, str] = {}
     if resource.resource_type == _TOPIC:
-        own = dict(_topic(node, request, resource.resource_name).configs)
+        own = dict((await _topic(node, request, resource.resource_name)).configs)
     elif resource.resource_type != _BROKER or resource.resource_name != str(node.node_id):
         raise refused(
             ErrorCode.INVALID_REQUEST, f"there are configs of topics and of broker {node.node_id}"

@@ -104,6 +104,8 @@ async def _named(node: Node, request: Request, name: str | None, *, create: bool
         except TopicExistsError:  # created by another request meanwhile
             topic = node.catalogue.topics.get(name)
     if topic is None:
+        topic = await node.finder.find(name)
+    if topic is None:
         return _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return _topic(node, topic)
 

@@ -13,7 +13,7 @@ from broker.handlers.client import Client
 from broker.handlers.counters import Counters
 from broker.protocol import Header
 from broker.protocol.messages import Fields
-from broker.topics import Catalogue
+from broker.topics import Catalogue, Finder
 
 __all__ = ["Handler", "Node", "Replies", "Request"]
 
@@ -48,6 +48,7 @@ class Node:
     default_partitions: int
     auto_create_topics: bool
     catalogue: Catalogue
+    finder: Finder
     coordination: Coordination
     groups: GroupCoordinator
     clock: Callable[[], float]

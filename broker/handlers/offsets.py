@@ -9,6 +9,7 @@ from broker.handlers.node import Node, Request
 from broker.handlers.ownership import group_refusal
 from broker.protocol.errors import ErrorCode
 from broker.protocol.messages import Fields
+from broker.topics import ServedTopic
 
 __all__ = ["offset_commit", "offset_fetch"]
 
@@ -24,8 +25,9 @@ async def offset_commit(node: Node, request: Request) -> Fields:
     for topic in message.topics:
         answers = []
         refusal = _topic_error(request, topic.name)
+        served = None if group_error or refusal else await node.finder.find(topic.name)
         for asked in topic.partitions:
-            error = group_error or refusal or _partition_error(node, topic.name, asked)
+            error = group_error or refusal or _partition_error(served, asked)
             if not error:
                 accepted[topic.name, asked.partition_index] = Committed(
                     asked.committed_offset,
@@ -99,8 +101,7 @@ def _topic_error(request: Request, topic: str) -> ErrorCode:
     return ErrorCode.NONE if request.may_topic(topic) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def _partition_error(node: Node, topic: str, asked: Any) -> ErrorCode:
-    served = node.catalogue.topics.get(topic)
+def _partition_error(served: ServedTopic | None, asked: Any) -> ErrorCode:
     if served is None or not 0 <= asked.partition_index < served.count:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if len(asked.committed_metadata or "") > _MAX_METADATA:

@@ -55,6 +55,8 @@ async def _create(node: Node, topic: Any, *, validate_only: bool) -> dict[str, A
     else:
         count = len(assignment)
     configs = {config.name: config.value or "" for config in topic.configs}
+    if topic.name in node.catalogue.topics:  # unless another broker has just deleted it
+        await node.finder.look(topic.name)
     try:
         if validate_only:
             node.catalogue.check_new(topic.name, count, configs)
@@ -149,7 +151,7 @@ async def delete_topics(node: Node, request: Request) -> Fields:
         error, text = ErrorCode.NONE, None
         try:
             _check_allowed(node, request, name)
-            if name not in node.catalogue.topics:
+            if await node.finder.find(name) is None:
                 raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
             await node.catalogue.delete(name)
         except RefusedError as refusal:
@@ -173,6 +175,7 @@ async def create_partitions(node: Node, request: Request) -> Fields:
 
 
 async def _grow(node: Node, asked: Any, *, validate_only: bool) -> None:
+    await node.finder.look(asked.name)
     topic = node.catalogue.topics.get(asked.name)
     if topic is None:
         raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}")

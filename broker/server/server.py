@@ -31,7 +31,7 @@ from broker.server.house import House
 from broker.server.limits import Limits, Memory
 from broker.server.lock import FolderLock
 from broker.server.login import LoginDesk
-from broker.topics import MAX_PARTITIONS, Catalogue, Flusher, InvalidConfigError
+from broker.topics import MAX_PARTITIONS, Catalogue, Finder, Flusher, InvalidConfigError
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 from headworks.security import Access, Users
 
@@ -219,6 +219,7 @@ class BrokerServer:
             config.default_partitions,
             config.auto_create_topics,
             self._catalogue,
+            Finder(self._catalogue, coordination, loop.time),
             coordination,
             self._groups,
             time.time,

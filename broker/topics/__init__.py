@@ -8,6 +8,7 @@ from broker.topics.catalogue import (
     TooManyPartitionsError,
 )
 from broker.topics.config import CONFIGS, InvalidConfigError, TopicConfig, resolve_config
+from broker.topics.finder import Finder
 from broker.topics.flusher import Flusher
 from broker.topics.partition import Partition, StorageFailureError
 
@@ -15,6 +16,7 @@ __all__ = [
     "CONFIGS",
     "MAX_PARTITIONS",
     "Catalogue",
+    "Finder",
     "Flusher",
     "InvalidConfigError",
     "InvalidTopicError",

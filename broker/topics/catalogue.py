@@ -40,6 +40,7 @@ __all__ = [
     "InvalidTopicError",
     "ServedTopic",
     "TooManyPartitionsError",
+    "is_topic_name",
 ]
 
 MAX_PARTITIONS = 10_000
@@ -47,6 +48,11 @@ MAX_PARTITIONS = 10_000
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _T = TypeVar("_T")
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether a topic can be called so."""
+    return _NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 class InvalidTopicError(UsageError):
@@ -155,7 +161,7 @@ class Catalogue:
 
         InvalidTopicError, TopicExistsError, InvalidConfigError or TooManyPartitionsError if not.
         """
-        if not _NAME.fullmatch(name) or name in (".", ".."):
+        if not is_topic_name(name):
             raise InvalidTopicError(
                 f"topic name {name[:300]!r} is not 1 to 249 of letters, digits, '.', '_', '-'"
             )

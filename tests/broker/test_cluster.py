@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from broker.protocol.errors import ErrorCode
 from headworks.zookeeper import TopicNode, paths
 from tests.broker.clients import CONSUMERS, PRODUCERS, Message, eventually
 from tests.broker.cluster import Cluster, ClusterBroker, cluster
+from tests.broker.wire import Wire, kind
 
 # kafka-python asks for its own schemas with a call that Python 3.11 deprecates
 pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
@@ -115,6 +117,58 @@ def test_a_change_by_one_broker_is_everybody_s(three: Cluster) -> None:
         assert not list(broker.logs.glob(f"{name}-*"))
         eventually(lambda b=broker: not b.leaders(name))  # type: ignore[misc]
     one.create_topics([NewTopic(name, 3)])[name].result(WAIT)
+
+
+def test_what_one_broker_has_answered_every_other_knows(three: Cluster) -> None:
+    """No wait between the answer of one and the question to the next: watches come later."""
+    for number in range(15):
+        one, two, last = (three.brokers[(number + turn) % 3 + 1] for turn in range(3))
+        name = f"topic-{next(_numbers)}"
+        assert _create_at(one, name) == ErrorCode.NONE
+        assert two.leaders(name) == last.leaders(name) == {0: one.number}
+        group = f"early-{number}"
+        assert _commit_at(three.brokers[one.coordinator(group)], group, name) == ErrorCode.NONE
+        assert _delete_at(two, name) == ErrorCode.NONE
+        assert _create_at(last, name) == ErrorCode.NONE
+        assert one.leaders(name) == {0: last.number}
+
+
+def _create_at(broker: ClusterBroker, name: str) -> int:
+    """Create a topic of one partition, there, through it; the error code."""
+    topic = kind(19, 5, "request", "CreatableTopic")
+    placed = kind(19, 5, "request", "CreatableReplicaAssignment")
+    here = placed(partition_index=0, broker_ids=(broker.number,))
+    asked = topic(
+        name=name, num_partitions=-1, replication_factor=-1, assignments=(here,), configs=()
+    )
+    with Wire(broker.address) as wire:
+        reply = wire.ask(19, 5, topics=(asked,), timeout=timedelta(seconds=30), validate_only=False)
+    return int(reply.topics[0].error_code)
+
+
+def _commit_at(broker: ClusterBroker, group: str, topic: str) -> int:
+    """Commit position 7 of partition 0; the error code."""
+    topics = kind(8, 3, "request", "OffsetCommitRequestTopic")
+    partitions = kind(8, 3, "request", "OffsetCommitRequestPartition")
+    at = partitions(partition_index=0, committed_offset=7, committed_metadata="")
+    with Wire(broker.address) as wire:
+        reply = wire.ask(
+            8,
+            3,
+            group_id=group,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            retention_time=timedelta(milliseconds=-1),
+            topics=(topics(name=topic, partitions=(at,)),),
+        )
+    return int(reply.topics[0].partitions[0].error_code)
+
+
+def _delete_at(broker: ClusterBroker, name: str) -> int:
+    """Delete a topic through this broker; the error code."""
+    with Wire(broker.address) as wire:
+        reply = wire.ask(20, 3, topic_names=(name,), timeout=timedelta(seconds=30))
+    return int(reply.responses[0].error_code)
 
 
 def test_a_topic_says_where_its_partitions_go(three: Cluster) -> None:

@@ -131,6 +131,10 @@ class ZooKeeperCoordination:
         await self._view.refresh()
         return list(self._view.topics.values())
 
+    async def look(self, name: str) -> Topic | None:
+        """See `Coordination`."""
+        return await self._view.look(name)
+
     async def create_topic(self, topic: Topic) -> None:
         """See `Coordination`."""
         node = TopicNode(topic.assignment, topic.configs)
@@ -164,23 +168,40 @@ class ZooKeeperCoordination:
         await self._change(name, mark)
 
     async def finish_delete(self, name: str) -> None:
-        """See `Coordination`."""
+        """See `Coordination`.
+
+        Only the last broker forgets the topic, and only that topic: who came late would otherwise
+        remove another one that has the name by then.
+        """
         await self._registration.serve(name, 0)
-
-        def done(node: TopicNode) -> TopicNode:
+        path = paths.topic(name)
+        while (found := await self._bridge.value(path)) is not None:
+            node = TopicNode.load(found[0], path)
             if not node.deleting:
-                return node
-            return replace(node, left=tuple(b for b in node.left if b != self._broker))
+                break
+            left = tuple(broker for broker in node.left if broker != self._broker)
+            client, version = self._bridge.client, found[1].version
+            try:
+                if left:
+                    less = replace(node, left=left).dump()
+                    await self._bridge.ask(client.set_async, path, less, version)
+                else:
+                    await self._forget_positions(name)
+                    await self._bridge.ask(client.delete_async, path, version)
+            except (self._bridge.BadVersion, self._bridge.NoNode):
+                continue
+            except self._bridge.NotEmpty:  # what a broker that died has left there
+                for child in await self._bridge.children(path):
+                    await self._bridge.remove(f"{path}/{child}")
+            else:
+                break
+        self._view.touch(name)
 
-        node = await self._change(name, done)
-        if node is None or not node.deleting or node.left:
-            return
+    async def _forget_positions(self, topic: str) -> None:
         for group in await self._groups():
-            path = paths.group_topic_offsets(group, name)
+            path = paths.group_topic_offsets(group, topic)
             self.commits.forget(path)
             await self._bridge.remove(path)
-        await self._bridge.remove(paths.topic(name))
-        self._view.touch(name)
 
     async def grow(self, name: str, assignment: tuple[int, ...]) -> tuple[int, ...]:
         """See `Coordination`."""

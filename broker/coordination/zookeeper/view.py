@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from broker.coordination.interface import Member, Topic
 from broker.coordination.zookeeper.bridge import Bridge
@@ -57,6 +58,16 @@ class View:
         self._dirty.add(topic)
         self._listing_dirty = True
         self._woken.set()
+
+    async def look(self, name: str) -> Topic | None:
+        """A topic as it is now; `refresh` shows it so, whatever watches do. UnreachableError."""
+        path = paths.topic(name)
+        # the server asked may lag behind the one that took the change
+        await self._bridge.ask(self._bridge.client.sync_async, path)
+        topic = self._loaded(name, await self._bridge.value(path))
+        if topic != self.topics.get(name):
+            self.touch(name)
+        return topic
 
     async def refresh(self) -> bool:
         """Read what may have changed; whether anything did. UnreachableError."""
@@ -121,8 +132,12 @@ class View:
         found = await self._bridge.value(
             path, lambda _event: self._bridge.hand_over(self._on_topic, name)
         )
+        return self._loaded(name, found)
+
+    def _loaded(self, name: str, found: tuple[bytes, Any] | None) -> Topic | None:
         if found is None:
             return None
+        path = paths.topic(name)
         try:
             node = TopicNode.load(found[0], path)
         except CorruptError as error:  # it is served as it was known, and mended by hand
