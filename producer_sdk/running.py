@@ -30,6 +30,7 @@ from headworks.errors import HeadworksError
 from headworks.kafka_clients import KafkaProducer
 from headworks.registry_client.schema_ids import SchemaIds
 from producer_sdk.context import Headers
+from producer_sdk.detour import ANY, Detour
 from producer_sdk.spill import Spill, Spilled, leftover_spills
 
 __all__ = ["OnDelivery", "Running", "RunningConfig"]
@@ -59,7 +60,8 @@ class Running:
     """Takes encoded messages (`put`) until `stop`."""
 
     def __init__(self, config: RunningConfig) -> None:
-        self.client = KafkaProducer(config.client)
+        self._detour = Detour()
+        self.client = KafkaProducer(self._detour.client(config.client))
         self.counters = CounterFile(config.state_dir)
         self._reporter = Reporter(
             config.state_dir,
@@ -114,6 +116,7 @@ class Running:
                     topic,
                     value,
                     key,
+                    partition=self._detour.partition(topic) if key is None else ANY,
                     on_delivery=callback,
                     timestamp=timestamp,
                     headers=None if headers is None else dict(headers),
@@ -227,6 +230,7 @@ class Running:
                     message.topic,
                     message.value,
                     message.key,
+                    partition=self._detour.partition(message.topic) if message.key is None else ANY,
                     on_delivery=partial(self._respilled, slot),
                     timestamp=message.timestamp,
                     headers=None if message.headers is None else dict(message.headers),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -24,15 +25,19 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from broker.protocol.errors import ErrorCode
+from headworks import service
 from headworks.zookeeper import TopicNode, paths
+from producer_sdk import DeliveryError, Producer
 from tests.broker.clients import CONSUMERS, PRODUCERS, Message, eventually
 from tests.broker.cluster import Cluster, ClusterBroker, cluster
 from tests.broker.wire import Wire, kind
+from tests.sdk.packages import build
 
 # kafka-python asks for its own schemas with a call that Python 3.11 deprecates
 pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
 _numbers = itertools.count()
 WAIT = 30.0
+ALL = {0, 1, 2}
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +57,8 @@ def admin(broker: ClusterBroker) -> AdminClient:
     return _admins[broker.address]
 
 
-def create(three: Cluster, partitions: int = 6, **options: Any) -> str:
-    name = f"topic-{next(_numbers)}"
+def create(three: Cluster, partitions: int = 6, *, name: str = "", **options: Any) -> str:
+    name = name or f"topic-{next(_numbers)}"
     new = NewTopic(name, partitions, **options)
     admin(three.brokers[2]).create_topics([new])[name].result(WAIT)
     for broker in three.brokers.values():
@@ -243,7 +248,7 @@ def test_an_id_is_one_broker_s(three: Cluster, tmp_path: Path) -> None:
 
 
 def test_a_dead_broker_s_partitions_wait_for_it_and_its_folder(
-    three: Cluster, tmp_path: Path
+    three: Cluster, registry: service.Service, tmp_path: Path
 ) -> None:
     name = create(three, 3)
     dead = three.brokers[3]
@@ -251,7 +256,9 @@ def test_a_dead_broker_s_partitions_wait_for_it_and_its_folder(
     assert dead.produce(name, mine) == ErrorCode.NONE
     group = next(g for g in map(str, itertools.count()) if dead.coordinator(g) == 3)
     consumer = _read_and_commit(three, name, group)
+    producer, ticks = _ticking(three, registry.url, tmp_path)
     dead.kill()
+    _events_without_a_key_go_on(producer, ticks)
     alive = [three.brokers[1], three.brokers[2]]
     for broker in alive:
         eventually(lambda b=broker: b.leaders(name)[mine] == -1)  # type: ignore[misc]
@@ -271,6 +278,8 @@ def test_a_dead_broker_s_partitions_wait_for_it_and_its_folder(
     left = [m for m in consumer.consume(100, 0.1) if m.error() is None]
     assert left == []
     consumer.close()
+    eventually(lambda: {producer.send_and_wait(ticks.Tick(), WAIT)[0] for _ in range(20)} == ALL)
+    assert producer.close() == 0
 
 
 def _read_and_commit(three: Cluster, name: str, group: str) -> Consumer:
@@ -300,6 +309,36 @@ def _unkeyed_messages_go_on(address: str, name: str, without: int) -> None:
     went = {future.get(WAIT).partition for future in sent}
     producer.close()
     assert went == {0, 1, 2} - {without}
+
+
+def _ticking(three: Cluster, registry: str, folder: Path) -> tuple[Producer, Any]:
+    """A producer that has sent an event without a key to each partition, and the events."""
+    schema = {"type": "record", "name": "Tick", "namespace": "beats", "fields": []}
+    create(three, 3, name="ticks")
+    text = json.dumps({**schema, "headworks": {"topic": "ticks"}})
+    ticks = build(folder, {"tick.avsc": text})["beats"]
+    producer = Producer(
+        three.bootstrap,
+        registry,
+        application="tests",
+        auto_register=True,
+        state_dir=folder / "state",
+        config={"linger.ms": 0},
+    )
+    eventually(lambda: {producer.send_and_wait(ticks.Tick(), WAIT)[0] for _ in range(20)} == ALL)
+    return producer, ticks
+
+
+def _events_without_a_key_go_on(producer: Producer, ticks: Any) -> None:
+    """Right after a death some may wait for the dead broker, and then none."""
+
+    def hundred_in_a_row() -> bool:
+        try:
+            return len([producer.send_and_wait(ticks.Tick(), 1.0) for _ in range(100)]) == 100
+        except DeliveryError:
+            return False
+
+    eventually(hundred_in_a_row)
 
 
 def test_a_broker_that_joins_gets_partitions_of_new_topics(three: Cluster, tmp_path: Path) -> None:
