@@ -9,6 +9,8 @@ Rules:
 - The generated text holds names and numbers only, never text from a schema: classes, constants
   and attribute names are passed beside it (attribute names are identifiers by the generator).
 - A mutable default is made anew for every event.
+- Objects are made without their `__init__`: every field is set here, and a generated class does
+  nothing else there.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ __all__ = ["DATUM_ERRORS", "Decode", "compiled"]
 # From (bytes, position where the datum begins) to the event; raises one of DATUM_ERRORS.
 Decode = Callable[[bytes, int], Any]
 
-_SCOPE: Mapping[str, Any] = {**GIVEN, **SCOPE}
+_SCOPE: Mapping[str, Any] = {**GIVEN, **SCOPE, "new": object.__new__}
 _MAX_DEPTH = 90  # Python's parser takes a hundred levels of indentation
 _MAX_LOOPS = 8  # and its compiler twenty nested loops: an array is two
 _IMMUTABLE = (type(None), bool, int, float, str, bytes)
@@ -145,14 +147,12 @@ class _Writer(DecoderText):
     def _record(self, read: RecordRead, depth: int) -> str:
         cls: Any = self._types[read.reader.name]
         told: RecordType[Any] = cls.__headworks__
-        given = []
+        made = self._kept(f"new({self._constant(cls)})", depth)
         for field, step in read.steps:
             value = self._read(step, depth)
             if field is not None:
-                if value == "v" or not value.isidentifier():
-                    value = self._kept(value, depth)
-                given.append(f"{told.fields[field.name]}={value}")
-        return self._kept(f"{self._constant(cls)}({', '.join(given)})", depth)
+                self._line(depth, f"{made}.{told.fields[field.name]} = {value}")
+        return made
 
     def _kept(self, value: str, depth: int) -> str:
         name = self._name("x")
@@ -179,13 +179,15 @@ class _Writer(DecoderText):
 
     def _union(self, read: UnionRead, depth: int) -> str:
         found = self._name("x")
-        self._integer("int", depth)
+        self._line(depth, "v = b[p]; p += 1")
+        self._line(depth, "if v > 127: v, p = read_int(b, p, v); v <<= 1")
         for i, branch in enumerate(read.branches):
-            self._line(depth, f"{'if' if i == 0 else 'elif'} v == {i}:")
+            self._line(depth, f"{'if' if i == 0 else 'elif'} v == {i << 1}:")
             value = self._read(branch, depth + 1)
             self._line(depth + 1, f"{found} = {value}")
         if read.branches:
-            self._line(depth, "else: raise BadDatum(f'{v} is no branch of the union')")
+            number = "{v >> 1 ^ -(v & 1)}"
+            self._line(depth, f"else: raise BadDatum(f'{number} is no branch of the union')")
         else:
             self._line(depth, "raise BadDatum('a union of nothing has no values')")
         return found

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
 from typing import Any, Final
-from uuid import UUID
+from uuid import UUID, SafeUUID
 
 from headworks.decoding.reading import BadDatumError
 from headworks.schema import Fixed, Primitive
@@ -24,6 +24,7 @@ _LOCAL_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a local timestamp has no z
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _EXACT = Context(prec=10_000)
 _FLOAT = struct.Struct("<f")
+_set = object.__setattr__  # an UUID refuses any other way
 
 
 def _time_of_micros(micros: int) -> time:
@@ -45,6 +46,17 @@ def _float32(value: int) -> float:
     return found
 
 
+def _uuid(raw: bytes) -> UUID:
+    """What UUID makes of this text, in half the time."""
+    digits = raw.replace(b"-", b"")
+    if len(digits) != 32:
+        return UUID(raw.decode())
+    made = UUID.__new__(UUID)
+    _set(made, "int", int(digits, 16))
+    _set(made, "is_safe", SafeUUID.unknown)
+    return made
+
+
 GIVEN: Final[Mapping[str, Any]] = {
     "EPOCH": _EPOCH,
     "LOCAL_EPOCH": _LOCAL_EPOCH,
@@ -54,8 +66,16 @@ GIVEN: Final[Mapping[str, Any]] = {
     "decimal": _decimal,
     "float32": _float32,
     "time_of": _time_of_micros,
+    "utc": datetime.fromtimestamp,
+    "UTC": UTC,
+    "uuid_of": _uuid,
 }
 _UNITS = {"millis": 1_000, "micros": 1}
+_SINCE = {
+    "millis": "delta(0, v // 1000, v % 1000 * 1000)",
+    "micros": "delta(0, v // 1000000, v % 1000000)",
+    "nanos": "delta(0, v // 1000000000, v % 1000000000 // 1000)",
+}
 
 
 def expression(writer: Primitive | Fixed, reader: Primitive | Fixed) -> str:
@@ -65,7 +85,7 @@ def expression(writer: Primitive | Fixed, reader: Primitive | Fixed) -> str:
     if name == "decimal" and reader.logical is not None:
         return f"decimal(v, {reader.logical.precision}, {reader.logical.scale})"
     if name == "uuid":
-        return "UUID(bytes=v)" if isinstance(reader, Fixed) else "UUID(v.decode())"
+        return "UUID(bytes=v)" if isinstance(reader, Fixed) else "uuid_of(v)"
     if name == "date":
         return f"date_of({_EPOCH_DAY} + v)"
     kind, _, unit = name.rpartition("-")
@@ -74,12 +94,14 @@ def expression(writer: Primitive | Fixed, reader: Primitive | Fixed) -> str:
             return f"time_of(v * {_UNITS[unit]})"
         if "timestamp" in written:
             unit = written.rpartition("-")[2]
-        since = {
-            "millis": "delta(0, v // 1000, v % 1000 * 1000)",
-            "micros": "delta(0, v // 1000000, v % 1000000)",
-            "nanos": "delta(0, v // 1000000000, v % 1000000000 // 1000)",
-        }[unit]
-        return f"{'LOCAL_EPOCH' if kind.startswith('local') else 'EPOCH'} + {since}"
+        since = _SINCE[unit]
+        if kind.startswith("local"):
+            return f"LOCAL_EPOCH + {since}"
+        if unit == "nanos":
+            return f"EPOCH + {since}"
+        second = 1_000_000 // _UNITS[unit]
+        # Up to 2106 a double holds the instant to less than half a microsecond.
+        return f"utc(v / {second}, UTC) if 0 <= v < {second << 32} else EPOCH + {since}"
     if reader.kind == "string":
         return "v.decode()"
     if writer.kind in ("int", "long"):

@@ -51,7 +51,7 @@ class Decoder:
     ) -> None:
         self._registry = registry
         self._subject = subject_of(topic)
-        self._decoders: dict[int, Decode] = {}
+        self._decoders: dict[bytes, tuple[int, Decode]] = {}  # by the bytes before the Avro bytes
         self._versions: dict[int, int | None] = {}
         self._compile: Callable[[str], Decode] = _to_dicts
         if event_type is not None:
@@ -64,10 +64,12 @@ class Decoder:
         Raises FramingError if the value is not framed, DecodeError if the bytes do not fit, and
         UnreachableError if the schema is not known yet and no registry answers.
         """
-        schema_id, _ = unframe(value)
-        decode = self._decoders.get(schema_id)
-        if decode is None:
-            decode = self._decoders[schema_id] = self._fetch(schema_id)
+        head = value[:HEADER_SIZE]
+        found = self._decoders.get(head)
+        if found is None:
+            schema_id, _ = unframe(value)
+            found = self._decoders[head] = schema_id, self._fetch(schema_id)
+        schema_id, decode = found
         try:
             return decode(value, HEADER_SIZE), schema_id
         except _BAD_DATA as error:

@@ -61,23 +61,29 @@ def refuse(value: object) -> bytes:
 
 def key_text(*parts: object) -> bytes | None:
     """A message key: the parts as text, joined by "|"; None if it is one part and that is None."""
-    if len(parts) == 1 and parts[0] is None:
-        return None
+    if len(parts) == 1:
+        return None if parts[0] is None else str(parts[0]).encode()
     return "|".join(["" if part is None else str(part) for part in parts]).encode()
 
 
 def float32(value: float) -> bytes:
     """Encode an Avro float; a finite number beyond its range is refused."""
-    if not isinstance(value, float | int) or isinstance(value, bool):
-        raise TypeError(value)
+    if value.__class__ is not float:
+        _check_number(value)
     return _FLOAT(value)
 
 
 def double64(value: float) -> bytes:
     """Encode an Avro double."""
-    if not isinstance(value, float | int) or isinstance(value, bool):
-        raise TypeError(value)
+    if value.__class__ is not float:
+        _check_number(value)
     return _DOUBLE(value)
+
+
+def _check_number(value: object) -> None:
+    """Accept an int, and subclasses, where a float is declared; bool is one, and is refused."""
+    if not isinstance(value, (float, int)) or isinstance(value, bool):
+        raise TypeError(value)
 
 
 def text_of(value: str) -> bytes:
@@ -88,14 +94,14 @@ def text_of(value: str) -> bytes:
 
 def bytes_of(value: bytes) -> bytes:
     """Encode Avro bytes: length, then the bytes."""
-    if not isinstance(value, bytes | bytearray):
+    if not isinstance(value, (bytes, bytearray)):
         raise TypeError(value)
     return count(len(value)) + value
 
 
 def fixed_of(value: bytes, size: int) -> bytes:
     """Encode a fixed: exactly `size` bytes."""
-    if not isinstance(value, bytes | bytearray):
+    if not isinstance(value, (bytes, bytearray)):
         raise TypeError(value)
     if len(value) != size:
         raise ValueError(value)
@@ -104,7 +110,7 @@ def fixed_of(value: bytes, size: int) -> bytes:
 
 def array_of(value: object) -> None:
     """Accept a tuple, or a subclass of list, where a list is declared; refuse the rest."""
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, (list, tuple)):
         raise TypeError(value)
 
 
@@ -172,8 +178,8 @@ def uuid_text(value: UUID) -> bytes:
     """Encode a uuid kept as a string."""
     if not isinstance(value, UUID):
         raise TypeError(value)
-    digits = f"{value.int:032x}"
-    return f"H{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}".encode()
+    pairs = value.int.to_bytes(16, "big").hex("-", 2)  # four digits, and a hyphen after each four
+    return f"H{pairs[:4]}{pairs[5:29]}{pairs[30:34]}{pairs[35:]}".encode()
 
 
 def uuid_fixed(value: UUID) -> bytes:

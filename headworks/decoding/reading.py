@@ -31,16 +31,16 @@ class BadDatumError(ValueError):
 
 def read_long(data: bytes, at: int, first: int) -> tuple[int, int]:
     """The rest of a zig-zag varint whose first byte, `first`, says that there is more."""
-    value, shift = first & 127, 7
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            break
-        shift += 7
+    byte = data[at]
+    at += 1
+    value, shift = first - 128 + (byte << 7), 14
+    while byte > 127:
         if shift > 63:
             raise BadDatumError("a number has more than 10 bytes")
+        byte = data[at]
+        at += 1
+        value += byte - 1 << shift  # less the mark of the byte before, that more follow
+        shift += 7
     if value >= 1 << 64:
         raise BadDatumError("a number has more than 64 bits")
     return (value >> 1) ^ -(value & 1), at

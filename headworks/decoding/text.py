@@ -26,6 +26,10 @@ def _after_length(data: bytes, at: int, first: int) -> tuple[int, int]:
     """Where bytes end, and begin, whose length has `first` as its first byte."""
     if first < 128:
         raise BadDatumError("a length is negative")
+    second = data[at]
+    if not second & 128 and not first & 1:  # 64 to 8,191 bytes
+        at += 1
+        return at + (first - 128 + (second << 7) >> 1), at
     size, at = read_long(data, at, first)
     if size < 0:
         raise BadDatumError("a length is negative")
@@ -39,6 +43,7 @@ SCOPE: Final[Mapping[str, Any]] = {
     "after_length": _after_length,
     "read_int": read_int,
     "read_long": read_long,
+    "ZIGZAG": tuple((n >> 1) ^ -(n & 1) for n in range(128)),
     "float_at": struct.Struct("<f").unpack_from,
     "double_at": struct.Struct("<d").unpack_from,
 }
@@ -67,15 +72,15 @@ class DecoderText:
     def _integer(self, wire: str, depth: int) -> None:
         """Read a varint."""
         self._line(depth, "v = b[p]; p += 1")
-        self._line(depth, "if v < 128: v = (v >> 1) ^ -(v & 1)")
+        self._line(depth, "if v < 128: v = ZIGZAG[v]")
         self._line(depth, f"else: v, p = read_{wire}(b, p, v)")
 
     def _bytes(self, size: int | None, depth: int) -> None:
         """Read bytes, of a fixed size or with their length before them."""
         if size is None:
             self._line(depth, "v = b[p]; p += 1")
-            self._line(depth, "if v < 128 and not v & 1: e = p + (v >> 1)")
-            self._line(depth, "else: e, p = after_length(b, p, v)")
+            self._line(depth, "if v & 129: e, p = after_length(b, p, v)  # odd, or of more bytes")
+            self._line(depth, "else: e = p + (v >> 1)")
         else:
             self._line(depth, f"e = p + {size}")
         self._line(depth, "if e > L: raise IndexError")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 import random
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import pytest
@@ -15,6 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from consumer_sdk.compiled import DATUM_ERRORS, compiled
+from headworks.codec.varints import int64
+from headworks.decoding.reading import read_long
 from headworks.schema import parse
 from tests.evolution import as_column, evolution, value_of
 from tests.sdk.packages import build
@@ -164,3 +169,81 @@ def test_a_symbol_that_the_reader_does_not_know(tmp_path: Path) -> None:
     assert without(b"\x00", 0).k.value == "A"
     with pytest.raises(ValueError, match="no symbol 'B', and no default"):
         without(b"\x02", 0)
+
+
+def _of_one_field(folder: Path, kind: Any) -> Any:
+    schema = {"type": "record", "name": "One", "fields": [{"name": "f", "type": kind}]}
+    return decoder(folder, schema, schema)
+
+
+def _varint(number: int, padding: int = 0) -> bytes:
+    """A zig-zag varint, with so many needless bytes at its end."""
+    number = number << 1 ^ number >> 63
+    digits = [number >> shift & 127 for shift in range(0, max(1, number.bit_length()), 7)]
+    digits += [0] * padding
+    return bytes([digit | 128 for digit in digits[:-1]] + digits[-1:])
+
+
+@given(n=st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2**42))
+def test_numbers_of_every_length(n: int) -> None:
+    data = _varint(n)
+    assert int64(n) == data
+    if len(data) > 1:
+        assert read_long(data, 1, data[0]) == (n, len(data))
+
+
+def test_a_number_has_no_more_than_64_bits() -> None:
+    with pytest.raises(ValueError, match="more than 10 bytes"):
+        read_long(b"\x80" * 10 + b"\x00", 1, 128)
+    with pytest.raises(ValueError, match="more than 64 bits"):
+        read_long(b"\xff" * 9 + b"\x02", 1, 255)
+    assert read_long(b"\xff" * 9 + b"\x01", 1, 255) == (-(2**63), 10)
+
+
+def test_lengths_and_branches_written_with_needless_bytes(tmp_path: Path) -> None:
+    decode = _of_one_field(tmp_path, ["null", "string"])
+    for size in (0, 1, 63, 64, 8_191, 8_192):
+        for padding in (0, 1, 2):
+            data = _varint(1, padding) + _varint(size, padding) + b"x" * size
+            assert decode(data, 0).f == "x" * size
+    assert decode(_varint(0, 1), 0).f is None
+    for branch in (2, -1, 64, -64):
+        with pytest.raises(ValueError, match=f"^{branch} is no branch"):
+            decode(_varint(branch), 0)
+    for data in (_varint(1) + _varint(-70), _varint(1) + _varint(-1)):
+        with pytest.raises(ValueError, match="a length is negative"):
+            decode(data, 0)
+
+
+@SLOW
+@given(text=st.uuids().map(str) | st.text("0123456789abcdefABCDEF-{}_ urnuid:\u0663", max_size=40))
+def test_a_uuid_is_what_python_makes_of_its_text(tmp_path: Path, text: str) -> None:
+    decode = _of_one_field(tmp_path, {"type": "string", "logicalType": "uuid"})
+    data = _varint(len(text.encode())) + text.encode()
+    try:
+        expected = UUID(text)
+    except ValueError:
+        with pytest.raises(DATUM_ERRORS):
+            decode(data, 0)
+        return
+    found = decode(data, 0).f
+    assert (found, found.is_safe) == (expected, expected.is_safe)
+    assert pickle.loads(pickle.dumps(found)) == expected
+
+
+@SLOW
+@given(
+    micros=st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)
+    | st.integers(0, 2**33 * 1_000_000)
+    | st.integers((2**32 - 1) * 1_000_000, (2**32 + 1) * 1_000_000)
+)
+def test_an_instant_is_exact_to_the_microsecond(tmp_path: Path, micros: int) -> None:
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    for unit, number in (("micros", micros), ("millis", micros // 1_000)):
+        decode = _of_one_field(
+            tmp_path / unit, {"type": "long", "logicalType": f"timestamp-{unit}"}
+        )
+        found = decode(_varint(number), 0).f
+        since = micros if unit == "micros" else number * 1_000
+        assert found == epoch + timedelta(0, since // 1_000_000, since % 1_000_000)
+        assert found.tzinfo is UTC
