@@ -25,7 +25,7 @@ from broker.protocol.errors import ErrorCode, refused
 from broker.protocol.frame import Header
 from broker.protocol.produce import Part, ProduceRequest, Result, encode_reply
 from broker.records import InvalidBatchError, check_batch, restamp_append_time
-from broker.records.batch import APPEND_TIME, CONTROL, LENGTH_PREFIX, TRANSACTIONAL, Batch
+from broker.records.batch import APPEND_TIME, CONTROL, LENGTH_PREFIX, TRANSACTIONAL, Batch, Buffer
 from broker.records.compression import Codec
 from broker.topics import Partition, StorageFailureError
 from headworks.errors import RefusedError
@@ -121,7 +121,7 @@ class Production:
             batch = batch._replace(max_timestamp=append_time)
         number = len(self.results)
         try:
-            base = partition.stage(buffer, batch)
+            base = partition.stage(memoryview(buffer), batch)
         except DuplicateError as duplicate:
             base = duplicate.base_offset
         except OutOfSequenceError as error:
@@ -222,7 +222,7 @@ def _find(node: Node, part: Part) -> Partition:
     raise refused(code, f"there is no {part.topic}-{part.partition}")
 
 
-def check_records(buffer: bytearray, start: int, stop: int, partition: Partition) -> Batch:
+def check_records(buffer: Buffer, start: int, stop: int, partition: Partition) -> Batch:
     """The batch of a part; everything that can be wrong with it is a RefusedError with its code."""
     size = stop - start
     if size <= 0:

@@ -66,12 +66,13 @@ class Run:
         """Stage requests, at most so many, until one cannot be; returns the bytes of batches."""
         partition, placed = self._partition, self._placed
         index, size, end = partition.index, 0, 0
+        view = memoryview(buffer)
         for correlation, wanted, start, stop, after in requests:
             if wanted != index:
                 break
             try:
-                batch = check_records(buffer, start, stop, partition)
-                base = partition.stage(buffer, batch)
+                batch = check_records(view, start, stop, partition)
+                base = partition.stage(view, batch)
             except _LONG_WAY:
                 break
             placed.append((correlation, base))

@@ -25,7 +25,7 @@ from broker.log.descriptor import Descriptor
 from broker.log.producers import ProducerStates, State
 from broker.log.segment import NO_TIMESTAMP, Segment, replace_file, segment_path
 from broker.records import InvalidBatchError, iter_records
-from broker.records.batch import Batch, Buffer, patch_placement
+from broker.records.batch import LENGTH_PREFIX, Batch, Buffer, patch_placement
 from headworks.errors import RefusedError
 
 __all__ = ["LEADER_EPOCH", "MAX_RELATIVE", "OffsetOutOfRangeError", "PartitionLog", "Slice"]
@@ -121,7 +121,7 @@ class PartitionLog:
 
     # -- append ------------------------------------------------------------------------------
 
-    def stage(self, buffer: bytearray | memoryview, batch: Batch) -> int:
+    def stage(self, buffer: memoryview, batch: Batch) -> int:
         """Give a checked batch, which lies in `buffer`, its offset; it is written by `commit`.
 
         Raises what `ProducerStates.check` raises; OSError or FlushFailedError when the segment is
@@ -129,11 +129,13 @@ class PartitionLog:
         """
         if self._lost is not None:
             raise self._lost
-        if batch.producer_id >= 0:
+        idempotent = batch.producer_id >= 0
+        if idempotent:
             self.producers.check(batch)
-        size = batch.size
+        length, position, delta = batch.length, batch.position, batch.last_offset_delta
+        size = LENGTH_PREFIX + length
         active = self._segments[-1]
-        relative = self._next + batch.last_offset_delta - active.base_offset
+        relative = self._next + delta - active.base_offset
         filled = active.size + self._staged_bytes
         if filled and (filled + size > self.config.segment_bytes or relative > MAX_RELATIVE):
             try:
@@ -143,12 +145,12 @@ class PartitionLog:
                 raise
             self.roll()
         base = self._next
-        patch_placement(buffer, batch.position, base, batch.length, LEADER_EPOCH)
-        self._staged.append(memoryview(buffer)[batch.position : batch.position + size])
-        self._next = following = base + batch.last_offset_delta + 1
+        patch_placement(buffer, position, base, length, LEADER_EPOCH)
+        self._staged.append(buffer[position : position + size])
+        self._next = following = base + delta + 1
         self._staged_batches.append((base, following, size, batch.max_timestamp))
         self._staged_bytes += size
-        if batch.producer_id >= 0:
+        if idempotent:
             self._undo.append((batch.producer_id, self.producers.record(batch, base)))
         return base
 

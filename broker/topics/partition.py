@@ -65,7 +65,7 @@ class Partition:
         self.config = config
         self.log.config = config.log
 
-    def stage(self, buffer: bytearray | memoryview, batch: Batch) -> int:
+    def stage(self, buffer: memoryview, batch: Batch) -> int:
         """See `PartitionLog.stage`; StorageFailureError if the partition cannot be written."""
         if self.failure is not None:
             raise StorageFailureError(self.failure)

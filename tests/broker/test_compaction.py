@@ -57,7 +57,7 @@ def append(
         Record(0, NOW + i, key, value, (("h", b"x"),)) for i, (key, value) in enumerate(pairs)
     ]
     data = bytearray(encode_batch(records, codec=codec, producer=producer))
-    base = log.stage(data, check_batch(data))
+    base = log.stage(memoryview(data), check_batch(data))
     log.commit()
     return base
 
@@ -292,7 +292,7 @@ def test_times_are_found_after_compaction(tmp_path: Path) -> None:
         data = bytearray(
             encode_batch([Record(0, 10 * number, b"%d" % (number % 20), b"." * 40, ())])
         )
-        log.stage(data, check_batch(data))
+        log.stage(memoryview(data), check_batch(data))
         log.commit()
     log.roll()
     run(log)
@@ -665,7 +665,7 @@ def test_many_small_records_are_never_held_together(tmp_path: Path) -> None:
     log = opened(tmp_path, LogConfig(segment_bytes=1 << 20, compaction=EAGER))
     records = [Record(0, NOW, b"%d" % (n % 3), b"", ()) for n in range(count)]
     data = bytearray(encode_batch(records, codec=Codec.ZSTD))
-    log.stage(data, check_batch(data))
+    log.stage(memoryview(data), check_batch(data))
     log.commit()
     log.roll()
     append(log, [(b"a", b"b")])

@@ -30,7 +30,7 @@ def opened(folder: Path, config: LogConfig = SMALL) -> PartitionLog:
 
 
 def append(log: PartitionLog, data: bytearray) -> int:
-    base = log.stage(data, check_batch(data))
+    base = log.stage(memoryview(data), check_batch(data))
     log.commit()
     return base
 
@@ -192,7 +192,7 @@ def test_a_failed_write_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("broker.log.segment.os.pwritev", full)
     for number in (2, 4):
         data = batch(2, producer=(7, 0, number))
-        log.stage(data, check_batch(data))
+        log.stage(memoryview(data), check_batch(data))
     with pytest.raises(OSError, match="space"):
         log.commit()
     monkeypatch.undo()
@@ -214,10 +214,10 @@ def test_a_write_that_fails_while_a_segment_fills_fails_all_that_was_staged(
 
     monkeypatch.setattr("broker.log.segment.os.pwritev", full)
     first = batch(1, size=900)
-    assert log.stage(first, check_batch(first)) == 0
+    assert log.stage(memoryview(first), check_batch(first)) == 0
     for _ in range(2):
         with pytest.raises(OSError, match="space"):
-            log.stage(first, check_batch(first))
+            log.stage(memoryview(first), check_batch(first))
     with pytest.raises(OSError, match="space"):
         log.commit()
     monkeypatch.undo()

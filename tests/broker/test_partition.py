@@ -33,7 +33,7 @@ async def serving(folder: Path, configs: Mapping[str, str] = LATER) -> AsyncIter
 
 def append(partition: Partition, *, urgent: bool = False, size: int = 10) -> int:
     data = batch(1, size=size)
-    base = partition.stage(data, check_batch(data))
+    base = partition.stage(memoryview(data), check_batch(data))
     partition.commit(urgent=urgent)
     return base
 

@@ -65,7 +65,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 def append(log: PartitionLog, count: int = 1, *, size: int = 10) -> None:
     for _ in range(count):
         data = batch(2, size=size)
-        log.stage(data, check_batch(data))
+        log.stage(memoryview(data), check_batch(data))
         log.commit()
 
 

@@ -58,7 +58,7 @@ def test_a_log_cut_or_overwritten_at_any_byte_recovers_to_exactly_the_valid_pref
             assert bool(recovery.reason) == (recovery.cut_bytes > 0)
             assert segment_path(folder, 0).read_bytes() == whole[:size]
             new = batch(2)
-            assert log.stage(new, check_batch(new)) == offset
+            assert log.stage(memoryview(new), check_batch(new)) == offset
             log.commit()
         finally:
             log.close()
@@ -84,7 +84,7 @@ def test_damage_in_what_was_closed_refuses_the_log_and_cuts_nothing(
     log, _ = open_log(tmp_path, CONFIG)
     for _ in range(100):
         data = batch(3, size=100)
-        log.stage(data, check_batch(data))
+        log.stage(memoryview(data), check_batch(data))
         log.commit()
     path = log.segments[0].path
     log.close()
@@ -108,7 +108,7 @@ def two_segments(folder: Path) -> tuple[Path, Path]:
     log, _ = open_log(folder, LogConfig(segment_bytes=1024))
     for _ in range(12):
         data = batch(3, size=60)
-        log.stage(data, check_batch(data))
+        log.stage(memoryview(data), check_batch(data))
         log.commit()
     assert len(log.segments) >= 3
     paths = log.segments[0].path, log.segments[1].path
@@ -151,7 +151,7 @@ def test_a_foreign_file_name_refuses_the_log(tmp_path: Path) -> None:
 def test_a_crash_right_after_rolling_leaves_an_empty_newest_segment(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path, CONFIG)
     data = batch(3)
-    log.stage(data, check_batch(data))
+    log.stage(memoryview(data), check_batch(data))
     log.commit()
     log.roll()
     log.abandon()
