@@ -31,11 +31,16 @@ def event_headers(**headers: bytes | str) -> Iterator[None]:
 def tracing() -> Inject | None:
     """What adds the headers of the active trace, or None without OpenTelemetry."""
     try:
+        from opentelemetry.context import get_current
         from opentelemetry.propagate import inject
     except ImportError:
         return None
-    found: Inject = inject
-    return found
+
+    def trace(carrier: dict[str, bytes | str]) -> None:
+        if get_current():  # where nothing is active there is nothing to carry
+            inject(carrier)
+
+    return trace
 
 
 def headers_of(
@@ -45,7 +50,10 @@ def headers_of(
     request = _request.get()
     if trace is None and request is None and (program is None or given is None):
         return program or given
-    found: dict[str, bytes | str] = {**(program or {}), **(request or {})}
+    found: dict[str, bytes | str] = {}
+    for headers in (program, request):
+        if headers:
+            found.update(headers)
     if trace is not None:
         trace(found)
     if given:

@@ -47,9 +47,6 @@ class Interceptors:
     def __init__(self, each: Sequence[Interceptor]) -> None:
         self._each = tuple(each)
 
-    def __bool__(self) -> bool:
-        return bool(self._each)
-
     def before_encode(self, event: object) -> object:
         """See Interceptor."""
         for one in self._each:

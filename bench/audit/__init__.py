@@ -118,7 +118,7 @@ def _send(bench: Bench, measured: Measured, bootstrap: str, registry: str) -> No
         running: Any = producer._start()
         ways = {
             US: running.put,
-            UNCOUNTED: _uncounted(running.client, on_delivery=_heard),
+            UNCOUNTED: _uncounted(running.client, _heard),
             NEITHER: _uncounted(running.client),
         }
         for _ in range(turns):
@@ -141,7 +141,7 @@ def _heard(_error: object, _message: object) -> None:
     """A delivery report of which nothing is made."""
 
 
-def _uncounted(client: confluent_kafka.Producer, **told: Any) -> Any:
+def _uncounted(client: confluent_kafka.Producer, told: Any = None) -> Any:
     """As `Running.put`, but nobody counts the message; `told` is who hears of its fate."""
 
     def put(
@@ -155,14 +155,8 @@ def _uncounted(client: confluent_kafka.Producer, **told: Any) -> Any:
     ) -> bool:
         while True:
             try:
-                client.produce(
-                    topic,
-                    value,
-                    key,
-                    timestamp=timestamp,
-                    headers=None if headers is None else dict(headers),
-                    **told,
-                )
+                carried = None if headers is None else dict(headers)
+                client.produce(topic, value, key, -1, told, None, timestamp, carried)
             except BufferError:
                 time.sleep(0.002)
                 continue

@@ -63,11 +63,31 @@ def test_the_active_trace_goes_along(site: Site, monkeypatch: pytest.MonkeyPatch
     propagate.inject = inject  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "opentelemetry", ModuleType("opentelemetry"))
     monkeypatch.setitem(sys.modules, "opentelemetry.propagate", propagate)
+    active: dict[str, object] = {}
+    context = ModuleType("opentelemetry.context")
+    context.get_current = lambda: active  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "opentelemetry.context", context)
     with producer(site) as to:
+        to.send(site.visit("before"))
+        active["current-span"] = object()
         to.send(site.visit("traced"), headers={"own": "1"})
-    found = headers(site, 1)["traced"]
-    assert (found["traceparent"] or b"").startswith(b"00-0af7651916cd43dd")
-    assert found["own"] == b"1"
+    found = headers(site, 2)
+    assert found["before"] == {}
+    assert (found["traced"]["traceparent"] or b"").startswith(b"00-0af7651916cd43dd")
+    assert found["traced"]["own"] == b"1"
+
+
+def test_a_span_of_the_installed_opentelemetry_goes_along(site: Site) -> None:
+    context = pytest.importorskip("opentelemetry.context")
+    trace = pytest.importorskip("opentelemetry.trace")
+    span = trace.NonRecordingSpan(trace.SpanContext(7, 9, False, trace.TraceFlags(1)))
+    token = context.attach(trace.set_span_in_context(span))
+    try:
+        with producer(site) as to:
+            to.send(site.visit("traced"))
+    finally:
+        context.detach(token)
+    assert headers(site, 1)["traced"]["traceparent"] == b"00-%032x-%016x-01" % (7, 9)
 
 
 class Watching(Interceptor):
