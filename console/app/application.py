@@ -1,4 +1,8 @@
-"""The application: every screen under its path and under the same path with `.json`."""
+"""The application: every screen under its path and under the same path with `.json`.
+
+Rule: Starlette and nothing above it. There is no body to validate and no interface to describe,
+and what would do so takes longer to import than all the rest of the console.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastapi import Depends, FastAPI, Request, Response
+from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-import headworks
 from console.app.ask import Ask, NotThereError, read_form
 from console.app.guard import Edge, admit, refused
 from console.app.page import Page, respond
@@ -53,32 +58,34 @@ def create_app(
     """
 
     @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         sources.start()
         yield
         sources.stop()
         if security is not None:
             security.close()
 
-    app = FastAPI(
-        title="Headworks console",
-        version=headworks.__version__,
-        lifespan=lifespan,
-        openapi_url=None,
-        redirect_slashes=False,
-    )
-    app.state.security = security
-    app.mount("/static", StaticFiles(directory=_STATIC), name="static")
-    app.add_api_route("/health", _health)
+    routes: list[BaseRoute] = [
+        Mount("/static", StaticFiles(directory=_STATIC), name="static"),
+        Route("/health", _health),
+    ]
     for path, screen in SCREENS.items():
         endpoint = _endpoint(sources, screen)
         methods = ["GET", "HEAD", "POST"] if path in WITH_FORM else ["GET", "HEAD"]
         # The longer path first: a name at the end of the other would take the `.json` for its own.
-        for one in ("/home.json" if path == "/" else f"{path}.json", path):
-            app.add_api_route(one, endpoint, methods=methods, dependencies=[Depends(admit)])
-    app.add_exception_handler(ServiceError, refused)
-    app.add_exception_handler(HTTPException, _no_route)
-    app.add_exception_handler(Exception, _broken)
+        both = ("/home.json" if path == "/" else f"{path}.json", path)
+        routes += [Route(one, endpoint, methods=methods) for one in both]
+    app = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={
+            ServiceError: refused,
+            HTTPException: _no_route,
+            Exception: _broken,
+        },
+    )
+    app.router.redirect_slashes = False
+    app.state.security = security
     return Edge(app, any_host=any_host)
 
 
@@ -93,6 +100,7 @@ def _endpoint(
         return respond(request, page)
 
     async def endpoint(request: Request) -> Response:
+        await admit(request)
         try:
             form = await read_form(request) if request.method == "POST" else {}
         except HeadworksError as error:
@@ -114,7 +122,7 @@ def _problem(error: HeadworksError) -> Page:
     return Page("problem.html", title, view, "headworks --help", status=status)
 
 
-def _health() -> Response:
+async def _health(_request: Request) -> Response:
     return JSONResponse({"status": "serving"})
 
 

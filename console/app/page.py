@@ -42,6 +42,11 @@ class Page:
     live: bool = False
     status: int = 200
 
+    @property
+    def unread(self) -> bool:
+        """Whether it shows less than it will, because a source is being read for the first time."""
+        return any(one.age_seconds is None and one.problem is None for one in self.sources)
+
 
 def _environment() -> Environment:
     made = Environment(

@@ -5,6 +5,8 @@ Rules:
 - A failed reading keeps the last good one and says why there is no newer; it ends nothing.
 - One thread a source: a source that hangs makes nobody else wait.
 - Reading takes a fifth of a source's time at most: what takes long is read less often.
+- Nobody pays for what nobody looks at: a source that no page has asked for a while is read seldom,
+  and again at once when one does.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ _LOG = logging.getLogger(__name__)
 _FIRST_PATIENCE = 0.5
 _SHARE = 4
 _AGAIN = 1.0
+_UNSEEN = 15.0  # three renewals of an open page
+_SELDOM = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,9 @@ class Reading(Generic[T]):
 
 
 class Watched(Generic[T]):
-    """Calls `read` every `every` seconds once started; `latest` never waits long."""
+    """Calls `read` every `every` seconds once started, or every `seldom` seconds while nobody has
+    asked for `latest` in the last `unseen` ones; `latest` never waits long.
+    """
 
     def __init__(
         self,
@@ -54,26 +60,33 @@ class Watched(Generic[T]):
         read: Callable[[], T],
         *,
         every: float,
+        unseen: float = _UNSEEN,
+        seldom: float = _SELDOM,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
         self._read = read
         self._every = every
+        self._unseen, self._seldom = unseen, seldom
         self._clock = clock
         self._value: T | None = None
         self._taken: float | None = None
         self._problem: HeadworksError | None = None
+        self._started = self._asked = clock()
         self._tried = threading.Event()
+        self._wanted = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"watch-{name}", daemon=True)
 
     def start(self) -> None:
         """Begin to read, in a thread of its own."""
+        self._started = self._asked = self._clock()
         self._thread.start()
 
     def stop(self) -> None:
         """Ask the thread to end; a reading that is under way is not waited for."""
         self._stopped.set()
+        self._wanted.set()
 
     def refresh(self) -> None:
         """Read once, now; a failure is kept, not raised."""
@@ -90,9 +103,11 @@ class Watched(Generic[T]):
 
     @property
     def latest(self) -> Reading[T]:
-        """The last reading; before the first one, wait for it a little."""
+        """The last reading; before the first one, wait for it a little after the start."""
+        self._asked = self._clock()
+        self._wanted.set()
         if not self._tried.is_set() and self._thread.is_alive():
-            self._tried.wait(_FIRST_PATIENCE)
+            self._tried.wait(max(0.0, self._started + _FIRST_PATIENCE - self._asked))
         age = None if self._taken is None else round(max(0.0, self._clock() - self._taken), 1)
         problem = self._problem
         if problem is None:
@@ -107,3 +122,9 @@ class Watched(Generic[T]):
             pause = max(self._every, spent * _SHARE)
             # Until it has answered once, a source may just be starting.
             self._stopped.wait(pause if self._taken is not None else min(pause, _AGAIN))
+            self._wanted.clear()
+            if self._taken is not None and not self._looked_at() and not self._stopped.is_set():
+                self._wanted.wait(max(0.0, self._seldom - pause))
+
+    def _looked_at(self) -> bool:
+        return self._clock() - self._asked < self._unseen

@@ -14,6 +14,7 @@ from console.views.seeing import Seeing
 __all__ = ["Cell", "HealthLine", "HealthPage", "cell_of", "health_page"]
 
 _NEWS = 8
+_UNREAD = "The audit has not been read yet."
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +106,10 @@ def health_page(
     bad = sum(1 for row in rows if not row.sum.complete)
     expected = sum(row.sum.expected for row in rows)
     return HealthPage(
-        bool(audited and audited.kept),
+        audited is None or audited.kept,
         tier,
         tuple(sorted(audited.health)) if audited else (),
-        _sentence(len(rows), bad, expected, lost, doubled, tier),
+        _UNREAD if audited is None else _sentence(len(rows), bad, expected, lost, doubled, tier),
         bad == 0,
         windows,
         Part(lines, part.total, part.page, part.pages, part.q, part.sort),

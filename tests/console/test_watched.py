@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+
+from console.app.sight import EVERYTHING
 from console.sources import Watched
+from console.views.health import health_page
+from console.views.listing import Wanted
 from headworks.errors import UnreachableError
 
 
@@ -30,3 +36,51 @@ def test_a_failed_reading_keeps_the_last_good_one() -> None:
     source.refresh()
     assert source.latest.value == 2
     assert source.latest.state.problem is None
+
+
+def test_what_nobody_looks_at_is_read_seldom_and_at_once_when_somebody_does() -> None:
+    numbers = itertools.count(1)
+    read = threading.Condition()
+    seen = [0]
+
+    def reading() -> int:
+        with read:
+            seen[0] = next(numbers)
+            read.notify_all()
+        return seen[0]
+
+    def wait_for(number: int, seconds: float) -> bool:
+        with read:
+            return read.wait_for(lambda: seen[0] >= number, seconds)
+
+    source = Watched("thing", reading, every=0.01, unseen=0.05, seldom=3600.0)
+    source.start()
+    try:
+        before = -1
+        while seen[0] != before:  # until it has fallen asleep
+            before = seen[0]
+            wait_for(before + 1, 1.0)
+        assert source.latest.value == before
+        assert wait_for(before + 3, 30), "a page that asks wakes it"
+    finally:
+        source.stop()
+    source._thread.join(30)
+    assert not source._thread.is_alive(), "a sleeping source can be ended"
+
+
+def test_before_the_first_reading_pages_wait_together_not_one_after_the_other() -> None:
+    now = [100.0]
+    go = threading.Event()
+    source = Watched("thing", go.wait, every=1.0, clock=lambda: now[0])
+    source.start()
+    now[0] += 10
+    found = source.latest
+    go.set()
+    source.stop()
+    assert (found.value, found.state.age_seconds) == (None, None)
+
+
+def test_a_first_page_before_the_audit_was_read_does_not_say_that_there_is_none() -> None:
+    page = health_page(None, None, None, EVERYTHING, Wanted("", 1, ""), tier="hadoop", now_ms=0)
+    assert page.sentence == "The audit has not been read yet."
+    assert page.kept
