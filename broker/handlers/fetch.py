@@ -26,6 +26,7 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.fetch import FetchRequest, Piece, Read, Wanted, encode_reply
 from broker.protocol.frame import Header
 from broker.topics import Partition
+from headworks.errors import CorruptError
 
 __all__ = ["Fetch"]
 
@@ -147,6 +148,9 @@ class Fetch:
         except OffsetOutOfRangeError:
             code = ErrorCode.OFFSET_OUT_OF_RANGE
             return Read(topic, index, code, log.visible, log.start_offset)
+        except CorruptError as error:
+            partition.say_damaged(error)
+            return Read(topic, index, ErrorCode.CORRUPT_MESSAGE, log.visible, log.start_offset)
         except OSError:
             return Read(topic, index, ErrorCode.KAFKA_STORAGE_ERROR)
         return Read(topic, index, 0, log.visible, log.start_offset, piece)

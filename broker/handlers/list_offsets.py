@@ -15,6 +15,7 @@ from broker.log.partition import LEADER_EPOCH
 from broker.protocol.errors import ErrorCode
 from broker.protocol.messages import Fields
 from broker.topics import Partition
+from headworks.errors import CorruptError
 
 __all__ = ["list_offsets"]
 
@@ -47,6 +48,9 @@ async def _answer(node: Node, request: Request, topic: str, asked: Any) -> dict[
         return fields | {"error_code": ErrorCode.UNKNOWN_LEADER_EPOCH}
     try:
         found = await _find(node, partition, asked.timestamp)
+    except CorruptError as error:
+        partition.say_damaged(error)
+        return fields | {"error_code": ErrorCode.CORRUPT_MESSAGE}
     except OSError:
         return fields | {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}
     fields["error_code"] = ErrorCode.NONE

@@ -2,7 +2,8 @@
 
 One entry about every 4 KB of log: (offset relative to the segment's base, position in the file,
 largest timestamp of all batches before that position). Both ways of looking up are a bisection
-that gives a position at or before the one sought; the caller walks on from there.
+that gives the entry (relative offset, position) at or before the one sought, or the segment's start
+as (0, 0); the caller walks on from there.
 
 On disk (`<base>.index`): entries of 16 bytes, big endian, `u32 offset, u32 position,
 i64 timestamp`. A segment that is being written keeps its index in memory only; a sealed one maps
@@ -23,16 +24,17 @@ __all__ = ["INTERVAL", "GrowingIndex", "Index", "MappedIndex"]
 
 INTERVAL = 4096
 _ENTRY = struct.Struct(">IIq")
+_START = (0, 0)
 
 
 class Index(Protocol):
     """What a segment asks of its index."""
 
-    def at_offset(self, relative: int) -> int:
-        """A position of a batch that starts at or before the relative offset."""
+    def at_offset(self, relative: int) -> tuple[int, int]:
+        """The entry of a batch that starts at or before the relative offset."""
 
-    def at_time(self, timestamp: int) -> int:
-        """A position before which no batch has a timestamp as late as `timestamp`."""
+    def at_time(self, timestamp: int) -> tuple[int, int]:
+        """An entry before which no batch has a timestamp as late as `timestamp`."""
 
     def close(self) -> None:
         """Let go of the file."""
@@ -55,15 +57,16 @@ class GrowingIndex:
             self._times.append(earlier_timestamp)
             self._next_position = position + INTERVAL
 
-    def at_offset(self, relative: int) -> int:
+    def at_offset(self, relative: int) -> tuple[int, int]:
         """See `Index`."""
-        found = bisect_right(self._offsets, relative) - 1
-        return self._positions[found] if found >= 0 else 0
+        return self._entry(bisect_right(self._offsets, relative) - 1)
 
-    def at_time(self, timestamp: int) -> int:
+    def at_time(self, timestamp: int) -> tuple[int, int]:
         """See `Index`."""
-        found = bisect_left(self._times, timestamp) - 1
-        return self._positions[found] if found >= 0 else 0
+        return self._entry(bisect_left(self._times, timestamp) - 1)
+
+    def _entry(self, number: int) -> tuple[int, int]:
+        return (self._offsets[number], self._positions[number]) if number >= 0 else _START
 
     def write(self, path: Path) -> None:
         """Store as a file, all of it or none."""
@@ -105,15 +108,15 @@ class MappedIndex:
         """Relative offset, position and earlier timestamp of the last entry."""
         return self._entry(self._count - 1)
 
-    def at_offset(self, relative: int) -> int:
+    def at_offset(self, relative: int) -> tuple[int, int]:
         """See `Index`."""
         found = bisect_right(range(self._count), relative, key=lambda i: self._entry(i)[0]) - 1
-        return self._entry(found)[1] if found >= 0 else 0
+        return self._entry(found)[:2] if found >= 0 else _START
 
-    def at_time(self, timestamp: int) -> int:
+    def at_time(self, timestamp: int) -> tuple[int, int]:
         """See `Index`."""
         found = bisect_left(range(self._count), timestamp, key=lambda i: self._entry(i)[2]) - 1
-        return self._entry(found)[1] if found >= 0 else 0
+        return self._entry(found)[:2] if found >= 0 else _START
 
     def close(self) -> None:
         """See `Index`."""

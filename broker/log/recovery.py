@@ -34,7 +34,7 @@ from broker.log.segment import (
     sync_folder,
     walk,
 )
-from broker.records.batch import InvalidBatchError, check_batch
+from broker.records.batch import MAGIC, InvalidBatchError, check_batch
 from headworks.errors import CorruptError
 
 __all__ = ["Recovery", "open_log", "valid_prefix"]
@@ -78,12 +78,13 @@ def open_log(folder: Path, config: LogConfig) -> tuple[PartitionLog, Recovery]:
         segments.append(newest)
         if recovery.cut_bytes or (newest.size and not closed):
             newest.sync()
+        producers = _producers(segments)
     except BaseException:
         for segment in segments:
             segment.close()
         raise
     start = max(segments[0].base_offset, _saved_start(folder, newest.next_offset))
-    log = PartitionLog(folder, tuple(segments), _producers(segments), config, start, cleaned)
+    log = PartitionLog(folder, tuple(segments), producers, config, start, cleaned)
     return log, recovery
 
 
@@ -167,14 +168,17 @@ def _open_sealed(path: Path, following: int, clean: CleanSegment | None) -> Segm
     gaps = clean is not None
     try:
         index = MappedIndex.open(segment.index_path, size)
+        if index is not None:
+            relative, position, earlier = index.last_entry
+            scan = _walk_sealed(segment, position, base + relative, earlier, gaps=gaps)
+            if scan.size != size:  # the index may be another segment's: the log itself will tell
+                index.close()
+                index = None
         if index is None:
             scan = _walk_sealed(segment, 0, base, NO_TIMESTAMP, gaps=gaps)
             if scan.size == size and size:
                 scan.index.write(segment.index_path)
                 index = MappedIndex.open(segment.index_path, size)
-        else:
-            relative, position, earlier = index.last_entry
-            scan = _walk_sealed(segment, position, base + relative, earlier, gaps=gaps)
         if clean is not None:
             _check_clean(path, scan, size, clean, following)
         elif scan.size != size or scan.next_offset != following or index is None:
@@ -212,7 +216,7 @@ def _walk_sealed(
     for batch in walk(segment.descriptor.fd, position, segment.size):
         stop = scan.size + batch.size
         missing = batch.base_offset - scan.next_offset
-        if missing < 0 or (missing and not gaps) or batch.magic != 2 or stop > segment.size:
+        if missing < 0 or (missing and not gaps) or batch.magic != MAGIC or stop > segment.size:
             break
         scan.index.note(batch.base_offset - segment.base_offset, scan.size, scan.max_timestamp)
         scan.max_timestamp = max(scan.max_timestamp, batch.max_timestamp)

@@ -12,14 +12,15 @@ Rules:
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from broker.log.descriptor import Descriptor
 from broker.log.index import INTERVAL, GrowingIndex, Index, MappedIndex
-from broker.records.batch import HEADER, HEADER_SIZE, LENGTH_PREFIX, Batch, Buffer
-from headworks.errors import RefusedError
+from broker.records.batch import HEADER, HEADER_SIZE, LENGTH_PREFIX, MAGIC, Batch, Buffer
+from headworks.errors import CorruptError, RefusedError
 
 __all__ = [
     "NO_TIMESTAMP",
@@ -29,6 +30,8 @@ __all__ = [
     "segment_path",
     "walk",
 ]
+
+_log = logging.getLogger(__name__)
 
 NO_TIMESTAMP = -1
 _MAX_BUFFERS = 1000  # of one writev call; the kernel's limit is 1024
@@ -112,9 +115,12 @@ class Segment:
             self.index.write(self.index_path)
 
     def locate(self, offset: int) -> Batch | None:
-        """The header of the batch that holds `offset` or is the first after it."""
-        start = self.index.at_offset(offset - self.base_offset)
-        for batch in self.headers(start):
+        """The header of the batch that holds `offset` or is the first after it.
+
+        CorruptError if damage lies in between.
+        """
+        relative = offset - self.base_offset
+        for batch in self.headers(self._start(lambda index: index.at_offset(relative))):
             if batch.last_offset >= offset:
                 return batch
         return None
@@ -123,14 +129,48 @@ class Segment:
         """The header of the first batch with a record at or after `timestamp`."""
         if self.max_timestamp < timestamp:
             return None
-        for batch in self.headers(self.index.at_time(timestamp)):
+        for batch in self.headers(self._start(lambda index: index.at_time(timestamp))):
             if batch.max_timestamp >= timestamp:
                 return batch
         return None
 
     def headers(self, position: int = 0) -> Iterator[Batch]:
-        """Batch headers from the batch at `position` on; records are not read."""
-        return walk(self.descriptor.fd, position, self.size)
+        """Batch headers from the batch at `position` on; records are not read.
+
+        CorruptError at the first that cannot be.
+        """
+        end = self.size
+        for batch in walk(self.descriptor.fd, position, end):
+            position += batch.size
+            if batch.magic != MAGIC or batch.size < HEADER_SIZE or position > end:
+                raise CorruptError(f"{self.path}: there is no batch at byte {batch.position}")
+            yield batch
+        if position != end:
+            raise CorruptError(f"{self.path}: there is no batch at byte {position}")
+
+    def _start(self, look_up: Callable[[Index], tuple[int, int]]) -> int:
+        """The position that the index gives.
+
+        An index that was read from a file may be another segment's: then it is made again.
+        """
+        relative, position = look_up(self.index)
+        if position and isinstance(self.index, MappedIndex):
+            found = next(walk(self.descriptor.fd, position, self.size), None)
+            offset = self.base_offset + relative
+            if found is None or (found.magic, found.base_offset) != (MAGIC, offset):
+                _log.warning("%s is not of its segment, and is made again", self.index_path)
+                self._make_index()
+                _, position = look_up(self.index)
+        return position
+
+    def _make_index(self) -> None:
+        """Make the index again; who looks something up in the old one meanwhile goes on."""
+        index, latest = GrowingIndex(), NO_TIMESTAMP
+        for batch in self.headers():
+            index.note(batch.base_offset - self.base_offset, batch.position, latest)
+            latest = max(latest, batch.max_timestamp)
+        self.index = index
+        self.index_path.unlink(missing_ok=True)
 
     def read(self, batch: Batch) -> bytes:
         """The bytes of a batch."""

@@ -31,6 +31,7 @@ __all__ = [
     "HEADER",
     "HEADER_SIZE",
     "LENGTH_PREFIX",
+    "MAGIC",
     "TRANSACTIONAL",
     "Batch",
     "Buffer",
@@ -50,7 +51,7 @@ _new = tuple.__new__
 LENGTH_PREFIX = 12  # base offset and length: what the length field does not count
 _CRC_FROM = 21  # the first byte that the CRC covers: the attributes
 _PLACEMENT = struct.Struct(">qii")
-_MAGIC = 2
+MAGIC = 2
 
 CODEC_MASK = 0b111
 APPEND_TIME = 0b1000
@@ -119,7 +120,7 @@ def check_batch(buffer: Buffer, position: int = 0, end: int | None = None) -> Ba
         raise InvalidBatchError("torn", f"{limit - position} bytes are too few for a batch header")
     fields = HEADER.unpack_from(buffer, position)
     _, length, _, magic, crc, _, delta, _, _, _, _, _, _ = fields  # a field by name takes longer
-    if magic != _MAGIC:
+    if magic != MAGIC:
         raise InvalidBatchError("magic", f"magic is {magic}, not 2")
     if length < HEADER_SIZE - LENGTH_PREFIX:
         raise InvalidBatchError("length", f"batch length {length} is smaller than its header")
@@ -146,9 +147,9 @@ def iter_batches(buffer: Buffer, *, verify: bool = True) -> Iterator[Batch]:
     position, limit = 0, len(buffer)
     while limit - position >= HEADER_SIZE:
         batch = read_header(buffer, position)
-        if batch.magic == _MAGIC and position + batch.size > limit:
+        if batch.magic == MAGIC and position + batch.size > limit:
             return
-        if verify or batch.magic != _MAGIC or batch.length < HEADER_SIZE - LENGTH_PREFIX:
+        if verify or batch.magic != MAGIC or batch.length < HEADER_SIZE - LENGTH_PREFIX:
             batch = check_batch(buffer, position)
         yield batch
         position += batch.size

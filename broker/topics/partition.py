@@ -22,7 +22,7 @@ from broker.log import FlushFailedError, PartitionLog
 from broker.records.batch import Batch
 from broker.topics.config import TopicConfig
 from broker.topics.flusher import Flusher
-from headworks.errors import RefusedError
+from headworks.errors import CorruptError, RefusedError
 
 __all__ = ["Partition", "StorageFailureError"]
 
@@ -45,6 +45,7 @@ class Partition:
         self.log = log
         self.config = config
         self.failure: str | None = None
+        self._damage = ""
         self._flusher = flusher
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -152,6 +153,12 @@ class Partition:
     def readers(self) -> int:
         """How many wait for more to read."""
         return len(self._readers)
+
+    def say_damaged(self, error: CorruptError) -> None:
+        """Log what a reader met; who met it asks again and again, and is not logged each time."""
+        if str(error) != self._damage:
+            self._damage = str(error)
+            _log.error("%s: %s", self, error, extra=self.about)
 
     def end(self, reason: str) -> None:
         """Refuse writes from now on and answer everybody who waits."""

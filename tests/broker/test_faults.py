@@ -16,7 +16,7 @@ from tests.broker.clients import CONSUMERS
 from tests.broker.wire import Wire, fetch, fetched, produce, produced
 from tests.soak.process import Broker
 
-STORAGE_ERROR = 56
+CORRUPT_MESSAGE, STORAGE_ERROR = 2, 56
 
 
 @pytest.fixture
@@ -124,3 +124,22 @@ def test_a_disk_that_cannot_flush_ends_the_partition_and_only_that(broker: Broke
         error, offset = produced(wire.receive()[1], "t")
         assert error == 0
         assert offset in (2, 5), "what could not be flushed may be there or not"
+
+
+def test_damage_in_an_old_segment_is_answered_and_the_connection_lives(broker: Broker) -> None:
+    with Wire(broker.address) as wire:
+        for _ in range(30):
+            wire.send(0, 7, produce("t", 0, bytes(batch(1, size=2000)), acks=-1))
+            assert produced(wire.receive()[1], "t")[0] == 0
+    broker.stop()
+    oldest = min((broker.logs / "t-0").glob("*.log"))
+    data = bytearray(oldest.read_bytes())
+    size = 12 + int.from_bytes(data[8:12])
+    data[2 * size + 8] = 0x44  # the third batch says that it is more than a gigabyte
+    oldest.write_bytes(data)
+    broker.start()
+    with Wire(broker.address) as wire:
+        for offset, error in ((0, 0), (2, CORRUPT_MESSAGE), (2, CORRUPT_MESSAGE), (29, 0)):
+            wire.send(1, 11, fetch("t", 0, offset))
+            assert fetched(wire.receive()[1])[0] == error, offset
+    assert broker.words().count("there is no batch at byte") == 1, "said once"

@@ -20,6 +20,7 @@ from broker.log import (
     open_log,
 )
 from broker.records import Batch, check_batch, iter_batches
+from headworks.errors import CorruptError
 from tests.broker.build import batch
 
 SMALL = LogConfig(segment_bytes=1024)
@@ -46,7 +47,7 @@ def read(piece: Slice) -> list[Batch]:
 def filled(folder: Path, batches: int = 40, config: LogConfig = SMALL) -> PartitionLog:
     log = opened(folder, config)
     for number in range(batches):
-        append(log, batch(1 + number % 4, timestamp=1000 * number, size=50))
+        append(log, batch(1 + number % 4, timestamp=1000 * number, size=50 + number // 64))
     flush(log)
     return log
 
@@ -177,6 +178,55 @@ def test_caches_beside_a_segment_are_rebuilt(tmp_path: Path, suffix: str, damage
     assert read_all(again) == before
     assert again.offset_at_time(20_000) == log_time(before, 20_000)
     again.close()
+
+
+LARGE = LogConfig(segment_bytes=20_000)  # several index entries each
+
+
+@pytest.mark.parametrize("damage", ["of its neighbour", "wrong inside"])
+def test_an_index_that_is_not_of_its_segment_is_made_again(tmp_path: Path, damage: str) -> None:
+    log = filled(tmp_path, 600, LARGE)
+    before = read_all(log)
+    log.close()
+    paths = sorted(tmp_path.glob("*.index"))[:-1]
+    assert len(paths) > 2
+    others = [path.read_bytes() for path in [*paths[1:], paths[0]]]
+    for path, other in zip(paths, others, strict=True):
+        own = bytearray(path.read_bytes())
+        for at in range(16 + 4, len(own) - 16, 16):  # positions, but of the first and last entry
+            own[at : at + 4] = (int.from_bytes(own[at : at + 4]) + 7).to_bytes(4)
+        path.write_bytes(own if damage == "wrong inside" else other)
+    again = opened(tmp_path, LARGE)
+    for one in before:
+        assert read(again.read(one.last_offset, 1))[0].base_offset == one.base_offset
+        assert again.offset_at_time(one.max_timestamp) == (one.last_offset, one.max_timestamp)
+    again.close()
+    last = opened(tmp_path, LARGE)
+    assert read_all(last) == before, "and a start finds them sound or makes them from the log"
+    last.close()
+
+
+def test_a_header_damaged_in_the_middle_is_said_and_never_stepped_over(tmp_path: Path) -> None:
+    log = filled(tmp_path, 600, LARGE)
+    before = read_all(log)
+    log.close()
+    [path, _, *_] = sorted(tmp_path.glob("*.log"))
+    victim = before[7]
+    for at, first in ((8, victim), (16, victim), (11, before[8])):  # length, magic, length by a bit
+        data = bytearray(path.read_bytes())
+        data[victim.position + at] ^= 0x44
+        path.write_bytes(data)
+        again = opened(tmp_path, LARGE)
+        assert read(again.read(0, victim.position))[-1].last_offset == victim.base_offset - 1
+        for offset in (first.base_offset, first.last_offset):
+            with pytest.raises(CorruptError, match="no batch at byte"):
+                again.read(offset, 1 << 20)
+        with pytest.raises(CorruptError, match="no batch at byte"):
+            again.offset_at_time(first.base_timestamp)
+        assert read(again.read(before[-1].base_offset, 1))[0].base_offset == before[-1].base_offset
+        again.close()
+        data[victim.position + at] ^= 0x44
+        path.write_bytes(data)
 
 
 def test_a_failed_write_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
