@@ -18,7 +18,7 @@ from headworks.broker_client import broker_client
 from headworks.errors import CorruptError, UnreachableError
 from headworks.registry_client import RegistryClient
 
-__all__ = ["read_ledger", "read_whole"]
+__all__ = ["audit_consumer", "read_ledger", "read_whole", "unreachable", "watermarks"]
 
 _TIMEOUT = 10.0
 
@@ -47,36 +47,42 @@ def _increments(bootstrap: str, registry: RegistryClient) -> Iterator[Increment]
 
 def read_whole(bootstrap: str, registry: str) -> Ledger | None:
     """As `read_ledger`, or None if the beginning of the topic is gone."""
-    consumer = _consumer(bootstrap)
+    consumer = audit_consumer(bootstrap, "earliest")
     try:
-        marks = _marks(consumer, bootstrap)
+        marks = watermarks(consumer, bootstrap)
     finally:
         consumer.close()
     return None if any(low for low, _ in marks.values()) else read_ledger(bootstrap, registry)
 
 
 def _messages(bootstrap: str) -> Iterator[Message]:
-    consumer = _consumer(bootstrap)
+    consumer = audit_consumer(bootstrap, "earliest")
     try:
         yield from _read_to_end(consumer, bootstrap)
     finally:
         consumer.close()
 
 
-def _consumer(bootstrap: str) -> Consumer:
+def audit_consumer(bootstrap: str, reset: str) -> Consumer:
+    """A consumer that commits nothing; `reset` is what it does where its offset is gone."""
     return Consumer(
         {
             **broker_client(bootstrap),
-            "group.id": "headworks-audit-reader",
+            "group.id": "headworks-audit",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
+            "auto.offset.reset": reset,
+            "queued.max.messages.kbytes": 16_384,
             "log_level": 2,
         }
     )
 
 
-def _marks(consumer: Consumer, bootstrap: str) -> dict[int, tuple[int, int]]:
+def watermarks(consumer: Consumer, bootstrap: str) -> dict[int, tuple[int, int]]:
+    """First and next offset of each partition of the audit topic; empty if there is none yet.
+
+    UnreachableError if the broker does not answer.
+    """
     try:
         metadata = consumer.list_topics(AUDIT_TOPIC, timeout=_TIMEOUT).topics[AUDIT_TOPIC]
         if metadata.error is not None:
@@ -88,14 +94,19 @@ def _marks(consumer: Consumer, bootstrap: str) -> dict[int, tuple[int, int]]:
             for partition in metadata.partitions
         }
     except KafkaException as error:
-        raise UnreachableError(
-            f"the broker at {bootstrap} does not answer: {error.args[0].str()}",
-            fix="start it with `headworks up`, or give --bootstrap",
-        ) from None
+        raise unreachable(bootstrap, error) from None
+
+
+def unreachable(bootstrap: str, error: KafkaException) -> UnreachableError:
+    """The error of a broker that does not answer."""
+    return UnreachableError(
+        f"the broker at {bootstrap} does not answer: {error.args[0].str()}",
+        fix="start it with `headworks up`, or give --bootstrap",
+    )
 
 
 def _read_to_end(consumer: Consumer, bootstrap: str) -> Iterator[Message]:
-    marks = {p: m for p, m in _marks(consumer, bootstrap).items() if m[1] > m[0]}
+    marks = {p: m for p, m in watermarks(consumer, bootstrap).items() if m[1] > m[0]}
     ends = {p: high for p, (_, high) in marks.items()}
     consumer.assign([TopicPartition(AUDIT_TOPIC, p, low) for p, (low, _) in marks.items()])
     heard = time.monotonic()

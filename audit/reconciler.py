@@ -20,14 +20,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from sqlalchemy import insert, select
 
 from audit.increments import Increment, IncrementDecoder
+from audit.reader import audit_consumer, unreachable, watermarks
 from audit.store import AuditStore, tables
 from audit.store.writing import Batch, MovedError, apply, positions
 from headworks.audit import AUDIT_TOPIC
-from headworks.broker_client import broker_client
 from headworks.errors import CorruptError, UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
 
@@ -72,8 +72,8 @@ class Reconciler:
         self._read = 0
         self._positions: dict[int, int] = {}
         self._astray = False
-        self._asking = _client(bootstrap)
-        self._consumer = _client(bootstrap)
+        self._asking = audit_consumer(bootstrap, "error")
+        self._consumer = audit_consumer(bootstrap, "error")
         try:
             self._belongs()
             self._seek()
@@ -176,7 +176,7 @@ class Reconciler:
         try:
             cluster = self._asking.list_topics(AUDIT_TOPIC, timeout=_TIMEOUT).cluster_id
         except KafkaException as error:
-            raise self._unreachable(error) from None
+            raise unreachable(self._bootstrap, error) from None
         with self._store.write() as connection:
             known = connection.scalar(
                 select(tables.facts.c.value).where(tables.facts.c.name == tables.CLUSTER)
@@ -195,28 +195,14 @@ class Reconciler:
     def _look(self) -> None:
         """See which partitions there are, and their ends."""
         known = set(self._ends)
-        self._ends = {p: high for p, (_, high) in self._watermarks().items()}
+        self._ends = {p: high for p, (_, high) in watermarks(self._asking, self._bootstrap).items()}
         self._looked = time.monotonic()
         if set(self._ends) != known:
             self._seek()
 
-    def _watermarks(self) -> dict[int, tuple[int, int]]:
-        try:
-            topic = self._asking.list_topics(AUDIT_TOPIC, timeout=_TIMEOUT).topics[AUDIT_TOPIC]
-            if topic.error is not None:
-                return {}
-            return {
-                p: self._asking.get_watermark_offsets(
-                    TopicPartition(AUDIT_TOPIC, p), timeout=_TIMEOUT
-                )
-                for p in topic.partitions
-            }
-        except KafkaException as error:
-            raise self._unreachable(error) from None
-
     def _seek(self) -> None:
         """Read on from the store's positions; what the topic no longer has is noted as missed."""
-        marks = self._watermarks()
+        marks = watermarks(self._asking, self._bootstrap)
         self._ends = {p: high for p, (_, high) in marks.items()}
         self._looked = time.monotonic()
         with self._store.read() as connection:
@@ -253,23 +239,3 @@ class Reconciler:
                 total = str(int(known or 0) + missed)
                 connection.execute(insert(tables.facts).values(name=tables.MISSED, value=total))
         return None
-
-    def _unreachable(self, error: KafkaException) -> UnreachableError:
-        return UnreachableError(
-            f"the broker at {self._bootstrap} does not answer: {error.args[0].str()}",
-            fix="start it with `headworks up`, or give --bootstrap",
-        )
-
-
-def _client(bootstrap: str) -> Consumer:
-    return Consumer(
-        {
-            **broker_client(bootstrap),
-            "group.id": "headworks-audit",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "error",
-            "queued.max.messages.kbytes": 16_384,
-            "log_level": 2,
-        }
-    )

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cli.kafka import ZooKeeper, address_of
 from cli.output import Format, FormatOption, print_json, say
 from cli.warehouse import (
     Bootstrap,
@@ -35,6 +36,7 @@ def rewind(
         str, typer.Option(help="1200, 2:1200 (partition 2), 2026-05-01T12:00:00Z or earliest")
     ],
     bootstrap: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
     registry: Registry = None,
     data_dir: DataDir = None,
     warehouse: WarehouseOption = None,
@@ -47,7 +49,9 @@ def rewind(
     from hadoop_loader.position import Position
 
     position = Position.parse(to)
-    config = config_of(bootstrap, registry, data_dir, warehouse, database, master, metastore)
+    config = config_of(
+        address_of(bootstrap, zookeeper), registry, data_dir, warehouse, database, master, metastore
+    )
     with open_warehouse(config) as opened, phases() as tell:
         report = opened.rewind(topic, position, tell)
     print_report(report, format)
@@ -57,6 +61,7 @@ def rewind(
 def requeue(
     topic: Annotated[str | None, typer.Argument(help="the topic; without, all of them")] = None,
     bootstrap: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
     registry: Registry = None,
     data_dir: DataDir = None,
     warehouse: WarehouseOption = None,
@@ -69,7 +74,9 @@ def requeue(
 
     Exit 1 if some are still bad; they stay in quarantine.
     """
-    config = config_of(bootstrap, registry, data_dir, warehouse, database, master, metastore)
+    config = config_of(
+        address_of(bootstrap, zookeeper), registry, data_dir, warehouse, database, master, metastore
+    )
     with open_warehouse(config) as opened:
         for name in opened.quarantined() if topic is None else [topic]:
             with phases() as tell:
@@ -88,6 +95,7 @@ def requeue(
 def rebuild(
     topic: Topic,
     bootstrap: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
     registry: Registry = None,
     data_dir: DataDir = None,
     warehouse: WarehouseOption = None,
@@ -100,7 +108,9 @@ def rebuild(
 
     Exit 1, and nothing changed, if Avro does not resolve the old rows. Interrupted, run it again.
     """
-    config = config_of(bootstrap, registry, data_dir, warehouse, database, master, metastore)
+    config = config_of(
+        address_of(bootstrap, zookeeper), registry, data_dir, warehouse, database, master, metastore
+    )
     with open_warehouse(config) as opened, phases() as tell:
         report = opened.rebuild(topic, tell)
     print_report(report, format)
@@ -110,6 +120,7 @@ def rebuild(
 def compact(
     topic: Annotated[str | None, typer.Argument(help="the topic; without, all of them")] = None,
     bootstrap: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
     registry: Registry = None,
     data_dir: DataDir = None,
     warehouse: WarehouseOption = None,
@@ -121,7 +132,9 @@ def compact(
     """Make one large file of the small ones of each partition; readers notice nothing."""
     from dataclasses import asdict
 
-    config = config_of(bootstrap, registry, data_dir, warehouse, database, master, metastore)
+    config = config_of(
+        address_of(bootstrap, zookeeper), registry, data_dir, warehouse, database, master, metastore
+    )
     with open_warehouse(config) as opened, phases() as tell:
         done = opened.compact(topic, tell)
     if format is Format.JSON:

@@ -13,6 +13,7 @@ from cli.audit_checks import Bootstrap, Registry, StoreOption, verify, wait
 from cli.audit_run import run
 from cli.audit_store import caught_up
 from cli.instants import instant, shown
+from cli.kafka import ZooKeeper, address_of
 from cli.output import Format, FormatOption, percent, print_json, print_table, say
 from headworks.settings import resolve
 
@@ -47,6 +48,7 @@ def status(
     ] = 100.0,
     store: StoreOption = None,
     bootstrap: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
     registry: Registry = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
@@ -57,7 +59,9 @@ def status(
 
     first = None if since is None else instant(since, "--since")
     end = None if until is None else instant(until, "--until")
-    with caught_up(store, resolve("bootstrap", bootstrap), resolve("registry", registry)) as opened:
+    with caught_up(
+        store, address_of(bootstrap, zookeeper), resolve("registry", registry)
+    ) as opened:
         if topic is None:
             rows = sorted(
                 queries.topic_sums(opened, tier, since=first, until=end), key=lambda row: row.topic
@@ -95,6 +99,7 @@ def explain(
     window: Annotated[str, typer.Argument(help="any time in the window, like 2026-05-01T13:20Z")],
     store: StoreOption = None,
     bootstrap: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
     registry: Registry = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
@@ -104,7 +109,9 @@ def explain(
     from headworks.errors import UsageError
 
     start = window_of(instant(window, "the window"))
-    with caught_up(store, resolve("bootstrap", bootstrap), resolve("registry", registry)) as opened:
+    with caught_up(
+        store, address_of(bootstrap, zookeeper), resolve("registry", registry)
+    ) as opened:
         found = queries.explain(opened, topic, start)
         known = queries.topics(opened) if not found.contributions else []
     if not found.contributions and topic not in known:

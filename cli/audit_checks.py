@@ -11,6 +11,7 @@ import typer
 
 from cli.audit_store import caught_up
 from cli.instants import instant, shown, span
+from cli.kafka import ZooKeeper, address_of
 from cli.output import Format, FormatOption, print_json, print_table, say
 from headworks.errors import FindingsError, UsageError
 from headworks.settings import resolve
@@ -47,6 +48,7 @@ def wait(
     tier: Annotated[str, typer.Option(help="where it must be complete")] = "hadoop",
     store: StoreOption = None,
     bootstrap: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
     registry: Registry = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
@@ -55,7 +57,7 @@ def wait(
     start = None if since is None else instant(since, "--since")
     ripe = end + span("--grace", grace)
     deadline = None if timeout is None else time.monotonic() + span("--timeout", timeout) / 1000
-    at = resolve("bootstrap", bootstrap), resolve("registry", registry)
+    at = address_of(bootstrap, zookeeper), resolve("registry", registry)
     while True:
         with caught_up(store, *at) as opened:
             found = _completeness(opened, table, start, end, tier, sla / 100)
@@ -124,6 +126,7 @@ def verify(
     warehouse: Annotated[str | None, typer.Option(help="folder of the Hive tables")] = None,
     store: StoreOption = None,
     bootstrap: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
     registry: Registry = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
@@ -134,7 +137,7 @@ def verify(
     from audit import queries
     from hadoop_loader.verify import rows_of
 
-    at = resolve("bootstrap", bootstrap), resolve("registry", registry)
+    at = address_of(bootstrap, zookeeper), resolve("registry", registry)
     tables = rows_of(Path(resolve("warehouse", warehouse)))
     with caught_up(store, *at) as opened:
         audited = {row.topic: row.accounted for row in queries.topic_sums(opened, "hadoop")}

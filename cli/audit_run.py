@@ -12,6 +12,7 @@ import typer
 
 from cli.audit_store import store_url
 from cli.instants import span
+from cli.kafka import ZooKeeper, address_of
 from cli.output import Format, FormatOption
 from headworks.errors import UsageError
 from headworks.settings import resolve
@@ -28,6 +29,7 @@ def run(
         typer.Option(help="sqlite:///FILE or postgresql://.. (setting audit_store)"),
     ] = None,
     bootstrap: Annotated[str | None, typer.Option(help="address of the broker")] = None,
+    zookeeper: ZooKeeper = None,
     registry: Annotated[str | None, typer.Option(help="address of the registry")] = None,
     metrics: Annotated[
         str | None, typer.Option(help="HOST:PORT for Prometheus to scrape; port 0: any")
@@ -90,7 +92,7 @@ def run(
     opened = AuditStore(store_url(store))
     try:
         at = _expose(shown, metrics, insecure)
-        where = resolve("bootstrap", bootstrap)
+        where = address_of(bootstrap, zookeeper)
         with Reconciler(where, resolve("registry", registry), opened) as reconciler:
             _ready(at, where, format)
             post = None if alert_webhook is None else post_to(alert_webhook)

@@ -29,6 +29,7 @@ from cli.guarding import (
     guarding_of,
     tls_of,
 )
+from cli.kafka import address_of as address_of_brokers
 from cli.output import Format, FormatOption
 from headworks.settings import resolve, resolve_optional
 
@@ -57,7 +58,10 @@ def start(
         str | None, typer.Option(help="the reconciler's store (setting audit_store)")
     ] = None,
     zookeeper: Annotated[
-        str | None, typer.Option(help="HOST:PORT[,..][/chroot]: decentralised groups too")
+        str | None,
+        typer.Option(
+            help="HOST:PORT[,..][/chroot]: the brokers there, and decentralised groups too"
+        ),
     ] = None,
     users: UsersOption = None,
     access: AccessOption = None,
@@ -95,7 +99,7 @@ def start(
         insecure=insecure,
     )
     places = Places(
-        resolve("bootstrap", bootstrap),
+        address_of_brokers(bootstrap, zookeeper),
         resolve("registry", registry),
         Path(resolve("warehouse", warehouse)),
         Path(resolve("schemas", schemas)),

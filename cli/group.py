@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.kafka import address_of
 from cli.output import Format, FormatOption, print_json, print_table, say
 from headworks.errors import FindingsError, UsageError
 from headworks.settings import resolve_optional
@@ -200,11 +201,10 @@ def delete(
 
 
 def _groups(bootstrap: str | None, zookeeper: str | None) -> Groups:
-    from headworks.discovery import bootstrap_of
     from headworks.groups import Groups
 
     ensemble = resolve_optional("zookeeper", zookeeper)
-    return Groups(bootstrap_of(bootstrap, zookeeper), ensemble)
+    return Groups(address_of(bootstrap, zookeeper), ensemble)
 
 
 def _target(to: str | None, shift: int | None) -> Target:

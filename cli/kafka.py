@@ -1,8 +1,10 @@
-"""Asking a broker about itself: what the commands on topics and messages share."""
+"""Which brokers a command speaks to, and asking one about itself."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from headworks.broker_client import broker_client
 from headworks.errors import UnreachableError
@@ -10,16 +12,20 @@ from headworks.errors import UnreachableError
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-__all__ = ["address_of", "admin_of", "topics_of"]
+__all__ = ["ZooKeeper", "address_of", "admin_of", "topics_of"]
 
 _TIMEOUT = 10.0
+ZooKeeper = Annotated[
+    str | None,
+    typer.Option("--zookeeper", help="HOST:PORT[,..][/chroot] where the brokers are registered"),
+]
 
 
-def address_of(bootstrap: str | None) -> str:
-    """The brokers that --bootstrap names, or the settings `bootstrap` and `zookeeper`."""
+def address_of(bootstrap: str | None, zookeeper: str | None = None) -> str:
+    """The brokers that --bootstrap names, or --zookeeper, or the settings of those names."""
     from headworks.discovery import bootstrap_of
 
-    return bootstrap_of(bootstrap)
+    return bootstrap_of(bootstrap, zookeeper)
 
 
 def admin_of(bootstrap: str) -> AdminClient:

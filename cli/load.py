@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.again import again_app
+from cli.kafka import ZooKeeper
+from cli.kafka import address_of as address_of_brokers
 from cli.output import Format, FormatOption, print_json, print_table, say
 from cli.warehouse import (
     Bootstrap,
@@ -28,7 +30,7 @@ from cli.warehouse import (
     print_report,
     warehouse_folder,
 )
-from headworks.errors import FindingsError, UsageError
+from headworks.errors import FindingsError, UnreachableError, UsageError
 from headworks.settings import resolve
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ def load() -> None:
 @load_app.command()
 def run(
     bootstrap: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
     registry: Registry = None,
     data_dir: DataDir = None,
     warehouse: WarehouseOption = None,
@@ -95,7 +98,14 @@ def run(
         allow, deny, partitions, QuarantineLimit.parse(quarantine_limit), skip_lost, compact
     )
     config = config_of(
-        bootstrap, registry, data_dir, warehouse, database, master, metastore, policy
+        address_of_brokers(bootstrap, zookeeper),
+        registry,
+        data_dir,
+        warehouse,
+        database,
+        master,
+        metastore,
+        policy,
     )
     runs = _Runs(format, metrics_file)
     keeper = _Keeper(lambda: open_warehouse(config), address)
@@ -119,6 +129,7 @@ def run(
 @load_app.command()
 def status(
     bootstrap: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
     data_dir: DataDir = None,
     warehouse: WarehouseOption = None,
     format: FormatOption = Format.TEXT,
@@ -126,10 +137,11 @@ def status(
     """Per topic its table, offsets, rows, files, schema version, and how far behind it is."""
     from hadoop_loader.status import status_of
 
-    found = status_of(
-        Path(resolve("warehouse", warehouse_folder(data_dir, warehouse))),
-        resolve("bootstrap", bootstrap),
-    )
+    root = Path(resolve("warehouse", warehouse_folder(data_dir, warehouse)))
+    try:
+        found = status_of(root, address_of_brokers(bootstrap, zookeeper))
+    except UnreachableError as error:  # what is loaded can be said without a broker
+        found = {**status_of(root), "broker_error": error.message}
     if format is Format.JSON:
         print_json(found)
         return

@@ -49,7 +49,7 @@ _PHASES = {"read": "reading", "apply": "moving into tables", "compact": "making 
 
 
 def config_of(
-    bootstrap: str | None,
+    bootstrap: str,
     registry: str | None,
     data_dir: str | None,
     warehouse: str | None,
@@ -58,13 +58,13 @@ def config_of(
     metastore: str | None,
     policy: Policy | None = None,
 ) -> WarehouseConfig:
-    """The warehouse that flags and settings name."""
+    """The warehouse that flags and settings name, loaded from the brokers at `bootstrap`."""
     from hadoop_loader import Policy, WarehouseConfig
 
     return WarehouseConfig(
         data_dir=Path(resolve("data_dir", data_dir)),
         warehouse=warehouse_folder(data_dir, warehouse),
-        bootstrap=resolve("bootstrap", bootstrap),
+        bootstrap=bootstrap,
         registry=resolve("registry", registry),
         database=resolve("database", database),
         master=resolve("spark_master", master),

@@ -18,7 +18,8 @@ from headworks.registry_client import RegistryClient
 
 __all__ = ["Places", "Sources"]
 
-_REGISTRY_DEADLINE = 3.0
+_REGISTRY_DEADLINE = 3.0  # while somebody waits
+_REGISTRY_PATIENCE = 30.0  # in the background: all subjects at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,11 @@ class Sources:
     def __init__(self, places: Places) -> None:
         self.places = places
         self.registry = RegistryClient(places.registry, timeout=_REGISTRY_DEADLINE)
+        patient = RegistryClient(places.registry, timeout=_REGISTRY_PATIENCE)
         self.governance = read_governance(places.schemas)
         self.messages = MessageReader(places.bootstrap, self.registry)
         self.audits = AuditReader(places.audit_store)
-        self.subjects = Watched("registry", SubjectReader(self.registry), every=5.0)
+        self.subjects = Watched("registry", SubjectReader(patient), every=5.0)
         self.topics = Watched("broker", TopicReader(places.bootstrap), every=3.0)
         self.groups = Watched("groups", GroupReader(places.bootstrap, places.zookeeper), every=5.0)
         self.audit = Watched("audit", self.audits, every=5.0)

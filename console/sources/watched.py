@@ -120,8 +120,9 @@ class Watched(Generic[T]):
             self.refresh()
             spent = self._clock() - began
             pause = max(self._every, spent * _SHARE)
-            # Until it has answered once, a source may just be starting.
-            self._stopped.wait(pause if self._taken is not None else min(pause, _AGAIN))
+            if self._taken is None:  # until it has answered once, it may just be starting
+                pause = max(_AGAIN, spent)
+            self._stopped.wait(pause)
             self._wanted.clear()
             if self._taken is not None and not self._looked_at() and not self._stopped.is_set():
                 self._wanted.wait(max(0.0, self._seldom - pause))
