@@ -47,7 +47,11 @@ class Service:
         """The address as an URL."""
         return f"{self.scheme}://{self.address}"
 
-    def stop(self, timeout: float = 10.0) -> int:
+    def words(self) -> str:
+        """Everything in its log: what it has written to stderr so far."""
+        return _written(self.log, 0)
+
+    def stop(self, timeout: float = 30.0) -> int:
         """Ask the service to end, kill it after `timeout` seconds; return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
@@ -80,7 +84,7 @@ class Service:
 def start(
     arguments: Sequence[str],
     *,
-    timeout: float = 30.0,
+    timeout: float = 60.0,
     env: Mapping[str, str] | None = None,
     log_file: Path | None = None,
 ) -> Service:
@@ -156,9 +160,14 @@ def _error_for(code: int) -> type[HeadworksError]:
 
 
 def _tail(log: IO[str], limit: int = 4000) -> str:
-    """The end of what the child wrote; pread, because the child shares the file's offset."""
+    """The end of what the child wrote."""
+    return _written(log, max(0, os.fstat(log.fileno()).st_size - limit)).strip()
+
+
+def _written(log: IO[str], start: int) -> str:
+    """What the child wrote; pread, because the child shares the file's offset."""
     size = os.fstat(log.fileno()).st_size
-    return os.pread(log.fileno(), limit, max(0, size - limit)).decode(errors="replace").strip()
+    return os.pread(log.fileno(), max(0, size - start), start).decode(errors="replace")
 
 
 def _open_log(path: Path | None) -> IO[str]:

@@ -81,13 +81,13 @@ def serve_app(
         limit_concurrency=None if connections is None else connections + 1,
         ssl_context_factory=_always(tls) if tls is not None else None,
     )
-    # The server repeats the signal that stopped it when it is done; then it means nothing more.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
     host, port = sock.getsockname()[:2]
-    _Server(config, lambda: ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")).run(
-        sockets=[sock]
-    )
+    server = _Server(config, lambda: ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}"))
+    # One that comes before the server has handlers of its own must end it too. And it repeats the
+    # signal that stopped it when it is done; then it means nothing more.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: setattr(server, "should_exit", True))
+    server.run(sockets=[sock])
 
 
 def _always(

@@ -25,7 +25,8 @@ class Relay:
         self._whole.set()
         self._sockets: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def cut(self) -> None:
         """Nothing passes any more."""
@@ -43,13 +44,15 @@ class Relay:
 
     def close(self) -> None:
         """Take the cable away."""
-        for one in (self._listener, *self._sockets):
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._accepting.join()
         self._listener.close()
         self._whole.set()
         for thread in self._threads:
-            thread.join()
+            while thread.is_alive():  # it may be connecting only now
+                self.drop()
+                thread.join(0.1)
 
     def __enter__(self) -> Relay:
         return self

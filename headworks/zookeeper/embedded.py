@@ -25,8 +25,9 @@ from types import TracebackType
 from typing import IO
 
 from headworks.errors import UnreachableError, UsageError
+from headworks.ports import free_ports
 
-__all__ = ["Ensemble", "Server", "free_ports"]
+__all__ = ["Ensemble", "Server"]
 
 _NEEDED = ("zookeeper", "slf4j-api", "log4j", "netty", "snappy-java", "metrics-core")
 _SCRIPT = (
@@ -88,7 +89,7 @@ class Server:
             start_new_session=True,
         )
 
-    def wait(self, timeout: float = 60.0) -> None:
+    def wait(self, timeout: float = 120.0) -> None:
         """Wait until it answers; UnreachableError with its own words if it does not."""
         end = time.monotonic() + timeout
         while not self.mode():
@@ -100,7 +101,7 @@ class Server:
                 )
             time.sleep(0.05)
 
-    def start(self, timeout: float = 60.0) -> None:
+    def start(self, timeout: float = 120.0) -> None:
         """Start it and wait until it answers."""
         self.launch()
         self.wait(timeout)
@@ -212,12 +213,16 @@ class Ensemble:
         for server in self.servers:
             server.kill()
 
-    def leader(self) -> Server:
-        """The server that leads; UnreachableError if none does."""
-        for server in self.servers:
-            if server.mode() in ("leader", "standalone"):
-                return server
-        raise UnreachableError(f"no server of {self.address} leads")
+    def leader(self, timeout: float = 60.0) -> Server:
+        """The server that leads, when there is one; UnreachableError if none comes to lead."""
+        end = time.monotonic() + timeout
+        while True:
+            for server in self.servers:
+                if server.mode() in ("leader", "standalone"):
+                    return server
+            if time.monotonic() > end:
+                raise UnreachableError(f"no server of {self.address} leads")
+            time.sleep(0.05)
 
     def __enter__(self) -> Ensemble:
         try:
@@ -234,15 +239,6 @@ class Ensemble:
         at: TracebackType | None,
     ) -> None:
         self.stop()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody uses now."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
 
 
 def _java() -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from headworks.zookeeper import Session, live_brokers, open_session
 from headworks.zookeeper.embedded import Ensemble
 from tests.broker.build import batch
-from tests.broker.clients import eventually
+from tests.broker.clients import DEADLINE, eventually
 from tests.broker.wire import Wire, fetch, kind, produce, produced
 from tests.ensemble import ensemble
 from tests.relay import Relay
@@ -82,7 +82,7 @@ class ClusterBroker(Broker):
             at = 4 + 2 + 4 + 4 + 2 + len(topic) + 4 + 4
             return int.from_bytes(body[at : at + 2], "big", signed=True)
 
-    def owns(self, topic: str, partition: int, *, timeout: float = 10.0) -> int:
+    def owns(self, topic: str, partition: int, *, timeout: float = DEADLINE) -> int:
         """Ask for the end of a partition; the error code."""
         topics = kind(_LIST, 5, "request", "ListOffsetsTopic")
         partitions = kind(_LIST, 5, "request", "ListOffsetsPartition")

@@ -9,16 +9,23 @@ from pathlib import Path
 import pytest
 
 from headworks import service
+from headworks.ports import free_ports
+from tests.broker.clients import DEADLINE
 from tests.interop.in_place import start_in_place
 
 _numbers = itertools.count()
 
 
-def start_broker(folder: Path, *options: str) -> service.Service:
+def start_broker(folder: Path, *options: str, listen: str = "127.0.0.1:0") -> service.Service:
     """A broker on a free port, its data in `folder`."""
     return service.start(
-        ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(folder), *options]
+        ["broker", "start", "--listen", listen, "--data-dir", str(folder), *options]
     )
+
+
+def kept_address() -> str:
+    """An address for a broker that goes and comes back to it."""
+    return f"127.0.0.1:{free_ports(1)[0]}"
 
 
 @pytest.fixture(scope="package")
@@ -47,7 +54,7 @@ def topic(address: str) -> str:
 
     name = f"topic-{next(_numbers)}"
     admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(10)
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(DEADLINE)
     return name
 
 

@@ -88,6 +88,7 @@ class Way:
     mechanism: str = "SCRAM-SHA-256"
     user: str = "alice"
     password: str = field(default=PASSWORDS["alice"])
+    patience: float = DEADLINE  # seconds that a client goes on trying
 
     @classmethod
     def of(cls, files: Files, user: str, **more: Any) -> Way:
@@ -137,7 +138,7 @@ def confluent(address: str, topic: str, way: Way, value: bytes) -> bytes:
             failures.append(error)
 
     producer.produce(topic, value, partition=0, on_delivery=delivered)
-    end = time.monotonic() + DEADLINE
+    end = time.monotonic() + way.patience
     while len(producer) and not refused and time.monotonic() < end:
         producer.poll(0.1)
     if refused or failures:
@@ -197,12 +198,13 @@ def kafka_python(address: str, topic: str, way: Way, value: bytes) -> bytes:
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.errors import KafkaError
 
-    base = {"bootstrap_servers": address, "bootstrap_timeout_ms": 3000, **way.python}
+    patience = int(way.patience * 1000)
+    base = {"bootstrap_servers": address, "bootstrap_timeout_ms": patience, **way.python}
     if "SSL" in way.protocol:
         base["ssl_cafile"] = str(way.files.ca)
     opened: list[Any] = []
     try:
-        producer = KafkaProducer(**base, max_block_ms=5000)
+        producer = KafkaProducer(**base, max_block_ms=patience)
         opened.append(producer)
         sent = producer.send(topic, value, partition=0).get(DEADLINE)
         consumer = KafkaConsumer(**base, consumer_timeout_ms=int(DEADLINE * 1000))
@@ -249,7 +251,7 @@ def kcat(address: str, topic: str, way: Way, value: bytes) -> bytes:
     """See `confluent`."""
     assert KCAT is not None
     options = [part for pair in way.librdkafka.items() for part in ("-X", "=".join(pair))]
-    options += ["-X", "message.timeout.ms=5000"]
+    options += ["-X", f"message.timeout.ms={int(way.patience * 1000)}"]
 
     def run(*arguments: str, text: bytes = b"") -> bytes:
         done = subprocess.run(

@@ -9,7 +9,7 @@ import pytest
 
 from broker.log import LogConfig, open_log
 from broker.records import Codec, iter_batches, iter_records
-from tests.broker.clients import CONSUMERS, KCAT, PRODUCERS, Message
+from tests.broker.clients import CONSUMERS, DEADLINE, KCAT, PRODUCERS, Message
 from tests.interop.in_place import log_folder
 
 # kafka-python reads its schemas in a way that Python deprecates
@@ -112,6 +112,6 @@ def test_producers_create_topics_and_consumers_do_not(address: str) -> None:
     message = consumer.poll(2)
     assert message is None or message.error()
     consumer.close()
-    topics = AdminClient({"bootstrap.servers": address}).list_topics(timeout=10).topics
+    topics = AdminClient({"bootstrap.servers": address}).list_topics(timeout=DEADLINE).topics
     assert "made-by-producing" in topics
     assert "made-by-consuming" not in topics

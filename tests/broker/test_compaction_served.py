@@ -16,10 +16,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from broker.log.dump import Found, dump_segment, segments_of
-from headworks import service
 from headworks.errors import UsageError
-from tests.broker.clients import CONSUMERS, PRODUCERS, Message, eventually
-from tests.broker.conftest import start_broker
+from tests.broker.clients import CONSUMERS, DEADLINE, PRODUCERS, Message, eventually
+from tests.broker.conftest import kept_address, start_broker
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
 KILLS = int(os.environ.get("HEADWORKS_TEST_COMPACTION_KILLS", "3"))
@@ -37,7 +36,7 @@ def create(address: str, topic: str, **configs: str) -> None:
     new = NewTopic(
         topic, 1, 1, config=COMPACTED | {k.replace("_", "."): v for k, v in configs.items()}
     )
-    admin.create_topics([new])[topic].result(10)
+    admin.create_topics([new])[topic].result(DEADLINE)
 
 
 def size(folder: Path, topic: str) -> int:
@@ -52,10 +51,10 @@ def size(folder: Path, topic: str) -> int:
 def read_to_end(address: str, topic: str) -> dict[bytes, bytes | None]:
     """The last value of each key, by reading from the beginning to the end."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "end"})
-    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=DEADLINE)
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: dict[bytes, bytes | None] = {}
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + DEADLINE
     [at] = consumer.position([TopicPartition(topic, 0)])
     while at.offset < end and time.monotonic() < deadline:
         message = consumer.poll(0.2)
@@ -96,7 +95,7 @@ def test_four_clients_write_and_four_read_what_stays(tmp_path: Path, codec: str)
 
         def settled() -> bool:
             producer.produce("t", key=b"poke", value=b"")  # something must be new
-            producer.flush(10)
+            producer.flush(DEADLINE)
             return [pair for pair in stored(tmp_path, "t") if pair[0] != b"poke"] == wanted
 
         eventually(settled)
@@ -121,13 +120,13 @@ def test_a_consumer_reads_on_while_it_is_compacted_and_metrics_tell(tmp_path: Pa
         for number in range(5000):
             producer.produce("busy", key=b"%d" % (number % 20), value=b"%d" % number + b"." * 100)
             if number % 50 == 0:
-                producer.flush(10)
+                producer.flush(DEADLINE)
                 for message in consumer.consume(1000, 0.01):
                     assert message.error() is None
                     offsets.append(message.offset() or 0)
                     last[message.key()] = message.value()
-        assert producer.flush(10) == 0
-        deadline = time.monotonic() + 20
+        assert producer.flush(DEADLINE) == 0
+        deadline = time.monotonic() + DEADLINE
         while (not offsets or offsets[-1] < 4999) and time.monotonic() < deadline:
             for message in consumer.consume(1000, 0.1):
                 offsets.append(message.offset() or 0)
@@ -135,8 +134,7 @@ def test_a_consumer_reads_on_while_it_is_compacted_and_metrics_tell(tmp_path: Pa
         consumer.close()
         assert offsets == sorted(set(offsets))
         assert last == {b"%d" % (n % 20): b"%d" % n + b"." * 100 for n in range(4980, 5000)}
-        process.log.seek(0)
-        found = re.search(r"http://127.0.0.1:(\d+)/metrics", process.log.read())
+        found = re.search(r"http://127.0.0.1:(\d+)/metrics", process.words())
         assert found is not None
 
         def metric(name: str) -> float:
@@ -175,7 +173,7 @@ def test_messages_without_a_key_are_refused_with_their_numbers(tmp_path: Path) -
                     key,
                     on_delivery=partial(note, errors),
                 )
-            producer.flush(10)
+            producer.flush(DEADLINE)
             assert [error and error.name() for error in errors] == ["INVALID_RECORD"] * 2, codec
         PRODUCERS["kafka-python"](process.address, "keyed", [Message(b"k", b"v")], "none")
         assert CONSUMERS["kcat"](process.address, "keyed", 1)[0].key == b"k"
@@ -190,7 +188,7 @@ def test_a_topic_becomes_compacted_and_is_deleted_while_it_is_being_compacted(
         for number in range(20_000):
             producer.produce("later", key=b"%d" % (number % 7), value=b"%d" % number + b"." * 100)
             producer.poll(0)
-        assert producer.flush(20) == 0
+        assert producer.flush(DEADLINE) == 0
         full = size(tmp_path, "later")
         admin = AdminClient({"bootstrap.servers": process.address})
         from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -205,9 +203,9 @@ def test_a_topic_becomes_compacted_and_is_deleted_while_it_is_being_compacted(
         )
         resource = ConfigResource(ResourceType.TOPIC, "later", incremental_configs=[entry])
         for future in admin.incremental_alter_configs([resource]).values():
-            future.result(10)
+            future.result(DEADLINE)
         eventually(lambda: size(tmp_path, "later") < full)
-        admin.delete_topics(["later"])["later"].result(10)
+        admin.delete_topics(["later"])["later"].result(DEADLINE)
         assert not (tmp_path / "broker/logs/later-0").exists()
         create(process.address, "later")
         PRODUCERS["aiokafka"](process.address, "later", [Message(b"k", b"v")], "none")
@@ -216,17 +214,16 @@ def test_a_topic_becomes_compacted_and_is_deleted_while_it_is_being_compacted(
 
 def test_killed_again_and_again_it_loses_no_last_value(tmp_path: Path) -> None:
     """SIGKILL while it compacts under load: the last acknowledged value of each key is there."""
-    process = start_broker(tmp_path, *OFTEN)
+    listen = kept_address()
+    process = start_broker(tmp_path, *OFTEN, listen=listen)
     create(process.address, "load", segment_bytes="50000")
-    port = process.address.rpartition(":")[2]
-    listen = ["broker", "start", "--listen", f"127.0.0.1:{port}", "--data-dir", str(tmp_path)]
     acknowledged: dict[bytes, int] = {}
     stop = threading.Event()
 
     def load() -> None:
         producer = Producer(
             {
-                "bootstrap.servers": f"127.0.0.1:{port}",
+                "bootstrap.servers": listen,
                 "enable.idempotence": True,
                 "compression.type": "lz4",
                 "linger.ms": 1,
@@ -246,23 +243,23 @@ def test_killed_again_and_again_it_loses_no_last_value(tmp_path: Path) -> None:
                 producer.produce("load", value, key, partition=0, on_delivery=done)
                 number += 1
             producer.poll(0 if number % 100 else 0.001)
-        assert producer.flush(20) == 0
+        assert producer.flush(DEADLINE) == 0
 
     thread = threading.Thread(target=load)
     thread.start()
     try:
         for turn in range(KILLS):
-            goal, end = (turn + 1) * 3000, time.monotonic() + 15
-            while max(acknowledged.values(), default=0) < goal and time.monotonic() < end:
-                time.sleep(0.01)
+            goal = (turn + 1) * 3000
+            eventually(
+                lambda goal=goal: max([*acknowledged.values()], default=0) >= goal  # type: ignore[misc]
+            )
             process.kill()
-            process = service.start([*listen, *OFTEN])
+            process = start_broker(tmp_path, *OFTEN, listen=listen)
     finally:
         stop.set()
         thread.join()
     found = read_to_end(process.address, "load")
-    process.log.seek(0)
-    log = process.log.read()
+    log = process.words()
     process.stop()
     assert "is not served" not in log
     assert {key: int((value or b"").split(b".")[0]) for key, value in found.items()} == acknowledged

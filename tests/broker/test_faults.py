@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.broker.build import batch
-from tests.broker.clients import CONSUMERS
+from tests.broker.clients import CONSUMERS, DEADLINE
 from tests.broker.wire import Wire, fetch, fetched, produce, produced
 from tests.soak.process import Broker
 
@@ -26,7 +26,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     admin = AdminClient({"bootstrap.servers": made.address})
     topics = admin.create_topics([NewTopic("t", 1, 1), NewTopic("other", 1, 1)])
     for future in topics.values():
-        future.result(10)
+        future.result(DEADLINE)
     yield made
     if made.alive:
         made.stop()
@@ -56,7 +56,7 @@ def test_a_full_disk_refuses_tears_nothing_and_heals(broker: Broker) -> None:
 
 def wait_for_more_refusals(broker: Broker, before: int) -> int:
     """How often the disk has been full, once that is more often than `before`."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + DEADLINE
     while (count := broker.words().count("No space left")) <= before:
         assert time.monotonic() < deadline, "the disk was never full"
         time.sleep(0.01)
@@ -85,14 +85,14 @@ def test_an_idempotent_producer_goes_on_when_there_is_room_again(broker: Broker)
     refused = 0
     for number in range(2000):
         if number % 400 == 200:
-            producer.flush(30)
+            producer.flush(DEADLINE)
             full.touch()
         if number % 400 == 300:
             refused = wait_for_more_refusals(broker, refused)
             full.unlink()
         producer.produce("t", b"%d" % number, partition=0, on_delivery=report)
         producer.poll(0.0005)
-    assert producer.flush(30) == 0
+    assert producer.flush(DEADLINE) == 0
     assert failed == []
     assert refused >= 5
     found = CONSUMERS["confluent-kafka"](broker.address, "t", 2000)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -16,15 +15,17 @@ from broker.protocol.fetch import FetchRequest
 def test_it_rests_after_a_long_look_in_vain(
     monkeypatch: pytest.MonkeyPatch, takes: float, most: int
 ) -> None:
-    looks = 0
+    looks, now = 0, 0.0
 
     def look(_: Fetch) -> tuple[list[Any], bool]:
-        nonlocal looks
+        nonlocal looks, now
         looks += 1
-        time.sleep(takes)
+        now += takes
         return [], False
 
     async def run() -> None:
+        nonlocal now
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
         nothing: Any = None
         request = FetchRequest(1000, 1, 1, 0, -1, ())
         fetch = Fetch(nothing, nothing, nothing, request, lambda _: None)
@@ -32,7 +33,8 @@ def test_it_rests_after_a_long_look_in_vain(
             fetch._wake()
         assert looks == most
         fetch.cancel()
-        await asyncio.sleep(takes * 60)
+        now += takes * 60
+        await asyncio.sleep(0)
         assert looks == most, "who has gone looks no more"
 
     monkeypatch.setattr(Fetch, "_read", look)

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from tests.broker.clients import DEADLINE
+from tests.broker.clients import DEADLINE, eventually
 
 # kafka-python reads its schemas in a way that Python deprecates
 pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
@@ -24,7 +24,7 @@ def shared(address: str, new_name: Callable[[], str]) -> str:
     """A topic with four partitions and 25 messages in each."""
     name = new_name()
     admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic(name, 4, 1)])[name].result(10)
+    admin.create_topics([NewTopic(name, 4, 1)])[name].result(DEADLINE)
     producer = Producer({"bootstrap.servers": address})
     for number in range(100):
         producer.produce(name, b"%d" % number, partition=number % 4)
@@ -150,9 +150,9 @@ def test_offsets_of_no_group_member_are_kept_with_their_metadata(
     group = new_name()
     simple = consumer_of(address, group)
     simple.commit(offsets=[TopicPartition(shared, 1, 7, metadata="note")], asynchronous=False)
-    [found] = simple.committed([TopicPartition(shared, 1)], timeout=10)
+    [found] = simple.committed([TopicPartition(shared, 1)], timeout=DEADLINE)
     assert (found.offset, found.metadata) == (7, "note")
-    [never] = simple.committed([TopicPartition(shared, 2)], timeout=10)
+    [never] = simple.committed([TopicPartition(shared, 2)], timeout=DEADLINE)
     assert never.offset < 0
     simple.close()
 
@@ -166,21 +166,21 @@ def test_groups_are_listed_described_and_deleted(
     member.subscribe([shared])
     read([member], lambda: owned([member]) == [4], [])
     member.commit(offsets=[TopicPartition(shared, 0, 3)], asynchronous=False)
-    listed = admin.list_consumer_groups(request_timeout=10).result()
+    listed = admin.list_consumer_groups(request_timeout=DEADLINE).result()
     assert group in [g.group_id for g in listed.valid]
-    described = admin.describe_consumer_groups([group], request_timeout=10)[group].result()
+    described = admin.describe_consumer_groups([group], request_timeout=DEADLINE)[group].result()
     assert described.state.name == "STABLE"
     [one] = described.members
     assert one.client_id == "me"
     assert len(one.assignment.topic_partitions) == 4
-    refused = admin.delete_consumer_groups([group], request_timeout=10)[group]
+    refused = admin.delete_consumer_groups([group], request_timeout=DEADLINE)[group]
     assert "NON_EMPTY_GROUP" in str(refused.exception())
     member.close()
-    empty = admin.describe_consumer_groups([group], request_timeout=10)[group].result()
+    empty = admin.describe_consumer_groups([group], request_timeout=DEADLINE)[group].result()
     assert empty.state.name == "EMPTY"
     [offsets] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
     assert [(p.partition, p.offset) for p in offsets.result().topic_partitions] == [(0, 3)]
-    admin.delete_consumer_groups([group], request_timeout=10)[group].result()
+    admin.delete_consumer_groups([group], request_timeout=DEADLINE)[group].result()
     assert group not in [g.group_id for g in admin.list_consumer_groups().result().valid]
 
 
@@ -218,8 +218,14 @@ def test_aiokafka_and_kafka_python_share_a_group_with_each_other(
         bootstrap_servers=address,
         group_id=group,
         auto_offset_reset="earliest",
-        consumer_timeout_ms=1500,
     )
-    assert list(follower) == [], "all of it was committed by the other client"
-    assert len(follower.assignment()) == 4
+    found: list[Any] = []
+
+    def joined() -> bool:
+        found.extend(follower.poll(200).values())
+        return len(follower.assignment()) == 4
+
+    eventually(joined)
+    assert {follower.position(part) for part in follower.assignment()} == {25}
+    assert found == [], "all of it was committed by the other client"
     follower.close()

@@ -86,7 +86,7 @@ def test_a_request_that_comes_drop_by_drop_is_dropped(tmp_path: Path) -> None:
             while not gone.done():
                 writer.write(b"x")
                 await asyncio.sleep(0.05)
-            assert 0.4 < time.monotonic() - began < 5
+            assert time.monotonic() - began > 0.4
             assert gone.result()
             assert server.node.counters.failed["stalled"] == 1
             to.write(VERSIONS)
@@ -98,7 +98,7 @@ def test_a_request_that_comes_drop_by_drop_is_dropped(tmp_path: Path) -> None:
 def test_a_slow_request_that_moves_is_served(tmp_path: Path) -> None:
     async def test() -> None:
         async with (
-            serving(tmp_path, stall_seconds=0.3, slowest=1000) as server,
+            serving(tmp_path, stall_seconds=0.3, slowest=10) as server,
             connected(server) as (reader, writer),
         ):
             body = framed(0, 7, produce("t", 0, bytes(batch(1, size=20_000))))
@@ -155,13 +155,15 @@ def test_requests_that_wait_are_limited_per_connection(tmp_path: Path) -> None:
             connected(server) as (other, to),
         ):
             writer.write(framed(1, 11, fetch("t", 0, 0, wait_ms=300)) * 9)
-            await asyncio.sleep(0.1)
             partition = server.node.catalogue.partition("t", 0)
             assert partition is not None
+            while not partition.readers:
+                await asyncio.sleep(0.001)
             assert partition.readers == 4
             to.write(VERSIONS)
             assert await receive(other)
             for _ in range(9):
+                assert partition.readers <= 4
                 await receive(reader)
 
     run(test)
@@ -175,7 +177,8 @@ def test_memory_that_others_hold_without_moving_is_taken_back(tmp_path: Path) ->
             body = framed(0, 7, produce("t", 0, bytes(batch(1, size=size))))
             async with connected(server) as (idle, hoarder), connected(server) as (reader, writer):
                 hoarder.write(body[:20])
-                await asyncio.sleep(0.1)
+                while server.memory.left == server.memory.size:
+                    await asyncio.sleep(0.01)
                 writer.write(body)
                 assert struct.unpack_from(">h", await receive(reader), 4 + 4 + 3 + 4 + 4) == (0,)
                 assert await closed(idle)
@@ -222,8 +225,8 @@ def test_what_was_taken_of_the_memory_is_given_back(tmp_path: Path) -> None:
                     await receive(reader)
                     await receive(reader)
                 writer.write(many[:-1])
-                await asyncio.sleep(0.1)
-                assert server.memory.left < server.memory.size
+                while server.memory.left == server.memory.size:
+                    await asyncio.sleep(0.01)
             while server.connections:
                 await asyncio.sleep(0.01)
             assert server.memory.left == server.memory.size

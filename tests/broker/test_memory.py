@@ -9,6 +9,7 @@ from pathlib import Path
 from broker.server import BrokerServer, ServerConfig
 from broker.server.limits import Limits
 from tests.broker.build import batch
+from tests.broker.clients import DEADLINE
 from tests.broker.wire import produce, produced
 
 SIZE = 600_000
@@ -40,12 +41,13 @@ def test_requests_that_do_not_fit_wait_for_the_others(tmp_path: Path) -> None:
             await server.node.catalogue.create("t", 1, {})
             hold = asyncio.Event()
             first = asyncio.create_task(send(port, "t", hold))
-            await asyncio.sleep(0.2)
+            while server.memory.left == server.memory.size:
+                await asyncio.sleep(0.01)
             others = [asyncio.create_task(send(port, "t", None)) for _ in range(3)]
             await asyncio.sleep(0.3)
             assert not any(task.done() for task in others)
             hold.set()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(DEADLINE):
                 answers = await asyncio.gather(first, *others)
             assert sorted(answers) == [(0, 0), (0, 1), (0, 2), (0, 3)]
         finally:

@@ -13,6 +13,7 @@ from broker.log import open_log
 from broker.records import check_batch
 from broker.topics import Flusher, Partition, StorageFailureError, resolve_config
 from tests.broker.build import batch
+from tests.broker.clients import DEADLINE
 
 LATER: dict[str, str] = {"flush.ms": "60000"}
 
@@ -41,7 +42,7 @@ def append(partition: Partition, *, urgent: bool = False, size: int = 10) -> int
 async def flushed(partition: Partition, offset: int) -> str | None:
     done: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
     partition.when_flushed(offset, done.set_result)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(DEADLINE):
         return await done
 
 
@@ -81,7 +82,7 @@ def test_a_waiting_reader_brings_the_flush_forward(tmp_path: Path, first: str) -
             partition.watch(woken.set)
             if first == "the reader":
                 append(partition)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(DEADLINE):
                 await woken.wait()
             assert partition.log.visible == 1
             partition.unwatch(woken.set)

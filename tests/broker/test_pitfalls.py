@@ -21,6 +21,7 @@ from broker.protocol.apis import LOGIN, PRODUCE
 from broker.protocol.reading import shape_of
 from broker.records import check_batch
 from tests.broker.build import batch
+from tests.broker.clients import DEADLINE
 from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced
 
 HERE = Path(__file__).parent
@@ -277,5 +278,5 @@ def test_clients_are_told_the_address_they_came_to(tmp_path: Path, host: str) ->
     options = ["--listen", f"{host}:0", "--data-dir", str(tmp_path)]
     with service.start(["broker", "start", *options]) as running:
         admin = AdminClient({"bootstrap.servers": running.address})
-        [told] = admin.list_topics(timeout=10).brokers.values()
+        [told] = admin.list_topics(timeout=DEADLINE).brokers.values()
         assert f"{told.host}:{told.port}" == running.address.replace("[", "").replace("]", "")

@@ -16,8 +16,10 @@ from broker.protocol.apis import LOGIN
 from broker.records import check_batch, iter_batches
 from headworks import service
 from tests.broker.build import batch
+from tests.broker.clients import eventually
 from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced
 
+HOURS = 10_000_000  # milliseconds
 PRODUCE, FETCH, OFFSETS, METADATA, VERSIONS, PRODUCER_ID = 0, 1, 2, 3, 18, 22
 
 
@@ -140,17 +142,15 @@ def test_a_parked_fetch_holds_back_what_was_asked_after_it(address: str, topic: 
         later = wire.send(VERSIONS, 0, b"")
         began = time.monotonic()
         assert [wire.receive()[0], wire.receive()[0]] == [parked, later]
-        assert 0.3 < time.monotonic() - began < 5
+        assert time.monotonic() - began > 0.3
 
 
 def test_a_parked_fetch_wakes_on_an_append(address: str, topic: str) -> None:
     with Wire(address) as reader, Wire(address) as writer:
-        reader.send(FETCH, 11, fetch(topic, 0, 0, wait_ms=20_000))
+        reader.send(FETCH, 11, fetch(topic, 0, 0, wait_ms=HOURS))
         assert reader.silent(0.2)
-        began = time.monotonic()
         assert put(writer, topic, bytes(batch(3)))[0] == 0
         error, high, records = fetched(reader.receive()[1])
-        assert time.monotonic() - began < 5
     assert (error, high) == (0, 3)
     assert [b.record_count for b in iter_batches(records)] == [3]
 
@@ -158,7 +158,7 @@ def test_a_parked_fetch_wakes_on_an_append(address: str, topic: str) -> None:
 def test_a_fetch_waits_for_as_many_bytes_as_it_asks(address: str, topic: str) -> None:
     one = bytes(batch(1))
     with Wire(address) as reader, Wire(address) as writer:
-        reader.send(FETCH, 11, fetch(topic, 0, 0, wait_ms=20_000, min_bytes=len(one) + 1))
+        reader.send(FETCH, 11, fetch(topic, 0, 0, wait_ms=HOURS, min_bytes=len(one) + 1))
         put(writer, topic, one, acks=-1)
         assert reader.silent(0.2)
         put(writer, topic, one, acks=-1)
@@ -170,9 +170,14 @@ def test_an_empty_fetch_is_not_answered_before_its_time(address: str, topic: str
         began = time.monotonic()
         assert get(wire, topic, 0, wait_ms=300) == (0, 0, b"")
         assert time.monotonic() - began >= 0.25
-        began = time.monotonic()
-        assert get(wire, topic, 0, wait_ms=0) == (0, 0, b"")
-        assert time.monotonic() - began < 0.2
+
+        def at_once() -> bool:
+            """Others on the machine may hold up one answer, and not all."""
+            began = time.monotonic()
+            assert get(wire, topic, 0, wait_ms=0) == (0, 0, b"")
+            return time.monotonic() - began < 0.2
+
+        eventually(at_once)
 
 
 def test_a_client_that_goes_while_parked_leaves_nothing_behind(
@@ -184,12 +189,7 @@ def test_a_client_that_goes_while_parked_leaves_nothing_behind(
     time.sleep(0.4)
     with Wire(running.address) as wire:
         assert put(wire, topic, bytes(batch())) == (0, 0)
-    assert "Traceback" not in log_of(running)
-
-
-def log_of(running: service.Service) -> str:
-    running.log.seek(0)
-    return running.log.read()
+    assert "Traceback" not in running.words()
 
 
 def test_an_idle_broker_with_parked_consumers_uses_no_cpu(
@@ -197,12 +197,16 @@ def test_an_idle_broker_with_parked_consumers_uses_no_cpu(
 ) -> None:
     process = psutil.Process(running.process.pid)
     with Wire(running.address) as wire:
-        wire.send(FETCH, 11, fetch(topic, 0, 0, wait_ms=5_000))
-        time.sleep(0.3)
-        before = process.cpu_times()
-        time.sleep(1.0)
-        after = process.cpu_times()
-    assert (after.user + after.system) - (before.user + before.system) <= 0.03
+        wire.send(FETCH, 11, fetch(topic, 0, 0, wait_ms=HOURS))
+
+        def idle() -> bool:
+            """For a second; what came before may still be under way in the first."""
+            before = process.cpu_times()
+            time.sleep(1.0)
+            after = process.cpu_times()
+            return (after.user + after.system) - (before.user + before.system) <= 0.03
+
+        eventually(idle)
 
 
 def test_the_first_batch_comes_whole_however_little_is_asked(address: str, topic: str) -> None:

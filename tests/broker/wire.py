@@ -14,12 +14,13 @@ from kio.serial import entity_reader, entity_writer
 from broker.protocol.apis import APIS
 from broker.protocol.frame import parse_header
 from broker.protocol.produce import Repeated, Repeats, parse_request
+from tests.broker.clients import DEADLINE
 
 
 class Wire:
     """One connection. Requests and replies are kio's messages."""
 
-    def __init__(self, address: str, timeout: float = 10.0) -> None:
+    def __init__(self, address: str, timeout: float = DEADLINE) -> None:
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout)
         self._correlation = 0

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from headworks import service
+from tests.decentralised.cluster import eventually
 
 
 def test_another_broker_joins_what_up_has_started(tmp_path: Path) -> None:
@@ -26,9 +27,14 @@ def test_another_broker_joins_what_up_has_started(tmp_path: Path) -> None:
             with service.start(["broker", "start", *listen, *zookeeper]) as second:
                 from confluent_kafka.admin import AdminClient
 
-                seen = AdminClient({"bootstrap.servers": second.address}).list_topics(timeout=30)
-                addresses = {f"{b.host}:{b.port}" for b in seen.brokers.values()}
-                assert addresses == {told["broker"], second.address}
+                admin = AdminClient({"bootstrap.servers": second.address})
+
+                def knows_both() -> bool:
+                    brokers = admin.list_topics(timeout=60).brokers.values()
+                    both = {told["broker"], second.address}
+                    return {f"{b.host}:{b.port}" for b in brokers} == both
+
+                eventually("what the second knows", knows_both)
         finally:
             up.send_signal(signal.SIGINT)
-        assert up.wait(60) == 0
+        assert up.wait(120) == 0

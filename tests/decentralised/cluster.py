@@ -36,7 +36,7 @@ def declare(session: Session, address: str, topic: str, partitions: int) -> None
     """Create a topic at the broker, and say so in ZooKeeper."""
     admin = AdminClient({"bootstrap.servers": address})
     for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        future.result(20)
+        future.result(60)
     session.client.create(paths.topic(topic), TopicNode((BROKER,) * partitions).dump())
 
 
@@ -66,7 +66,7 @@ def fill(address: str, registry: str, topic: str, numbers: Iterable[int], partit
     producer = confluent_kafka.Producer({"bootstrap.servers": address, "linger.ms": 5})
     for number in numbers:
         producer.produce(topic, encode(number), partition=number % partitions)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def eventually(what: str, holds: Callable[[], Any], limit: float = 60.0) -> Any:

@@ -8,6 +8,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,6 +21,7 @@ from consumer_sdk import Consumer, Partition
 from consumer_sdk.decentralised.assignment import BrokerPartition
 from consumer_sdk.decentralised.directory import Directory, NotAMemberError
 from consumer_sdk.decentralised.directory import Place as DirectoryPlace
+from consumer_sdk.decentralised.member import Member, Timing
 from consumer_sdk.decentralised.subscription import subscription
 from headworks import service
 from headworks.errors import UnreachableError, UsageError
@@ -30,6 +32,7 @@ from tests.decentralised.cluster import BROKER, declare, eventually, fill, regis
 from tests.ensemble import ensemble
 
 PARTITIONS = 4
+SESSION = 10  # seconds, as many as the server grants: that a machine stands still ends none
 Dicts = Consumer[dict[str, Any]]
 
 
@@ -49,7 +52,7 @@ class Cluster:
         fill(self.broker, self.registry, topic, numbers, partitions)
 
     def consumer(self, group: str, **options: Any) -> Dicts:
-        options.setdefault("config", {"session.timeout.ms": 2000})
+        options["config"] = {"session.timeout.ms": SESSION * 1000} | options.get("config", {})
         return Consumer(
             group=group,
             zookeeper=self.zookeeper.address,
@@ -74,7 +77,7 @@ def cluster(
 ) -> Iterator[Cluster]:
     with (
         ensemble(tmp_path_factory.mktemp("zookeeper")) as running,
-        open_session(running.address) as session,
+        open_session(running.address, timeout=SESSION) as session,
     ):
         register(session, broker.address)
         yield Cluster(running, session, broker.address, registry.url)
@@ -218,6 +221,31 @@ def test_streams_of_one_member_share_as_members_do(cluster: Cluster) -> None:
     assert by_stream == [40, 20, 20]  # the remainder goes to the first
 
 
+def test_streams_may_ask_for_the_start_at_the_same_time(cluster: Cluster) -> None:
+    """One member, one thread: the second waits until the first has started it."""
+    node = subscription([cluster.topic()], None, None)
+    member = Member(cluster.zookeeper.address, "twice", lambda _: node, Timing())
+    entered, go_on = threading.Event(), threading.Event()
+    told: list[object] = []
+
+    def slowly(listener: object) -> None:
+        told.append(listener)
+        entered.set()
+        assert go_on.wait(60)
+
+    member._session.on_state = slowly  # type: ignore[method-assign, assignment]
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(member.start)
+        assert entered.wait(60)
+        second = pool.submit(member.start)
+        wait([second], 0.3)  # time to do it wrong
+        go_on.set()
+        assert first.result(60) is second.result(60) is None
+    assert len(told) == 1
+    assert member.started
+    member.close()
+
+
 def test_a_session_that_ends_is_left_behind(cluster: Cluster) -> None:
     """The member joins anew under a new name, and writes nothing under the old one."""
     topic, group = cluster.topic(), "expiry"
@@ -241,18 +269,18 @@ def test_a_session_that_ends_is_left_behind(cluster: Cluster) -> None:
 def test_who_does_not_poll_loses_its_partitions_and_writes_nothing_there(cluster: Cluster) -> None:
     topic, group = cluster.topic(), "stuck"
     cluster.fill(topic, range(40))
-    impatient = {"session.timeout.ms": 2000, "max.poll.interval.ms": 2000}
+    impatient = {"session.timeout.ms": 5000, "max.poll.interval.ms": 5000}
     with (
         cluster.consumer(group, topics=[topic], config=impatient) as stuck,
         cluster.consumer(group, topics=[topic], config=impatient) as heir,
     ):
         numbers(stuck, 40)
-        stuck.commit()
+        eventually("the commit", lambda: _commits(stuck))
         eventually("the heir's half", lambda: heir.poll(0.05) or len(heir.assignment) == 2)
         cluster.fill(topic, range(40, 80))
         taken = sorted(p.partition for p in heir.assignment)
         assert sorted(numbers(heir, 20)) == [n for n in range(40, 80) if n % PARTITIONS in taken]
-        heir.commit()
+        eventually("the commit", lambda: _commits(heir))
         assert sorted(numbers(stuck, 20)) == [
             n for n in range(40, 80) if n % PARTITIONS not in taken
         ]
@@ -308,17 +336,28 @@ def test_wrong_input_is_named(cluster: Cluster) -> None:
 
 def test_zookeeper_may_restart_under_a_group(cluster: Cluster) -> None:
     """It comes back within the session: the members are who they were, and go on."""
-    topic, group = cluster.topic(), "restart"
-    cluster.fill(topic, range(20))
-    with cluster.consumer(group, topics=[topic], config={"session.timeout.ms": 9000}) as consumer:
-        numbers(consumer, 20)
-        (server,) = cluster.zookeeper.servers
-        server.kill()
-        server.start()
-        cluster.fill(topic, range(20, 40))
-        assert sorted(numbers(consumer, 20)) == list(range(20, 40))
-        eventually("the commit", lambda: _commits(consumer))
-        assert set(cluster.offsets(group).values()) == {10}
+    attempts = itertools.count()
+
+    def came_back_in_time() -> bool:
+        """If it did not, another has joined, and may read again."""
+        topic, group = cluster.topic(), f"restart-{next(attempts)}"
+        cluster.fill(topic, range(20))
+        with cluster.consumer(group, topics=[topic]) as consumer:
+            numbers(consumer, 20)
+            before = cluster.owners(group, topic)
+            (server,) = cluster.zookeeper.servers
+            server.kill()
+            server.start()
+            cluster.fill(topic, range(20, 40))
+            got = numbers(consumer, 20)
+            eventually("the commit", lambda: _commits(consumer))
+            if eventually("the claims", lambda: cluster.owners(group, topic)) != before:
+                return False
+            assert sorted(got) == list(range(20, 40))
+            assert set(cluster.offsets(group).values()) == {10}
+            return True
+
+    eventually("a restart within the session", came_back_in_time, 180)
 
 
 def _commits(consumer: Dicts) -> bool:

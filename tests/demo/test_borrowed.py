@@ -33,11 +33,11 @@ def test_what_is_there_is_somebody_elses(broker: Service) -> None:
     from confluent_kafka.cimpl import NewTopic
 
     admin = admin_of(broker.address)
-    admin.create_topics([NewTopic(NAMES[1], 1, 1)])[NAMES[1]].result(10)
+    admin.create_topics([NewTopic(NAMES[1], 1, 1)])[NAMES[1]].result(60)
     with pytest.raises(UsageError, match=NAMES[1]), borrowed_topics(broker.address, NAMES):
         pass
     assert there(broker) == {NAMES[1]}
-    admin.delete_topics([NAMES[1]])[NAMES[1]].result(10)
+    admin.delete_topics([NAMES[1]])[NAMES[1]].result(60)
 
 
 def test_a_broker_that_makes_only_some_keeps_none(broker: Service) -> None:

@@ -49,7 +49,7 @@ def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 def assert_gone(processes: list[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(processes, timeout=15)
+    _, alive = psutil.wait_procs(processes, timeout=60)
     assert not [p.cmdline() for p in alive]
 
 
@@ -128,7 +128,7 @@ def test_ctrl_c_stops_every_child(tmp_path: Path, moment: str) -> None:
     children = descendants(run)
     assert children
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=60)
+    run.communicate(timeout=120)
     assert run.returncode == 130
     assert_gone(children)
     assert not leftovers(tmp_path)
@@ -144,7 +144,7 @@ def test_without_java_it_says_so_and_starts_nothing(tmp_path: Path) -> None:
         cwd=tmp_path,
         env={"PATH": str(only_python), "HOME": str(tmp_path)},
         check=False,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == 2
     assert "Java 17" in done.stderr

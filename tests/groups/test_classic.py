@@ -38,7 +38,7 @@ def topic(broker: service.Service) -> str:
         for partition in (0, 1):
             at = now - (99 - number) * 60_000
             producer.produce(name, b"m%d" % number, partition=partition, timestamp=at)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     return name
 
 
@@ -158,7 +158,7 @@ def test_the_times_of_many_offsets_are_read_and_remembered(
     spots = [Spot(topic, partition, offset) for partition in (0, 1) for offset in range(0, 100, 7)]
     timestamps = Timestamps(broker.address)
     try:
-        found = timestamps.of([*spots, Spot(topic, 0, 100)], timeout=30)
+        found = timestamps.of([*spots, Spot(topic, 0, 100)], timeout=60)
         assert found.keys() == set(spots)  # there is no message at 100
         steps = {found[Spot(topic, 0, n + 7)] - found[Spot(topic, 0, n)] for n in range(0, 92, 7)}
         assert steps == {7 * 60_000}

@@ -23,7 +23,6 @@ import fcntl
 import hashlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -37,6 +36,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError
+from headworks.ports import free_ports
 from headworks.service import Service
 
 __all__ = ["fetch", "java", "start", "version"]
@@ -105,7 +105,7 @@ def start(
     *,
     config: Mapping[str, str] | None = None,
     heap: str = "512m",
-    timeout: float = 60.0,
+    timeout: float = 120.0,
 ) -> Service:
     """Start one node with its data and its log in `folder`; `config` adds to server.properties.
 
@@ -113,7 +113,7 @@ def start(
     answer within `timeout` seconds.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    port, controller = _free_ports(2)
+    port, controller = free_ports(2)
     properties = folder / "server.properties"
     settings = _settings(folder, port, controller) | dict(config or {})
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
@@ -202,15 +202,6 @@ def _bound() -> list[str]:
     """What to run a command with so that the kernel ends it with its parent (Linux)."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL"] if setpriv else []
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def _await(running: Service, log: Path, timeout: float) -> None:

@@ -63,7 +63,7 @@ def tool(name: str, *arguments: str, text: str = "", fails: bool = False) -> str
 
 def lines_of(topic: str, address: str, *options: str) -> list[str]:
     at = ("--bootstrap-server", address, "--topic", topic, "--from-beginning")
-    return tool("kafka-console-consumer", *at, "--timeout-ms", "3000", *options).splitlines()
+    return tool("kafka-console-consumer", *at, "--timeout-ms", "10000", *options).splitlines()
 
 
 def test_topics(address: str) -> None:

@@ -25,7 +25,7 @@ def start_registry(folder: Path, listen: str = "127.0.0.1:0") -> service.Service
 def answers(address: str) -> bool:
     host, _, port = address.partition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=1).close()
+        socket.create_connection((host, int(port)), timeout=60).close()
     except OSError:
         return False
     return True
@@ -63,8 +63,20 @@ def test_it_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
         address, pid = parent.stdout.readline().split()
         assert answers(address)
         parent.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid), 0)
+
+
+def test_its_words_can_be_read_while_it_writes_on(tmp_path: Path) -> None:
+    """Reading does not move the place at which the service, which shares the file, goes on."""
+    listen = ["--listen", "127.0.0.1:0", "--data-dir", str(tmp_path)]
+    with service.start(["broker", "start", *listen]) as running:
+        host, _, port = running.address.partition(":")
+        for count in (1, 2, 3):
+            with socket.create_connection((host, int(port)), 60) as nonsense:
+                nonsense.sendall(b"\0\0\0\x01")
+                assert nonsense.recv(1) == b""
+            assert running.words().count("a request of 1 bytes") == count

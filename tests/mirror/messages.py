@@ -13,7 +13,7 @@ from tests.soak.mirror import end_offsets, read_all
 
 __all__ = ["Sent", "content", "copied", "create", "produce", "wait_for"]
 
-SECONDS = 60.0
+SECONDS = 120.0
 
 
 class Sent(NamedTuple):
@@ -29,7 +29,7 @@ class Sent(NamedTuple):
 def create(address: str, topic: str, partitions: int, **configs: str) -> None:
     named = {name.replace("_", "."): value for name, value in configs.items()}
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
-    admin.create_topics([NewTopic(topic, partitions, 1, config=named)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, partitions, 1, config=named)])[topic].result(SECONDS)
 
 
 def produce(address: str, topic: str, messages: Iterable[Sent], **properties: Any) -> None:

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from headworks import service
 from headworks.errors import UnreachableError, UsageError
 from tests.mirror.conftest import Clusters
-from tests.mirror.messages import Sent, content, copied, create, produce, wait_for
+from tests.mirror.messages import SECONDS, Sent, content, copied, create, produce, wait_for
 from tests.soak.mirror import end_offsets, read_all
 
 Mirror = Callable[..., service.Service]
@@ -53,7 +53,7 @@ def test_messages_arrive_as_they_were(clusters: Clusters, mirror: Mirror, prefix
         assert [content(m) for m in ours] == [content(m) for m in read_all(source, topic, index)]
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": target})
-    configs = admin.describe_configs([resource])[resource].result(20)
+    configs = admin.describe_configs([resource])[resource].result(SECONDS)
     assert (configs["segment.bytes"].value, configs["retention.ms"].value) == ("2000000", "-1")
 
     create(source, prefix + "new", 2)  # a topic that comes later
@@ -63,12 +63,12 @@ def test_messages_arrive_as_they_were(clusters: Clusters, mirror: Mirror, prefix
     labels = f'{{source="{source}",topic="{topic}"}}'
     wait_for(lambda: f"mirror_messages_total{labels} 3000.0" in page(running), "the counts")
     wait_for(lambda: f"mirror_lag_messages{labels} 0.0" in page(running), "the end of the lag")
-    assert f"mirror_lag_seconds{labels} 0.0" in page(running)
+    wait_for(lambda: f"mirror_lag_seconds{labels} 0.0" in page(running), "the end of the lag")
     assert running.stop() == 0
 
 
 def page(running: service.Service) -> str:
-    with urllib.request.urlopen(f"{running.url}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"{running.url}/metrics", timeout=SECONDS) as answer:
         text: str = answer.read().decode()
     return text
 
@@ -169,7 +169,7 @@ def test_its_line_says_what_it_does(clusters: Clusters, tmp_path: Path) -> None:
             assert process.stdout is not None
             lines[form] = process.stdout.readline()
             process.terminate()
-            assert process.wait(30) == 0
+            assert process.wait(SECONDS) == 0
     east, target = clusters.east.address, clusters.target.address
     assert lines["text"] == f"mirroring {east} into {target} as mirror:main\n"
     assert json.loads(lines["json"])["from"] == [east]

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from headworks import service
 from headworks.errors import UnreachableError
 from tests.broker.secure import PASSWORDS, Files, Way
+from tests.mirror.messages import SECONDS
 
 Mirror = Callable[..., service.Service]
 
@@ -34,10 +35,10 @@ def test_each_side_has_its_own_login(tmp_path: Path, mirror: Mirror) -> None:
     try:
         client: Any = {"bootstrap.servers": source.address, **ways[0].librdkafka}
         admin = AdminClient(client)
-        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(20)
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(SECONDS)
         producer = Producer(client)
         producer.produce("t", b"secret")
-        assert producer.flush(20) == 0
+        assert producer.flush(SECONDS) == 0
         sides = ["--from", source.address, "--to", target.address, "--topics", "t", "--no-audit"]
         configs = {
             "from_config": properties(tmp_path / "from.properties", ways[0]),
@@ -54,7 +55,7 @@ def test_each_side_has_its_own_login(tmp_path: Path, mirror: Mirror) -> None:
             }
         )
         reader.subscribe(["t"])
-        polled = (reader.poll(1.0) for _ in range(60))
+        polled = (reader.poll(1.0) for _ in range(int(SECONDS)))
         found = next(m for m in polled if m is not None and not m.error())
         reader.close()
         assert found.value() == b"secret"

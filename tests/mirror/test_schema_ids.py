@@ -14,7 +14,7 @@ from headworks import service
 from headworks.registry_client import Reference, RegistryClient
 from headworks.service import Service
 from tests.mirror.conftest import Clusters
-from tests.mirror.messages import Sent, copied, create, produce, wait_for
+from tests.mirror.messages import SECONDS, Sent, copied, create, produce, wait_for
 from tests.soak.mirror import end_offsets
 
 Mirror = Callable[..., service.Service]
@@ -78,7 +78,7 @@ def test_it_stops_before_a_schema_that_the_target_does_not_have(
         [Sent(0, None, plain), Sent(0, framed_, plain) if as_key else Sent(0, None, framed_)],
     )
     running = mirror(*arguments(clusters, topic, registry, other_registry))
-    assert running.process.wait(60) == 1
+    assert running.process.wait(SECONDS) == 1
     words = (tmp_path / "mirror.log").read_text()
     assert f"{topic} partition 0 offset 1 is written in schema {known.id}" in words
     assert "let --registry-mirror copy schemas" in words
@@ -110,7 +110,7 @@ def test_it_stops_before_an_id_that_is_another_schema_on_the_target(
     produce(clusters.east.address, topic, [Sent(0, None, framed(clash))])
     given = [*arguments(clusters, topic, registry, other_registry), "--registry-mirror"]
     running = mirror(*given)
-    assert running.process.wait(60) == 1
+    assert running.process.wait(SECONDS) == 1
     words = (tmp_path / "mirror.log").read_text()
     assert f"schema {clash}, which is one schema in" in words
     assert f"{topic}-other here" in words

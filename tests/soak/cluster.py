@@ -109,7 +109,7 @@ def _create(running: Cluster) -> None:
 
     def created() -> bool:
         with suppress(Exception):
-            admin.create_topics([NewTopic(_TOPIC, _PARTITIONS, 1)])[_TOPIC].result(20)
+            admin.create_topics([NewTopic(_TOPIC, _PARTITIONS, 1)])[_TOPIC].result(_PATIENCE)
         return all(len(b.leaders(_TOPIC)) == _PARTITIONS for b in running.brokers.values())
 
     eventually(created)

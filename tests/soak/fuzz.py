@@ -34,8 +34,9 @@ __all__ = ["fuzz_parser", "fuzz_wire"]
 _APIS = tuple(APIS.values())
 _API_VERSIONS = 18
 _MB = 1 << 20
-_PARSE_SECONDS = 2.0  # a bound that a loaded machine keeps
+_PARSE_SECONDS = 2.0  # of this process, whatever else the machine does
 _PARSE_GROWTH = 32 * _MB
+_LEAST = {"attacks": 6, "valid requests answered": 6, "songs of the canary": 6}
 _WAITING = (0, 1, 11, 14)  # Produce, Fetch, JoinGroup, SyncGroup: may answer late, or never
 
 
@@ -67,7 +68,7 @@ def _parse_one(random: Random, report: Report) -> None:
         body = random.randbytes(random.randrange(60))
     data = spoil(frame(api, version, 1, body)[4:], random)
     buffer = bytearray(data + random.randbytes(random.choice((0, 0, 100))))
-    began = time.perf_counter()
+    began = time.process_time()
     try:
         parse(buffer, len(data))
         report.counts["parsed"] += 1
@@ -75,7 +76,7 @@ def _parse_one(random: Random, report: Report) -> None:
         report.counts["malformed"] += 1
     except Exception as error:
         report.wrong.append(f"{error!r} from {data!r}")
-    passed = time.perf_counter() - began
+    passed = time.process_time() - began
     report.slowest = max(report.slowest, passed)
     if passed > _PARSE_SECONDS:
         report.wrong.append(f"{passed:.1f} s for {data!r}")
@@ -144,7 +145,7 @@ def fuzz_wire(folder: Path, seconds: float, seed: int) -> Report:
 
     with Wire(broker.address, SECONDS) as wire:
         wire.ask(_API_VERSIONS, 0)  # now the broker has taken the connection in, and it is counted
-        return besiege(broker, wire, attack, seconds, seed)
+        return besiege(broker, wire, attack, seconds, seed, _LEAST)
 
 
 def _create(address: str) -> None:
@@ -153,7 +154,7 @@ def _create(address: str) -> None:
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
     names = (CANARY, "fuzz-a", "fuzz-b", "fuzz-c")
     for future in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
-        future.result(20)
+        future.result(SECONDS)
 
 
 def _ask(address: str, random: Random, report: Report) -> None:

@@ -30,6 +30,7 @@ _TOPIC = "load"
 _PARTITIONS = 4
 _KEPT = ("librdkafka", "kafka-python")
 _PROGRESS = 300  # messages that each kept producer has acknowledged before the next kill
+_PATIENCE = 120.0
 _OFFSET_FETCH = 9
 
 
@@ -66,7 +67,7 @@ def campaign(folder: Path, kills: int, seed: int, *, power: bool = False) -> Rep
     ledger = Ledger(_KEPT)
     broker.start()
     admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
-    admin.create_topics([NewTopic(_TOPIC, _PARTITIONS, 1)])[_TOPIC].result(20)
+    admin.create_topics([NewTopic(_TOPIC, _PARTITIONS, 1)])[_TOPIC].result(60)
     load = Load(broker.address, _TOPIC, _PARTITIONS, ledger)
     deaths = _Deaths(broker, random, power=power)
     try:
@@ -127,13 +128,13 @@ class _Deaths:
 
 def _wait_for_progress(ledger: Ledger) -> None:
     goals = {name: ledger.acknowledged[name] + _PROGRESS for name in ledger.kept}
-    end = time.monotonic() + 60
+    end = time.monotonic() + _PATIENCE
     while any(ledger.acknowledged[name] < goal for name, goal in goals.items()):
         if ledger.failures:
             return
         if time.monotonic() > end:
             behind = {n: goal - ledger.acknowledged[n] for n, goal in goals.items()}
-            ledger.fail(f"clients did not get on within 60 s: missing {behind}")
+            ledger.fail(f"clients did not get on within {_PATIENCE:.0f} s: missing {behind}")
             return
         time.sleep(0.01)
 

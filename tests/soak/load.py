@@ -28,7 +28,7 @@ _PROMPT: dict[str, Any] = {
     "retry.backoff.ms": 20,
     **_QUIET,
 }
-_PATIENCE = 60.0
+_PATIENCE = 120.0
 _AHEAD = 5000  # messages of one producer without an answer
 
 

@@ -31,7 +31,7 @@ __all__ = ["Report", "campaign", "committed", "end_offsets", "judge", "read_all"
 
 _TOPIC, _PARTITIONS = "load", 3
 _GROUP = "headworks-mirror-soak"
-_SECONDS = 60.0
+_SECONDS = 120.0
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ def campaign(folder: Path, kills: int, seed: int) -> Report:
     for broker in (source, target):
         broker.start()
     admin = AdminClient({"bootstrap.servers": source.address, "log_level": 0})
-    admin.create_topics([NewTopic(_TOPIC, _PARTITIONS, 1)])[_TOPIC].result(20)
+    admin.create_topics([NewTopic(_TOPIC, _PARTITIONS, 1)])[_TOPIC].result(_SECONDS)
     load = _Load(source.address, random.randrange(1 << 30))
     log = folder / "mirror.log"
     mirror = _start(source, target, folder, log)

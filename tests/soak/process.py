@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import IO
+
+from headworks.ports import free_ports
 
 __all__ = ["Broker", "soak"]
 
@@ -34,7 +35,7 @@ class Broker:
         self.folder = folder
         self.journal = folder / "journal"
         self.log = folder / "broker.log"
-        self.address = f"127.0.0.1:{_free_port()}"
+        self.address = f"127.0.0.1:{free_ports(1)[0]}"
         module = ["cli"]
         if observed:
             module = ["tests.soak.power", str(self.journal)]
@@ -99,7 +100,7 @@ class Broker:
     def _end(self) -> int:
         assert self._process is not None
         try:
-            code = self._process.wait(30)
+            code = self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
@@ -124,10 +125,3 @@ def _line(stream: IO[bytes] | None, timeout: float) -> bytes:
     end = time.monotonic() + timeout
     ready, _, _ = select.select([stream], [], [], max(0.0, end - time.monotonic()))
     return stream.readline() if ready else b""
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -6,7 +6,6 @@ sizes, the clock and the broker's absences (up to a minute) are drawn from the s
 
 from __future__ import annotations
 
-import socket
 import time
 import traceback
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from pathlib import Path
 from random import Random
 
 from headworks import service
+from headworks.ports import free_ports
 from producer_sdk import WhenFull
 from tests.sdk.accounts import ENDS, Child, check, run
 from tests.sdk.events import new_site
@@ -73,8 +73,7 @@ class _Broker:
     """A broker that comes back at its address."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_ports(1)[0]}"
         command = ["broker", "start", "--listen", self.address, "--data-dir", str(folder)]
         self._start: Callable[[], service.Service] = lambda: service.start(command)
         self._running = self._start()

@@ -13,7 +13,7 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -27,7 +27,10 @@ from tests.soak.process import Broker
 __all__ = ["CANARY", "SECONDS", "Report", "besiege", "sing"]
 
 CANARY = "canary"
-SECONDS = 20.0  # a bound for every answer and every end, which a loaded machine keeps
+# A bound for every answer and every end: one that a loaded machine keeps, and shorter than the
+# time after which the broker sends the silent away by itself.
+SECONDS = 45.0
+_PATIENCE = 120.0  # that a slow machine may take on top to see enough
 _MB = 1 << 20
 _ATTACKERS = 3
 _GROWTH = 96 * _MB
@@ -58,8 +61,12 @@ def besiege(
     attack: Callable[[Random, Report], None],
     seconds: float,
     seed: int,
+    least: Mapping[str, int],
 ) -> Report:
-    """Attack for so long; `wire` is the canary's connection. The broker is stopped at the end."""
+    """Attack for so long, and until the report counts so much; the broker is stopped at the end.
+
+    `wire` is the canary's connection.
+    """
     report, stop = Report(), threading.Event()
 
     def attacker(random: Random) -> None:
@@ -77,7 +84,7 @@ def besiege(
         sockets = _sockets(broker.pid)
         for thread in threads:
             thread.start()
-        _watch(broker, report, seconds)
+        _watch(broker, report, seconds, least)
         stop.set()
         for thread in threads:
             thread.join()
@@ -94,9 +101,15 @@ def besiege(
     return report
 
 
-def _watch(broker: Broker, report: Report, seconds: float) -> None:
+def _watch(broker: Broker, report: Report, seconds: float, least: Mapping[str, int]) -> None:
     process, began = psutil.Process(broker.pid), time.monotonic()
-    while (passed := time.monotonic() - began) < seconds and not report.wrong and broker.alive:
+    while not report.wrong and broker.alive:
+        passed = time.monotonic() - began
+        missing = {name for name, count in least.items() if report.counts[name] < count}
+        if passed > seconds and not missing:
+            break
+        if passed > seconds + _PATIENCE:
+            report.wrong.append(f"too little was seen of: {', '.join(sorted(missing))}")
         used = process.memory_info().rss
         warming = passed < min(60.0, seconds / 2)
         report.memory = (used, used) if warming else (report.memory[0], max(report.memory[1], used))
@@ -117,7 +130,7 @@ def _open_files(pid: int) -> Iterator[str]:
 
 
 def _check_sockets(pid: int, before: int, report: Report) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + SECONDS
     while (now := _sockets(pid)) > before and time.monotonic() < end:
         time.sleep(0.1)
     if now > before:

@@ -21,6 +21,7 @@ from random import Random
 from confluent_kafka import Producer
 
 from headworks import service
+from headworks.ports import free_ports
 from headworks.registry_client import RegistryClient
 from tests.loader.memory import encoded
 from tests.loader.test_loading import V1
@@ -120,7 +121,7 @@ def _take(report: Report, run: subprocess.Popen[str], what: str) -> str:
 @contextmanager
 def _cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     """The address of a master, and its two workers of one core each."""
-    port = _free_port()
+    port = free_ports(1)[0]
     address = f"spark://127.0.0.1:{port}"
     with ExitStack() as stack:
         here = ("--host", "127.0.0.1", "--webui-port", "0")
@@ -137,7 +138,7 @@ def _cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]
 @contextmanager
 def _metastore(folder: Path) -> Iterator[str]:
     """The address of a Hive metastore."""
-    port, conf = _free_port(), folder / "conf"
+    port, conf = free_ports(1)[0], folder / "conf"
     conf.mkdir()
     settings = {
         **_METASTORE,
@@ -178,12 +179,6 @@ def _java(
     finally:
         process.kill()
         process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait(port: int) -> None:

@@ -176,7 +176,8 @@ class Registration:
         node = BrokerNode.load(first[0], path)
         if node.place == self._place:
             return
-        await asyncio.sleep(self._bridge.session.timeout * 3 / BEATS)
+        # longer than a lease holds: who stood still so long does not answer as owner any more
+        await asyncio.sleep(self._bridge.session.timeout * (BEATS - 1) / BEATS)
         again = await self._bridge.value(path)
         if again is not None and again[1].version != first[1].version:
             raise UsageError(

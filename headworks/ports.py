@@ -1,0 +1,40 @@
+"""Ports on loopback for servers that are told theirs, and keep it over their restarts.
+
+Rule: nobody is given such a port by chance while its server is away. The kernel hands out ports of
+one range to whoever asks for any, and to every outgoing connection; these lie below that range.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+
+__all__ = ["free_ports"]
+
+_LOWEST = 20_000
+_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def free_ports(count: int, *, handed_out: Path = _RANGE) -> list[int]:
+    """Ports on loopback that nobody listens on now; `handed_out` names the kernel's range."""
+    quiet = range(_LOWEST, _first_handed_out(handed_out))
+    candidates = Random().sample(quiet, len(quiet))
+    found: list[int] = []
+    with ExitStack() as stack:
+        while len(found) < count:
+            probe = stack.enter_context(socket.socket())
+            try:
+                probe.bind(("127.0.0.1", candidates.pop() if candidates else 0))
+            except OSError:
+                continue
+            found.append(probe.getsockname()[1])
+    return found
+
+
+def _first_handed_out(path: Path) -> int:
+    try:
+        return int(path.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return 49_152  # IANA's, which other systems keep to

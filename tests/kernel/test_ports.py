@@ -1,0 +1,34 @@
+"""Ports that a server keeps: nobody is given one by chance while it is away."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from headworks.ports import free_ports
+
+
+def test_the_kernel_gives_none_of_them_to_others(tmp_path: Path) -> None:
+    handed_out = tmp_path / "range"
+    handed_out.write_text("20030\t60999\n")
+    found = free_ports(20, handed_out=handed_out)
+    assert len(set(found)) == 20
+    assert all(20_000 <= port < 20_030 for port in found)
+
+
+def test_one_that_somebody_listens_on_is_left_out(tmp_path: Path) -> None:
+    handed_out = tmp_path / "range"
+    handed_out.write_text("20010 60999")
+    [taken] = free_ports(1, handed_out=handed_out)
+    with socket.create_server(("127.0.0.1", taken)):
+        assert taken not in free_ports(10, handed_out=handed_out)
+
+
+@pytest.mark.parametrize("text", ["", "none", "1024 65535"])
+def test_there_are_ports_where_the_range_says_nothing_or_all(tmp_path: Path, text: str) -> None:
+    handed_out = tmp_path / "range"
+    handed_out.write_text(text)
+    assert len(set(free_ports(3, handed_out=handed_out))) == 3
+    assert free_ports(1, handed_out=tmp_path / "absent")
