@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,6 +108,7 @@ def run(
         metastore,
         policy,
     )
+    config = replace(config, long_queries=address is not None)
     runs = _Runs(format, metrics_file)
     keeper = _Keeper(lambda: open_warehouse(config), address)
     try:

@@ -20,6 +20,7 @@ class WarehouseConfig:
     `metastore_uri`: a Hive metastore (thrift://HOST:PORT) instead of the embedded one.
     `policy`: which topics, which partitions, how much that is bad.
     `audit_store`: where the audit is reconciled; tables are marked with how far they are complete.
+    `long_queries`: the session will serve them; it starts more slowly and scans faster.
     """
 
     data_dir: Path
@@ -32,6 +33,7 @@ class WarehouseConfig:
     tasks: int | None = None
     policy: Policy = field(default_factory=Policy)
     audit_store: str | None = None
+    long_queries: bool = False
 
     @property
     def root(self) -> Path:

@@ -6,6 +6,8 @@ Rules:
 - The table over the files is altered first, then the view, then files move in: whoever reads
   meanwhile sees every file with the columns that it was written for.
 - A file whose staged name is gone has been moved: a rename is its own record.
+- The metastore is asked only about what is new: a partition whose folder was there before the
+  first attempt was added by an earlier commit, all of whose work was done before this one began.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Protocol
 from hadoop_loader.columns import METADATA, StructField, quoted
 from hadoop_loader.commits import Commit, CommitLog, TableState
 from hadoop_loader.crash import Reach
-from hadoop_loader.durable import sync_folder
+from hadoop_loader.durable import sync_folders
 from hadoop_loader.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
 from hadoop_loader.views import Projection, file_columns, view_columns, view_query
 from headworks.errors import CorruptError
@@ -80,9 +82,19 @@ class Catalog(Protocol):
 
 
 def apply(
-    commit: Commit, log: CommitLog, root: Path, catalog: Catalog, publish: Publish, reach: Reach
+    commit: Commit,
+    log: CommitLog,
+    root: Path,
+    catalog: Catalog,
+    publish: Publish,
+    reach: Reach,
+    *,
+    again: bool,
 ) -> None:
-    """Do everything that follows from `commit`, and say so in the log."""
+    """Do everything that follows from `commit`, and say so in the log.
+
+    `again`: an earlier attempt may have come anywhere.
+    """
     changed = [
         (topic, state)
         for topic, state in commit.tables.items()
@@ -96,9 +108,10 @@ def apply(
     for _, state in changed:
         _define_view(state, log, catalog)
     reach("views")
+    known = set() if again else _days_with_folders(commit, root)
     _move(commit, root, reach)
     reach("renamed")
-    _show(commit, log, root, catalog)
+    _show(commit, log, root, catalog, known)
     log.retire(commit)
     reach("partitions")
     publish(commit)
@@ -128,12 +141,21 @@ def _restore_days(table: str, commit: Commit, log: CommitLog, root: Path, catalo
         catalog.relocate(table, {day: root / folder for day, folder in layout.items()})
 
 
-def _show(commit: Commit, log: CommitLog, root: Path, catalog: Catalog) -> None:
+def _days_with_folders(commit: Commit, root: Path) -> set[tuple[str, str]]:
+    """The partitions (table, day) that get files, and whose folders are there already."""
+    places = {(f.table, f.day): root / f.target for f in commit.files}
+    return {place for place, target in places.items() if target.parent.is_dir()}
+
+
+def _show(
+    commit: Commit, log: CommitLog, root: Path, catalog: Catalog, known: set[tuple[str, str]]
+) -> None:
     """Partitions that are new, and partitions that have a new folder; others need nothing."""
-    for table in sorted({file.table for file in commit.files}):
-        moved = log.layout(commit, table)
-        days = {f.day for f in commit.files if f.table == table}
-        catalog.add_days(table, sorted(days - moved.keys()))
+    days: dict[str, set[str]] = {}
+    for table, day in {(f.table, f.day) for f in commit.files} - known:
+        days.setdefault(table, set()).add(day)
+    for table in sorted(days):
+        catalog.add_days(table, sorted(days[table] - log.layout(commit, table).keys()))
     for table in sorted({moved.table for moved in commit.relocations}):
         folders = {r.day: root / r.folder for r in commit.relocations if r.table == table}
         for folder in folders.values():
@@ -188,7 +210,7 @@ def _move(commit: Commit, root: Path, reach: Reach) -> None:
         staged, target = root / file.staged, root / file.target
         if target.parent not in folders:
             target.parent.mkdir(parents=True, exist_ok=True)
-            folders.add(target.parent)
+            folders |= {target.parent, target.parent.parent, root}
         reach("renaming")
         try:
             os.rename(staged, target)
@@ -198,8 +220,7 @@ def _move(commit: Commit, root: Path, reach: Reach) -> None:
                     f"file {target} of load {commit.number} is neither there nor in staging",
                     fix="restore it from a backup of the warehouse, then load again",
                 ) from None
-    for folder in folders:
-        sync_folder(folder)
+    sync_folders(folders)
 
 
 def _properties(state: TableState) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 Rules: what can be wrong is looked at before the JVM starts (Java, the metastore's lock), because
 a JVM takes seconds to start and explains itself badly; closing a session ends its JVM.
+A JVM that only loads compiles its own code once, quickly: it lives for seconds, its work is small
+statements, and the second compiler costs it more time than it gives back.
 """
 
 from __future__ import annotations
@@ -138,6 +140,7 @@ def _settings(config: WarehouseConfig, log_settings: Path) -> dict[str, str]:
         f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
         f"-Dderby.stream.error.file={state}/derby.log",
         "-XX:+UseSerialGC",
+        *(() if config.long_queries else ("-XX:TieredStopAtLevel=1",)),
     )
     return {
         "spark.ui.enabled": "false",

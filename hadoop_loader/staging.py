@@ -6,7 +6,6 @@ can ever write the same one.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hadoop_loader.crash import reach
-from hadoop_loader.durable import sync_folder
+from hadoop_loader.durable import Syncing
 from hadoop_loader.encodings import repeating
 
 __all__ = ["StagedFile", "Stager"]
@@ -43,6 +42,7 @@ class Stager:
         self._load = load
         self._files: list[StagedFile] = []
         self._named = 0
+        self._syncing = Syncing()
         folder.mkdir(parents=True)
 
     def path(self) -> Path:
@@ -73,12 +73,13 @@ class Stager:
                     use_dictionary=dictionaries,
                     store_schema=False,
                 )
-                file.flush()
-                os.fsync(file.fileno())
                 size = file.tell()
+            self._syncing.add(path)
             self.add(StagedFile(str(path), topic, table, day, path.name, count, size))
 
     def close(self) -> tuple[StagedFile, ...]:
-        """The files written; their names are durable from now on."""
-        sync_folder(self._folder)
+        """The files written; they and their names are durable from now on."""
+        self._syncing.add(self._folder)
+        self._syncing.add(self._folder.parent)
+        self._syncing.wait()
         return tuple(self._files)

@@ -21,6 +21,7 @@ from typing import Protocol
 from hadoop_loader.commits import Commit, CommitLog
 from hadoop_loader.crash import Reach, reach
 from hadoop_loader.draft import Draft
+from hadoop_loader.durable import sync_folders
 from hadoop_loader.fetch import Log
 from hadoop_loader.meter import watching
 from hadoop_loader.policy import Policy
@@ -90,7 +91,7 @@ class Work:
             restore(last, self.parts.log, self.parts.root, self.parts.catalog)
             if not self.parts.log.is_applied(last.number):
                 with self.phase("recover"):
-                    self._apply(last)
+                    self._apply(last, again=True)
         self.clean()
         self._sweep()
         return last
@@ -99,6 +100,7 @@ class Work:
         """The folder of what commit `number` is going to name, made."""
         folder = self.parts.root / STAGING / f"{number:08d}"
         folder.mkdir(parents=True, exist_ok=True)
+        sync_folders([self.parts.root, folder.parent])
         return folder
 
     def commit(self, draft: Draft) -> Commit:
@@ -110,7 +112,7 @@ class Work:
         _log(commit)
         self.parts.reach("committed")
         with self.phase("apply"):
-            self._apply(commit)
+            self._apply(commit, again=False)
         self.clean()
         return commit
 
@@ -143,9 +145,9 @@ class Work:
         with watching(staging, messages, tell):
             return list(self.parts.jobs.load(tasks))
 
-    def _apply(self, commit: Commit) -> None:
+    def _apply(self, commit: Commit, *, again: bool) -> None:
         parts = self.parts
-        apply(commit, parts.log, parts.root, parts.catalog, parts.publish, parts.reach)
+        apply(commit, parts.log, parts.root, parts.catalog, parts.publish, parts.reach, again=again)
 
     def _sweep(self) -> None:
         due = self.now_ms() - self.parts.grace * 1000
