@@ -1,4 +1,4 @@
-"""Bytes and names that outlive a power cut. Needs nothing installed: the commit log does not either.
+"""Bytes and names that outlive a power cut. Needs nothing installed, as the commit log does not.
 
 Rule: what hands a file over and what waits for it are two steps, because a disk makes many files
 durable in hardly more time than one.

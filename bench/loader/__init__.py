@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.frame import Bench
 from bench.loader.data import Events, flights, page_views, send
-from bench.loader.spark_peer import fetch_jars
+from bench.loader.spark_fetch import SPARK_VERSION, Peer, fetch_peer
 from hadoop_loader import Warehouse, WarehouseConfig
 from hadoop_loader.fetch import KafkaLog
 from hadoop_loader.report import LoadReport
@@ -37,7 +37,7 @@ WAYS = {
     "fastavro": "confluent-kafka + fastavro + pyarrow",
 }
 US = WAYS["compiled"]
-SPARK = "Spark's Kafka source + from_avro"
+SPARK = f"Spark {SPARK_VERSION}: its Kafka source + from_avro"
 ONE_CORE = "broker to Parquet files, one core"
 PER_CORE = "the same by CPU time of the task"
 SEED_MESSAGES = 172_000 * 600  # ten minutes of LinkedIn's peak, which seed 003 loads in two
@@ -63,7 +63,7 @@ def run(bench: Bench) -> None:
     """Measure everything."""
     rows = 100_000 if bench.quick else 1_000_000
     events = page_views()
-    jars = _spark_jars(bench)
+    peer = _peer(bench)
     for number in bench.rounds(full=3):
         folder = bench.folder / str(number)
         with _stack(folder / "one") as stack:
@@ -71,8 +71,8 @@ def run(bench: Bench) -> None:
             send(stack.broker, stack.registry, VIEWS, events, rows)
             for way in WAYS:
                 _one_core(bench, stack, events, VIEWS, way, folder / way, "page views")
-            if jars:
-                _spark(bench, stack, events, jars, folder / "spark")
+            if peer is not None:
+                _spark(bench, stack, events, peer, folder / "spark")
         _flights(bench, folder)
         _rows(bench, events, rows, folder / "rows")
         for topics in (1, 10, 40) if bench.quick else (1, 50, 400):
@@ -127,7 +127,7 @@ def _one_core(
         "schema": events.named(topic),
         "schema_id": RegistryClient(f"http://{stack.registry}").version(subject_of(topic), 1).id,
     }
-    found = _child("bench.loader.phases", given)
+    found = _child([sys.executable, "-m", "bench.loader.phases"], given)
     rows, who = found["rows"], WAYS[way]
     assert rows == sum(given["ends"])
     bench.record(
@@ -145,17 +145,17 @@ def _one_core(
     bench.record(f"{data}: size of the files", who, found["bytes"] / rows, "bytes/row")
 
 
-def _spark_jars(bench: Bench) -> list[str]:
+def _peer(bench: Bench) -> Peer | None:
     try:
-        return list(map(str, fetch_jars()))
+        return fetch_peer()
     except HeadworksError as error:
         bench.missing(SPARK, error.message)
-        return []
+        return None
 
 
-def _spark(bench: Bench, stack: Stack, events: Events, jars: list[str], folder: Path) -> None:
+def _spark(bench: Bench, stack: Stack, events: Events, peer: Peer, folder: Path) -> None:
     given = {
-        "jars": jars,
+        "jars": list(map(str, peer.jars)),
         "topic": VIEWS,
         "ends": stack.ends(VIEWS),
         "folder": str(folder),
@@ -163,7 +163,8 @@ def _spark(bench: Bench, stack: Stack, events: Events, jars: list[str], folder: 
         "schema": events.named(VIEWS),
         "event_time": "header.time",
     }
-    found = _child("bench.loader.spark_peer", given)
+    script = Path(__file__).with_name("spark_peer.py")
+    found = _child([str(peer.python), str(script)], given)
     bench.record(f"{ONE_CORE}, page views", SPARK, found["rows"] / found["wall"], "rows/s")
 
 
@@ -256,16 +257,16 @@ def _warehouse(stack: Stack, folder: Path, master: str) -> Iterator[Warehouse]:
         yield warehouse
 
 
-def _child(module: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _child(command: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
-        [sys.executable, "-m", module, json.dumps(given)],
+        [*command, json.dumps(given)],
         cwd=root,
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
-        raise HeadworksError(f"{module} failed:\n{done.stderr.strip()[-2000:]}")
+        raise HeadworksError(f"{command[-1]} failed:\n{done.stderr.strip()[-2000:]}")
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
