@@ -265,16 +265,17 @@ class Running:
 
     def _publish(self) -> None:
         """Publish the counts now and then; at the end, all that `_deadline` leaves time for."""
-        self._report()
+        self._report(own=False)  # nothing was counted yet that is not an earlier process's
         while not self._counted.wait(self._every):
             self._report()
         while (self._report() or self._reporter.waiting) and time.monotonic() < self._deadline:
             self.client.flush(max(0.0, self._deadline - time.monotonic()))
 
-    def _report(self) -> int:
+    def _report(self, *, own: bool = True) -> int:
         """Queue what is to be published; 0 if nothing, or if the audit cannot be reached now."""
         try:
-            return self._reporter.report_leftovers() + self._reporter.report(self.counters)
+            sent = self._reporter.report_leftovers()
+            return sent + (self._reporter.report(self.counters) if own else 0)
         except HeadworksError as error:
             _log.warning("audit counts are kept for later: %s", error)
         except Exception:

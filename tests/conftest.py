@@ -2,6 +2,8 @@
 
 With HEADWORKS_TEST_BROKER=apache-kafka the broker is Apache Kafka (docs/interop.md), and tests
 marked `our_broker(reason)`, which look at what Kafka does not promise, are skipped.
+
+Property tests are about what is computed, never about how long it took: a busy machine is slow.
 """
 
 from __future__ import annotations
@@ -10,11 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from headworks import service
 from tests.interop.in_place import is_apache_kafka, start_in_place
 
 ROOT = Path(__file__).parent.parent
+
+settings.register_profile(
+    "headworks", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("headworks")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -59,7 +59,7 @@ class Publishing:
         self._stopping.set()
         self._thread.join(_CLOSE_SECONDS)
         deadline = time.monotonic() + _CLOSE_SECONDS
-        while self._report() and time.monotonic() < deadline:
+        while (self._report() or self._reporter.waiting) and time.monotonic() < deadline:
             self._producer.flush(max(0.1, deadline - time.monotonic()))
         self._reporter.close()
         self.counters.close(remove=self.counters.settled())

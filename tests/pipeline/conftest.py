@@ -87,6 +87,7 @@ def producer(
 
     def make(bootstrap: str = broker.address, **options: Any) -> Producer:
         options = {"application": "test", "state_dir": tmp_path / "state", **options}
+        options = {"close_timeout": 60.0, "audit_every": 3600, **options}
         made.append(Producer(bootstrap, registry.url, **options))
         return made[-1]
 

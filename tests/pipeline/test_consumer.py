@@ -20,21 +20,30 @@ from headworks.errors import UsageError
 from headworks.service import Service
 from producer_sdk import Producer
 from tests.pipeline.conftest import Topic
+from tests.waiting import until
 
 Make = Callable[..., Producer]
 AT = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
-FAST = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
+FAST = {"heartbeat.interval.ms": 500}  # so often it is looked whether the group has changed
 
 
-def read(consumer: Consumer[Any], count: int) -> list[Message[Any]]:
+def read_until(
+    reading: Consumer[Any], whole: Callable[[list[Message[Any]]], bool]
+) -> list[Message[Any]]:
+    """What comes until it is `whole`."""
     found: list[Message[Any]] = []
-    for _ in range(60):
-        message = consumer.poll(1.0)
-        if message is not None:
-            found.append(message)
-        if len(found) == count:
-            return found
-    raise AssertionError(f"only {len(found)} of {count} messages came")
+
+    def is_whole() -> bool:
+        message = reading.poll(0.5)
+        found.extend(() if message is None else (message,))
+        return whole(found)
+
+    until(is_whole, 120)
+    return found
+
+
+def read(reading: Consumer[Any], count: int) -> list[Message[Any]]:
+    return read_until(reading, lambda found: len(found) == count)
 
 
 def consumer(topic: Topic, broker: Service, registry: Service, **options: Any) -> Consumer[Any]:
@@ -121,7 +130,7 @@ def poison(topic: Topic, broker: Service) -> None:
     plain = confluent_kafka.Producer({"bootstrap.servers": broker.address})
     plain.produce(topic.name, b"not framed", partition=0)
     plain.produce(topic.name, b"\x00\x00\x00\x00\x01\xff", partition=0)
-    assert plain.flush(10) == 0
+    assert plain.flush(60) == 0
 
 
 def test_poison_stops_with_its_place_or_is_skipped_and_counted(
@@ -135,13 +144,8 @@ def test_poison_stops_with_its_place_or_is_skipped_and_counted(
     with stopping, pytest.raises(PoisonMessageError, match=place):
         read(stopping, 3)
     with consumer(topic, broker, registry, group="skips", on_poison=OnPoison.SKIP) as skipping:
-        found = []
-        for _ in range(30):
-            message = skipping.poll(0.5)
-            if message is not None:
-                found.append(message.event.user)
-            if found and skipping.skipped == 2:
-                break
+        messages = read_until(skipping, lambda found: bool(found) and skipping.skipped == 2)
+    found = [message.event.user for message in messages]
     assert (found, skipping.skipped) == (["good"], 2)
 
 
@@ -160,7 +164,7 @@ def command(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
         env={**os.environ, **env},
     )
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -18,12 +17,17 @@ import pytest
 
 from audit.reader import read_ledger
 from consumer_sdk import Consumer, OnPoison, Partition
+from headworks.audit import publishing
+from headworks.audit.counters import CONSUMED
 from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
+from headworks.registry_client.schema_ids import SchemaIds
 from headworks.service import Service
 from producer_sdk import Producer
 from tests.pipeline.conftest import V1_FIELDS, Topic, schema_text
-from tests.pipeline.test_consumer import AT, FAST, consumer, poison, read
+from tests.pipeline.test_consumer import AT, FAST, consumer, poison, read, read_until
+from tests.relay import Relay
+from tests.waiting import until
 
 Make = Callable[..., Producer]
 
@@ -101,7 +105,7 @@ def test_topics_by_pattern_also_those_that_come_later(
         assert schema is not None
         event = b"\x02u" + b"\x00" + b"\x02"
         plain.produce(name, b"\x00" + schema.id.to_bytes(4, "big") + event)
-        assert plain.flush(10) == 0
+        assert plain.flush(60) == 0
 
     for name in names[:3]:
         put(name)
@@ -149,10 +153,15 @@ def dead_letters(name: str, broker: Service, count: int) -> list[confluent_kafka
     )
     client.subscribe([name])
     found: list[confluent_kafka.Message] = []
-    deadline = time.monotonic() + 30
-    while len(found) < count and time.monotonic() < deadline:
-        found += [m for m in client.consume(10, 0.5) if m.error() is None]
-    client.close()
+
+    def come() -> bool:
+        found.extend(m for m in client.consume(10, 0.5) if m.error() is None)
+        return len(found) >= count
+
+    try:
+        until(come, 120)
+    finally:
+        client.close()
     assert len(found) == count
     return found
 
@@ -163,12 +172,8 @@ def test_poison_goes_to_the_dead_letter_topic_as_it_was(
     poison(topic, broker)
     send(producer, topic, 1, user="good")
     with consumer(topic, broker, registry, on_poison=OnPoison.DEAD_LETTER) as reading:
-        found = []
-        for _ in range(60):
-            message = reading.poll(0.5)
-            found += [] if message is None else [message.event.user]
-            if found and reading.skipped == 2:
-                break
+        messages = read_until(reading, lambda found: bool(found) and reading.skipped == 2)
+    found = [message.event.user for message in messages]
     assert (found, reading.skipped) == (["good"], 2)
     letters = dead_letters(f"{topic.name}.dead-letter", broker, 2)
     assert sorted(m.value() or b"" for m in letters) == [b"\x00\x00\x00\x00\x01\xff", b"not framed"]
@@ -221,28 +226,25 @@ def test_asyncio_goes_on_while_a_consumer_waits(
 ) -> None:
     send(producer, topic, *range(20))
 
-    async def main() -> tuple[list[int], int]:
-        turns, found = 0, []
-
-        async def turn() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0.01)
-
-        turning = asyncio.create_task(turn())
+    async def main() -> list[int]:
+        found = []
         with consumer(topic, broker, registry) as reading:
             async for message in reading:
                 found.append(message.event.count)
                 if len(found) == 20:
                     assert await reading.apoll(0.5) is None
                     break
-        turning.cancel()
-        return found, turns
+            waiting = asyncio.create_task(reading.apoll(120))
+            for _ in range(30):
+                await asyncio.sleep(0.01)
+                assert not waiting.done()
+            await asyncio.to_thread(send, producer, topic, 20)
+            last = await waiting
+            assert last is not None
+            found.append(last.event.count)
+        return found
 
-    found, turns = asyncio.run(main())
-    assert found == list(range(20))
-    assert turns > 30  # at least during the half second in which nothing came
+    assert asyncio.run(main()) == list(range(21))
 
 
 def test_a_group_counts_itself_into_the_audit(
@@ -263,6 +265,34 @@ def test_a_group_counts_itself_into_the_audit(
     assert list((tmp_path / "consumer" / f"g-{topic.name}").glob("*.counts")) == []
 
 
+def test_counts_that_are_on_their_way_when_it_closes_are_waited_for(
+    topic: Topic, broker: Service, registry: Service, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(publishing, "_CLOSE_SECONDS", 60.0)
+    with Relay(broker.address) as cable:
+        cable.cut()
+        counts = publishing.Publishing(
+            {"bootstrap.servers": cable.address},
+            SchemaIds(registry.url, tmp_path),
+            tmp_path / "counts",
+            tier=f"consumer:{topic.name}",
+            application="test",
+            every=3600,
+        )
+        counts.counters.count(topic.name, 0, 10, CONSUMED)
+        assert counts._report() == 1  # as its thread does, now and then
+        closing = threading.Thread(target=counts.close)
+        closing.start()
+        closing.join(1)
+        cable.mend()
+        closing.join()
+    assert list((tmp_path / "counts").iterdir()) == []
+    (row,) = read_ledger(broker.address, registry.url).balances(
+        f"consumer:{topic.name}", topic.name
+    )
+    assert row.accounted == 1
+
+
 def test_counts_of_a_killed_consumer_are_published_by_the_next(
     producer: Make, topic: Topic, broker: Service, registry: Service, tmp_path: Path
 ) -> None:
@@ -274,20 +304,18 @@ from consumer_sdk import Consumer
 reading = Consumer(
     topics=["{topic.name}"], group="killed-{topic.name}", bootstrap="{broker.address}",
     registry="{registry.url}", audit=True, state_dir=Path("{tmp_path}") / "c", audit_every=3600,
+    config={{"session.timeout.ms": 10_000}},  # so long the group waits for it when it is dead
 )
 for n, message in enumerate(reading):
     if n == 3:
         reading.commit()
         os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = subprocess.run([sys.executable, "-P", "-c", program], check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-P", "-c", program], check=False, timeout=120)
     assert done.returncode == -signal.SIGKILL
     group = f"killed-{topic.name}"
     options = {"group": group, "audit": True, "state_dir": tmp_path / "c", "events": ()}
-    config = {**FAST, "session.timeout.ms": 6000}
-    with consumer(
-        topic, broker, registry, topics=[topic.name], config=config, **options
-    ) as reading:
+    with consumer(topic, broker, registry, topics=[topic.name], **options) as reading:
         assert counts_of_dicts(read(reading, 1)) == [4]
     rows = read_ledger(broker.address, registry.url).balances(f"consumer:{group}", topic.name)
     assert sum(row.accounted for row in rows) == 5

@@ -1,0 +1,24 @@
+"""Waiting for a fact: as long as it may take on a machine with much else to do, and no longer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+__all__ = ["PATIENCE", "until"]
+
+PATIENCE = 60.0
+_T = TypeVar("_T")
+
+
+def until(asked: Callable[[], _T], patience: float = PATIENCE) -> _T:
+    """What `asked` answers, once that is true; AssertionError with the last answer if it never is.
+
+    Errors of `asked` are those of the test: it says itself which of them only mean "not yet".
+    """
+    deadline = time.monotonic() + patience
+    while not (found := asked()):
+        assert time.monotonic() < deadline, f"{found!r} is all that came in {patience:.0f} s"
+        time.sleep(0.02)
+    return found
