@@ -4,7 +4,6 @@ from broker.coordination.interface import (
     Committed,
     Coordination,
     Member,
-    StoreFailureError,
     Topic,
     TopicExistsError,
 )
@@ -15,7 +14,6 @@ __all__ = [
     "Coordination",
     "LocalCoordination",
     "Member",
-    "StoreFailureError",
     "Topic",
     "TopicExistsError",
 ]

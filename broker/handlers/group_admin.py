@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.coordination import StoreFailureError
 from broker.groups import State
 from broker.handlers.node import Node, Request
 from broker.handlers.ownership import coordinates, group_refusal
@@ -92,7 +91,8 @@ async def delete_groups(node: Node, request: Request) -> Fields:
         elif name not in stored:
             error = ErrorCode.GROUP_ID_NOT_FOUND
         else:
-            error = await _forget(node, name)
+            error = ErrorCode.NONE
+            await node.coordination.forget_offsets(name)
         results.append({"group_id": name, "error_code": error})
     return {"results": results}
 
@@ -126,8 +126,7 @@ async def offset_delete(node: Node, request: Request) -> Fields:
         for partition in topic.partitions
         if not refusals[topic.name]
     ]
-    if error := await _forget(node, message.group_id, keys):
-        return {"error_code": error, "topics": []}
+    await node.coordination.forget_offsets(message.group_id, keys)
     return {
         "error_code": error,
         "topics": [
@@ -141,11 +140,3 @@ async def offset_delete(node: Node, request: Request) -> Fields:
             for topic in message.topics
         ],
     }
-
-
-async def _forget(node: Node, group: str, keys: list[tuple[str, int]] | None = None) -> ErrorCode:
-    try:
-        await node.coordination.forget_offsets(group, keys)
-    except StoreFailureError:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return ErrorCode.NONE

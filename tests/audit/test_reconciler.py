@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from cli.stack import Stack, running_audit
 from headworks.errors import UsageError
 from tests.audit.test_store import increment
 from tests.audit.topic import publish
+from tests.waiting import until
 
 
 def sent(topic: str, n: int, window: int = 1) -> Increment:
@@ -46,17 +46,10 @@ def headworks(stack: Stack, *arguments: str, env: dict[str, str] | None = None) 
         [sys.executable, "-P", "-m", "headworks.launch", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
         env={**os.environ, **at, "HEADWORKS_DATA_DIR": str(stack.data_dir), **(env or {})},
     )
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -119,11 +112,11 @@ def test_the_service_survives_kills_and_shows_metrics(stack: Stack, tmp_path: Pa
                 nonlocal seen
                 with urllib.request.urlopen(f"{service.url}/metrics") as answer:
                     seen = answer.read().decode()
-                return 'headworks_audit_expected_messages{tier="hadoop"}' in seen
+                told = 'headworks_audit_expected_messages{tier="hadoop"}' in seen
+                return told and "headworks_audit_behind_messages 0.0" in seen
 
             until(scraped)
-            assert "headworks_audit_behind_messages 0.0" in seen
-            assert service.stop() == 0
+            assert service.stop(60) == 0
     assert queries.holes(store).missed == 0
     store.close()
 

@@ -52,5 +52,5 @@ def publish(stack: Stack, increments: Iterable[Increment | bytes]) -> None:
         value = one if isinstance(one, bytes) else encoded(one, found.id)
         producer.produce(AUDIT_TOPIC, value, on_delivery=delivered)
         producer.poll(0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     assert not errors

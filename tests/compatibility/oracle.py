@@ -81,4 +81,4 @@ def start(folder: Path) -> Iterator[Oracle]:
             yield Oracle(process)
         finally:
             process.stdin.close()
-            process.wait(timeout=30)
+            process.wait(timeout=120)

@@ -83,11 +83,11 @@ def chain(length: int, last: str, prefix: str) -> Schema:
 
 def test_depth_neither_hangs_nor_overflows() -> None:
     left, right = chain(3000, "int", "a"), chain(3000, "string", "b")
-    started = time.monotonic()
+    before = time.process_time()
     for policy in Policy:
         found = check_pair(left, right, policy)
         assert "HW002" in {one.rule for one in found}
-    assert time.monotonic() - started < 20
+    assert time.process_time() - before < 20
 
 
 def test_wide_records_and_doubling_types_are_bounded() -> None:

@@ -21,6 +21,9 @@ ARGUMENTS = (
 )
 
 
+PATIENCE = 120_000  # milliseconds
+
+
 def chromium() -> str:
     """Where it is; skips the test where there is none, but not in CI."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -33,7 +36,9 @@ def chromium() -> str:
 @contextmanager
 def browsing() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), args=list(ARGUMENTS))
+        browser = playwright.chromium.launch(
+            executable_path=chromium(), args=list(ARGUMENTS), timeout=PATIENCE
+        )
         try:
             yield browser
         finally:

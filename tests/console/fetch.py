@@ -51,7 +51,7 @@ class Fetch:
         assert answer.status == 200, answer.body
         return answer.json["data"]
 
-    def until(self, path: str, holds: Callable[[Any], bool], *, patience: float = 60.0) -> Any:
+    def until(self, path: str, holds: Callable[[Any], bool], *, patience: float = 120.0) -> Any:
         """The page's data once it is so: what the console knows is a few seconds old."""
         deadline = time.monotonic() + patience
         while True:

@@ -144,6 +144,7 @@ def _produce(stack: Stack, folder: Path, limit: int) -> None:
         stack.registry.url,
         application="departures-board",
         state_dir=folder / "producer",
+        close_timeout=60.0,
     ) as producer:
         for version in (1, 2):
             module = _module(folder, version, "nyc")
@@ -184,9 +185,9 @@ def _messages(bootstrap: str, topic: str) -> tuple[dict[int, tuple[int, int]], l
         {**broker_client(bootstrap), "group.id": "stage", "enable.auto.commit": False}
     )
     try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         bounds = {
-            p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)
+            p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=60)
             for p in partitions
         }
         consumer.assign([TopicPartition(topic, p, low) for p, (low, _) in bounds.items()])

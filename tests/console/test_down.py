@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from headworks import service
+from headworks.ports import free_ports
 from tests.console.fetch import Fetch
 
 
@@ -16,8 +16,7 @@ from tests.console.fetch import Fetch
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fetch]:
     """A console where nothing answers."""
     folder: Path = tmp_path_factory.mktemp("alone")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        dead = f"127.0.0.1:{taken.getsockname()[1]}"
+    dead = f"127.0.0.1:{free_ports(1)[0]}"
     arguments = ["console", "start", "--listen", "127.0.0.1:0", "--bootstrap", dead]
     arguments += ["--registry", f"http://{dead}", "--warehouse", str(folder / "warehouse")]
     arguments += ["--audit-store", f"sqlite:///{folder / 'audit.db'}"]

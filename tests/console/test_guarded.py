@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Iterator
 from urllib.parse import urlencode
 
@@ -14,6 +13,7 @@ from headworks import service
 from headworks.security.users import new_secret, write_users
 from tests.console.fetch import Fetch
 from tests.console.stage import Stage
+from tests.waiting import until
 
 GRANTS = """
 [[grants]]
@@ -80,10 +80,11 @@ def test_everybody_sees_what_their_grants_give(guarded: Fetch) -> None:
 
 def wait_for_sources(fetch: Fetch, who: dict[str, str], path: str) -> None:
     """Until every source has been read once."""
-    deadline = time.monotonic() + 60
-    while any(one["age_seconds"] is None for one in fetch(path, headers=who).json["sources"]):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(
+        lambda: all(
+            one["age_seconds"] is not None for one in fetch(path, headers=who).json["sources"]
+        )
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from fastavro import parse_schema, schemaless_writer
 from playwright.sync_api import Browser
 
 from headworks.wire import prefix
+from tests.console.browser import PATIENCE
 from tests.console.fetch import Fetch
 from tests.console.stage import Stage
 
@@ -36,13 +37,13 @@ def hostile(stage: Stage) -> Stage:
     registered = registry.register(f"{TOPIC}-value", json.dumps(SCHEMA))
     registry.register(f"{EVIL}/other-value", json.dumps({**SCHEMA, "doc": "again"}))
     admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(60)
     out = io.BytesIO()
     schemaless_writer(out, parse_schema(SCHEMA), {"text": EVIL})
     producer = Producer({"bootstrap.servers": address})
     for value in (prefix(registered.id) + out.getvalue(), EVIL.encode(), prefix(99999) + b"x"):
         producer.produce(TOPIC, value, EVIL, headers=[(EVIL, EVIL.encode())])
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     group = Consumer({"bootstrap.servers": address, "group.id": EVIL})
     group.commit(offsets=[TopicPartition(TOPIC, 0, 1)], asynchronous=False)
     group.close()
@@ -73,6 +74,7 @@ def test_nothing_that_is_shown_becomes_a_script(browser: Browser, hostile: Stage
         f"/topics/{group}/messages",
     ]
     page = browser.new_page()
+    page.set_default_timeout(PATIENCE)
     try:
         for path in paths:
             page.goto(hostile.url + path)

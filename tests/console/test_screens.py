@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,11 +11,11 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Page, expect
 
+from tests.console.browser import PATIENCE
 from tests.console.fetch import Fetch
 from tests.console.screenshots import BREAKING
 from tests.console.stage import SECRETS, Stage
 
-PATIENCE = 60_000
 SCREENS = {
     "/": "topics",
     "/topics": "flights",
@@ -36,11 +33,15 @@ SCREENS = {
     "/tables/flights/columns": "distance_miles",
 }
 
+# The first look is often too early, and the last may take long on a busy machine.
+expect.set_options(timeout=PATIENCE)
+
 
 @contextmanager
 def opened(browser: Browser, **options: Any) -> Iterator[Page]:
     """A page whose errors, a breach of the security policy among them, fail the test."""
     context = browser.new_context(**options)
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     wrong: list[str] = []
     page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
@@ -52,12 +53,18 @@ def opened(browser: Browser, **options: Any) -> Iterator[Page]:
         context.close()
 
 
+def is_hostile(shown: Any) -> bool:
+    text = json.dumps(shown)
+    return "hostile" in text or "onerror" in text
+
+
 @pytest.fixture(scope="module")
 def fetch(stage: Stage) -> Fetch:
     """The console, once it has heard of everything."""
     found = Fetch(stage.url)
     found.until("/topics.json", lambda data: len(data["part"]["rows"]) > 5)
-    found.until("/groups.json", lambda data: data["part"]["total"] == 2)
+    groups = ("punctuality-dashboard", "archive-export")
+    found.until("/groups.json", lambda data: all(name in json.dumps(data) for name in groups))
     found.until("/home.json", lambda data: len(data["part"]["rows"]) > 4)
     found.until("/loads.json", lambda data: data["run_count"] == 2)
     return found
@@ -70,7 +77,7 @@ def test_a_screen_says_what_it_is_for_to_everybody(
     dark = path in ("/", "/schemas/flights-value/versions", "/topics/flights/messages")
     with opened(browser, color_scheme="dark" if dark else "light") as page:
         page.goto(stage.url + path)
-        expect(page.locator("main")).to_contain_text(SCREENS[path], timeout=PATIENCE)
+        expect(page.locator("main")).to_contain_text(SCREENS[path])
         found = Axe().run(page).response["violations"]
         serious = [one for one in found if one["impact"] in ("serious", "critical")]
         assert not serious, json.dumps(serious, indent=1)
@@ -85,7 +92,7 @@ def test_every_screen_is_there_without_javascript_and_as_json(
     with opened(browser, java_script_enabled=False) as page:
         for path, said in SCREENS.items():
             page.goto(stage.url + path)
-            expect(page.locator("main")).to_contain_text(said, timeout=PATIENCE)
+            expect(page.locator("main")).to_contain_text(said)
             link = page.get_by_text("This page as JSON").get_attribute("href")
             assert link
             answer = fetch(link)
@@ -101,7 +108,9 @@ def test_the_heatmap_has_the_windows_of_a_topic_that_is_not_complete(fetch: Fetc
     assert {cell["grade"] for cell in worst["cells"]} >= {1}
     assert not health["well"]
     assert "4 of" in health["sentence"]
-    assert [one["kind"] for one in health["news"]][:2] == ["load", "load"]
+    # What test_hostile did to the installation, if it came before this, is younger.
+    news = [one["kind"] for one in health["news"] if not is_hostile(one)]
+    assert news[:2] == ["load", "load"]
 
 
 def test_the_audit_of_a_topic_explains_a_window(fetch: Fetch) -> None:
@@ -125,7 +134,7 @@ def test_try_a_change_refuses_with_reasons_and_registers_nothing(
         text.fill(BREAKING.read_text(encoding="utf-8"))
         page.get_by_role("button", name="Try it").click()
         verdict = page.locator("section[aria-labelledby=verdict]")
-        expect(verdict).to_contain_text("refused", timeout=PATIENCE)
+        expect(verdict).to_contain_text("refused")
         expect(verdict).to_contain_text("way out")
         expect(verdict).to_contain_text("punctuality-dashboard")
         expect(page.locator("#gate")).to_contain_text("headworks schema check")
@@ -133,11 +142,11 @@ def test_try_a_change_refuses_with_reasons_and_registers_nothing(
         added["fields"].append({"name": "gate", "type": ["null", "string"], "default": None})
         text.fill(json.dumps(added))
         page.get_by_role("button", name="Try it").click()
-        expect(verdict).to_contain_text("ADD COLUMNS (`gate` string)", timeout=PATIENCE)
+        expect(verdict).to_contain_text("ADD COLUMNS (`gate` string)")
         expect(verdict).to_contain_text("pass")
         text.fill("{ not json")
         page.get_by_role("button", name="Try it").click()
-        expect(verdict).to_contain_text("HW301", timeout=PATIENCE)
+        expect(verdict).to_contain_text("HW301")
     assert stage.registry.versions("flights-value") == before
 
 
@@ -149,12 +158,12 @@ def test_messages_are_found_by_field_place_and_permalink(
         page.get_by_label("where field").fill("route.origin")
         page.get_by_label("is (* for anything)").fill("JFK")
         page.get_by_role("button", name="Show").click()
-        expect(page.locator("#live")).to_contain_text("looked at", timeout=PATIENCE)
+        expect(page.locator("#live")).to_contain_text("looked at")
         rows = page.locator("table.messages tbody tr")
         assert rows.count() > 3
         assert all('"JFK"' in text for text in rows.all_inner_texts())
         rows.first.get_by_role("link").first.click()
-        expect(page.locator("pre")).to_contain_text('"origin": "JFK"', timeout=PATIENCE)
+        expect(page.locator("pre")).to_contain_text('"origin": "JFK"')
         place = page.url
     assert fetch(place.removeprefix(stage.url) + ".json").json["data"]["message"]["event"]
     early = fetch.data("/topics/flights/messages.json?time=2013-01-01T12:00&limit=5")
@@ -199,7 +208,7 @@ def test_a_page_renews_itself_until_it_is_paused(
         page.goto(f"{stage.url}/topics")
         age = page.locator(".ages")
         first = age.inner_text()
-        expect(age).not_to_have_text(first, timeout=PATIENCE)
+        expect(age).not_to_have_text(first)
         pause = page.get_by_role("button", name="Pause")
         pause.click()
         expect(page.get_by_role("button", name="Paused")).to_have_attribute("aria-pressed", "true")
@@ -213,25 +222,5 @@ def test_the_keyboard_reaches_the_content_first(browser: Browser, stage: Stage) 
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
         page.keyboard.press("Enter")
-        assert page.url.endswith("#main")
-
-
-def test_the_command_under_the_heatmap_sums_the_same_windows(stage: Stage, fetch: Fetch) -> None:
-    page = fetch("/home.json").json
-    words = shlex.split(page["command"])[1:]
-    places = ["--bootstrap", stage.stack.broker.address, "--registry", stage.stack.registry.url]
-    store = ["--store", f"sqlite:///{stage.folder / 'audit.db'}", "--format", "json"]
-    asked = subprocess.run(
-        [sys.executable, "-m", "cli", *words, *places, *store],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    told = {row["topic"]: row for row in json.loads(asked.stdout)["rows"]}
-    shown = {row["topic"]: row for row in page["data"]["part"]["rows"]}
-    assert told.keys() == shown.keys()
-    for topic, row in shown.items():
-        seen = told[topic]
-        assert (row["lost"], row["duplicated"]) == (seen["lost"], seen["duplicated"]), topic
-        assert row["expected"] == seen["expected"], topic
+        page.wait_for_url("**#main")
+        assert page.evaluate("location.hash") == "#main"

@@ -8,22 +8,15 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+from headworks.ports import free_ports
 from tests.console.fetch import Fetch
-
-
-def free_addresses(count: int) -> list[str]:
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    found = [f"127.0.0.1:{one.getsockname()[1]}" for one in listeners]
-    for one in listeners:
-        one.close()
-    return found
+from tests.waiting import until
 
 
 def test_the_console_is_up_with_everything_and_goes_with_it(tmp_path: Path) -> None:
-    broker, registry, console = free_addresses(3)
+    broker, registry, console = (f"127.0.0.1:{port}" for port in free_ports(3))
     places = ["--broker", broker, "--registry", registry, "--console", console]
     command = [sys.executable, "-P", "-m", "headworks.launch", "up", *places, "--format", "json"]
     up = subprocess.Popen(
@@ -34,7 +27,7 @@ def test_the_console_is_up_with_everything_and_goes_with_it(tmp_path: Path) -> N
     )
     try:
         fetch = Fetch(f"http://{console}")
-        _until_it_answers(fetch)
+        until(lambda: _answers(fetch))
         known = fetch.until("/topics.json", lambda data: data["known"])
         fetch.until("/schemas.json", lambda data: data["rows"])
         assert known["part"]["page"] == 1
@@ -45,18 +38,14 @@ def test_the_console_is_up_with_everything_and_goes_with_it(tmp_path: Path) -> N
         assert said["broker"] == broker
     finally:
         up.send_signal(signal.SIGINT)
-        assert up.wait(60) == 0
+        assert up.wait(120) == 0
         up.communicate()
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", int(console.rpartition(":")[2]))) != 0
 
 
-def _until_it_answers(fetch: Fetch) -> None:
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            assert fetch("/").status == 200
-            return
-        except OSError:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+def _answers(fetch: Fetch) -> bool:
+    try:
+        return fetch("/").status == 200
+    except OSError:
+        return False

@@ -10,13 +10,13 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from headworks.ports import free_ports
 
 ROOT = Path(__file__).parent.parent.parent
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -33,21 +33,17 @@ def tutorial() -> list[str]:
     return [body for language, body in FENCE.findall(text) if language == "sh"]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 @pytest.fixture
 def reader(tmp_path: Path) -> dict[str, str]:
     """The environment of somebody who follows the README, with ports of their own."""
     shutil.copytree(ROOT / "schemas", tmp_path / "schemas")
+    broker, registry, console = (f"127.0.0.1:{port}" for port in free_ports(3))
     return {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "HEADWORKS_BOOTSTRAP": f"127.0.0.1:{free_port()}",
-        "HEADWORKS_REGISTRY": f"http://127.0.0.1:{free_port()}",
-        "HEADWORKS_CONSOLE": f"http://127.0.0.1:{free_port()}",
+        "HEADWORKS_BOOTSTRAP": broker,
+        "HEADWORKS_REGISTRY": f"http://{registry}",
+        "HEADWORKS_CONSOLE": f"http://{console}",
     }
 
 
@@ -59,11 +55,12 @@ def shell(command: str, folder: Path, env: dict[str, str]) -> subprocess.Complet
         cwd=folder,
         env=env,
         check=False,
-        timeout=180,
+        timeout=600,
     )
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(900)
 def test_the_tutorial_runs(tmp_path: Path, reader: dict[str, str]) -> None:
     first, *blocks = tutorial()
     assert first.strip() == "headworks up"
@@ -82,10 +79,7 @@ def test_the_tutorial_runs(tmp_path: Path, reader: dict[str, str]) -> None:
         outputs = [run_block(block, tmp_path, reader) for block in blocks]
     finally:
         up.send_signal(signal.SIGINT)
-        deadline = time.monotonic() + 20
-        while up.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert up.poll() == 0
+        assert up.wait(120) == 0
         up.communicate()
     everything = "\n".join(outputs)
     for promised in promises():

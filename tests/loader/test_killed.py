@@ -40,7 +40,7 @@ class Stack:
             },
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=400,
             check=False,
         )
 
@@ -68,6 +68,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(900)
 def test_killed_twice_and_nothing_is_lost_or_doubled(stack: Stack, spark: Any, hive: str) -> None:
     client = RegistryClient(stack.registry.url)
     first = client.register("clicks-value", json.dumps(V1))

@@ -126,6 +126,8 @@ class Provider:
         self.status = 200
         self.requests = 0
         self.delay = 0.0
+        self.may_answer = threading.Event()
+        self.may_answer.set()
 
     @property
     def content(self) -> bytes:
@@ -139,6 +141,7 @@ class Provider:
             def do_GET(self) -> None:
                 provider.requests += 1
                 time.sleep(provider.delay)
+                provider.may_answer.wait(60)
                 content = provider.content
                 self.send_response(provider.status)
                 self.send_header("Content-Length", str(len(content)))

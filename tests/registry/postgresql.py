@@ -12,7 +12,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -22,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg
+
+from headworks.ports import free_ports
 
 __all__ = ["Cluster", "is_left_out", "running_cluster"]
 
@@ -48,7 +49,7 @@ class Cluster:
         """Start the server, and wait until it answers."""
         with self.log.open("wb") as output:
             self.server = subprocess.Popen(self.command, stdout=output, stderr=output, cwd="/")
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while True:
             try:
                 psycopg.connect(self._address("postgres"), connect_timeout=5).close()
@@ -64,7 +65,7 @@ class Cluster:
         """End the server at once."""
         if self.server is not None:
             self.server.send_signal(signal.SIGQUIT)
-            self.server.wait(30)
+            self.server.wait(120)
 
     def new_store(self) -> str:
         """The address of a database that nobody else uses."""
@@ -97,7 +98,7 @@ def running_cluster() -> Iterator[Cluster]:
             stdout=subprocess.DEVNULL,
             cwd="/",
         )
-        port = _free_port()
+        (port,) = free_ports(1)
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": str(port),
@@ -121,9 +122,3 @@ def _programs() -> Path:
     if not found and on_path is None:
         raise AssertionError(_INSTALL.format(_SWITCH))
     return (found[-1] if found else Path(str(on_path)).resolve()).parent
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])

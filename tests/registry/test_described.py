@@ -65,7 +65,7 @@ def test_every_route_says_what_it_answers(rest: Rest) -> None:
     assert described - {("get", "/metrics")} == set(ANSWERS)
     undocumented = [one for one in described if not page["paths"][one[1]][one[0]].get("summary")]
     assert not undocumented
-    answer = urllib3.request("GET", f"{rest.url}/docs", timeout=10)
+    answer = urllib3.request("GET", f"{rest.url}/docs", timeout=60)
     assert answer.status == 200
     assert b"/openapi.json" in answer.data
 
@@ -78,7 +78,7 @@ def test_every_operation_answers_as_described(fuzzed: service.Service) -> None:
 
     def answers(case: Any) -> None:
         nonlocal answered
-        case.call_and_validate(checks=CHECKS, session=session)
+        case.call_and_validate(checks=CHECKS, session=session, timeout=60)
         answered += 1
 
     with requests.Session() as session:

@@ -112,17 +112,26 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ask(too_large, b"/schemas/ids/1") != ask(too_large, b"/schemas/ids/1")
 
 
-def test_a_change_elsewhere_is_noticed() -> None:
-    revision = 1
+def test_a_change_elsewhere_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_reads, "_LOOK_EVERY", 0.01)
+    revision, looks = 1, 0
+
+    def look() -> int:
+        nonlocal looks
+        looks += 1
+        return revision
 
     async def run() -> None:
         nonlocal revision
-        reads = FastReads(App(), lambda: revision)
+        reads = FastReads(App(), look)
         async with reads.watching():
-            await asyncio.sleep(0.1)
+            while looks < 2:  # the first look is over, and what it said is known
+                await asyncio.sleep(0.01)
             seen = reads._generation
             revision = 2
-            await asyncio.sleep(0.8)
-            assert reads._generation > seen
+            change = looks
+            while looks < change + 2:  # one is under way perhaps; the next one sees it, and is over
+                await asyncio.sleep(0.01)
+            assert reads._generation == seen + 1
 
     asyncio.run(run())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -47,12 +48,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Servic
 def test_requests_and_their_time(running: service.Service) -> None:
     ask, subject = As(running.url, {}), fresh()
     route = "/subjects/{subject}/versions"
-    before = Scrape(running.url)
+    before, began = Scrape(running.url), time.monotonic()
     for _ in range(3):
         assert ask("POST", f"/subjects/{subject}/versions", {"schema": V1}).status == 200
     assert ask("POST", f"/subjects/{subject}/versions", {"schema": BROKEN}).status == 409
     assert ask("GET", "/subjects/none/versions").code == 40401
-    after = Scrape(running.url)
+    after, took = Scrape(running.url), time.monotonic() - began
 
     def more(name: str, **labels: str) -> float:
         return after.value(name, **labels) - before.value(name, **labels)
@@ -61,7 +62,7 @@ def test_requests_and_their_time(running: service.Service) -> None:
     assert more("requests_total", method="POST", route=route, status="409") == 1
     assert more("requests_total", method="GET", route=route, status="404") == 1
     assert more("request_seconds_count", method="POST", route=route) == 4
-    assert 0 < more("request_seconds_sum", method="POST", route=route) < 10
+    assert 0 < more("request_seconds_sum", method="POST", route=route) < took
     assert more("registrations_total", outcome="registered") == 3
     assert more("registrations_total", outcome="refused") == 1
     assert more("refusals_total", code="40901") == 1
@@ -76,14 +77,20 @@ def test_reads_from_memory(running: service.Service) -> None:
     ask = As(running.url, {})
     number = ask("POST", f"/subjects/{fresh()}/versions", {"schema": V1}).body["id"]
     ask("GET", f"/schemas/ids/{number}")
-    before = Scrape(running.url)
-    for _ in range(7):
-        ask("GET", f"/schemas/ids/{number}")
-    after = Scrape(running.url)
-    assert after.value("fast_reads_total") == before.value("fast_reads_total") + 7
-    assert after.value("fast_reads_bytes") > 0
     read = {"route": "/schemas/ids/{schema_id}"}
-    assert after.value("requests_total", **read) == before.value("requests_total", **read)
+    counted = []
+    for _ in range(2):
+        before = Scrape(running.url)
+        for _ in range(7):
+            ask("GET", f"/schemas/ids/{number}")
+        after = Scrape(running.url)
+        asked = after.value("requests_total", **read) - before.value("requests_total", **read)
+        hits = after.value("fast_reads_total") - before.value("fast_reads_total")
+        counted.append((hits, asked))
+    # The look at the store's revision finds the registration above once, at a time of its own.
+    assert (7, 0) in counted
+    assert sum(hits + asked for hits, asked in counted) == 14
+    assert after.value("fast_reads_bytes") > 0
 
 
 def test_totals_follow_the_store(running: service.Service) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -87,15 +88,21 @@ def test_guessing_does_not_keep_others_out(tmp_path: Path) -> None:
         root = As(running.url, basic("root"))
         assert root("GET", "/subjects").status == 200
 
-        def guess(number: int) -> int:
-            return As(running.url, basic("root", f"guess {number}"))("GET", "/subjects").status
+        def timed(one: As) -> tuple[int, float]:
+            began = time.monotonic()
+            status = one("GET", "/subjects").status
+            return status, time.monotonic() - began
 
+        def guess(number: int) -> tuple[int, float]:
+            return timed(As(running.url, basic("root", f"guess {number}")))
+
+        known = []
         with ThreadPoolExecutor(16) as pool:
             guesses = [pool.submit(guess, number) for number in range(160)]
-            slowest = 0.0
             while not all(one.done() for one in guesses):
-                began = time.monotonic()
-                assert root("GET", "/subjects").status == 200
-                slowest = max(slowest, time.monotonic() - began)
-            assert {one.result() for one in guesses} <= {401, 429}
-        assert slowest < 2
+                known.append(timed(root))
+        assert {status for status, _ in known} == {200}
+        guessed = [one.result() for one in guesses]
+        assert {status for status, _ in guessed} <= {401, 429}
+        # Whoever stood in the same queue would wait as long; a busy machine slows down both.
+        assert 3 * median(took for _, took in known) < median(took for _, took in guessed)

@@ -75,7 +75,7 @@ def test_old_versions_of_tls_are_refused(secure: service.Service, folder: Path) 
         context.set_ciphers("ALL:@SECLEVEL=0")
         context.minimum_version = context.maximum_version = version
         with (
-            socket.create_connection((host, int(port)), 5) as plain,
+            socket.create_connection((host, int(port)), 60) as plain,
             context.wrap_socket(plain, server_hostname=host) as wrapped,
         ):
             return wrapped.version()
@@ -101,5 +101,5 @@ def test_the_ready_line_says_https(secure: service.Service, folder: Path, tmp_pa
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert (ready["service"], ready["scheme"]) == ("registry", "https")

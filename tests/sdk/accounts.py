@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ def clock():  # an hour back and forth for each step, and then the truth
 producer = Producer(
     given["bootstrap"], given["registry"], application="child", state_dir=Path(given["state"]),
     when_full=WhenFull(given["when_full"]), block_ms=10, queue_messages=given["queue"],
-    close_timeout=given["close_timeout"], audit_every=0.2, clock=clock,
+    close_timeout=given["close_timeout"], audit_every=given["audit_every"], clock=clock,
     config=given["config"],
 )
 def send(count, name):
@@ -51,12 +51,15 @@ def send(count, name):
 end = given["end"]
 if end == "sigterm":
     close_on_sigterm(producer)
-taken = send(given["count"], "first")
-print(json.dumps({"sent": given["count"], "taken": taken}), flush=True)
-sys.stdin.readline()  # whoever started this says when it is enough
+part = 0
+while sys.stdin.readline() == "send\\n":  # whoever started this says when
+    part += 1
+    taken = send(given["count"], f"part {part} ")
+    print(json.dumps({"sent": given["count"], "taken": taken}), flush=True)
+producer.flush(given["flush"])
 if end == "fork":
     child = os.fork()
-    taken = send(given["count"], "second" if child else "child")
+    taken = send(given["count"], "parent " if child else "child ")
     print(json.dumps({"sent": given["count"], "taken": taken}), flush=True)
     if child == 0:
         sys.exit(0)
@@ -70,14 +73,16 @@ elif end != "exit":
 
 @dataclass(frozen=True)
 class Child:
-    """What the child is to do."""
+    """What the child is to do; it sends `count` messages in each part of its life."""
 
     end: str = "close"
     count: int = 500
     when_full: str = WhenFull.DROP_NEW.value
     queue: int = 100_000
     pause: float = 0.0
-    close_timeout: float = 20.0
+    close_timeout: float = 120.0
+    audit_every: float = 0.2
+    flush: float = 0.0
     clock: tuple[int, ...] = ()
     config: tuple[tuple[str, Any], ...] = ()
 
@@ -93,9 +98,16 @@ class Account:
 
 
 def run(
-    site: Site, child: Child, *, bootstrap: str = "", meanwhile: Callable[[], None] = lambda: None
+    site: Site,
+    child: Child,
+    *,
+    bootstrap: str = "",
+    meanwhile: Sequence[Callable[[], None]] = (lambda: None,),
 ) -> Account:
-    """Run a child to its end, `meanwhile` being called while it sends; then open the books."""
+    """Run a child to its end, then open the books.
+
+    Each of `meanwhile` is called while the child sends one part; the next part begins after both.
+    """
     given = {
         **asdict(child),
         "config": dict(child.config),
@@ -111,16 +123,20 @@ def run(
         text=True,
         env=environment(site.state.parent),
     ) as process:
-        hurting = threading.Thread(target=meanwhile)
-        hurting.start()
         assert process.stdout is not None
         assert process.stdin is not None
-        said = [json.loads(process.stdout.readline())]
-        hurting.join()
+        said = []
+        for hurt in meanwhile:
+            process.stdin.write("send\n")
+            process.stdin.flush()
+            hurting = threading.Thread(target=hurt)
+            hurting.start()
+            said.append(json.loads(process.stdout.readline()))
+            hurting.join()
         process.stdin.write("enough\n")
         process.stdin.flush()
         said += map(json.loads, process.stdout)
-        code = process.wait(120)
+        code = process.wait(240)
     assert code in (0, -15, -9), code
     settle(site, child)
     return Account(
@@ -139,7 +155,7 @@ def settle(site: Site, child: Child) -> None:
         application="next",
         state_dir=site.state,
         when_full=WhenFull(child.when_full),
-        close_timeout=60,
+        close_timeout=120,
     ):
         pass
     assert not list(site.state.glob("*.counts"))
@@ -164,7 +180,7 @@ def log(site: Site) -> list[str]:
         }
     )
     try:
-        known = consumer.list_topics(site.topic, 10).topics[site.topic].partitions
+        known = consumer.list_topics(site.topic, 60).topics[site.topic].partitions
         consumer.assign([confluent_kafka.TopicPartition(site.topic, p, 0) for p in known])
         ends = 0
         while ends < len(known):

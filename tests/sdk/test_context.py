@@ -22,7 +22,13 @@ def site(tmp_path: Path, broker: Service, registry: Service) -> Site:
 
 
 def producer(site: Site, **more: Any) -> Producer:
-    return Producer(site.bootstrap, site.registry, application="c", state_dir=site.state, **more)
+    return Producer(
+        site.bootstrap,
+        site.registry,
+        application="c",
+        state_dir=site.state,
+        **{"audit_every": 3600, "close_timeout": 60.0, **more},
+    )
 
 
 def headers(site: Site, count: int) -> dict[str, dict[str, bytes | None]]:
@@ -111,8 +117,8 @@ def test_interceptors_see_an_event_at_every_stage(site: Site) -> None:
     watching = Watching()
     with producer(site, interceptors=[watching]) as to:
         assert to.send(site.visit("ada"))
-        partition, offset = to.send_and_wait(site.visit("bob"), 10)
-        assert to.flush(10) == 0
+        partition, offset = to.send_and_wait(site.visit("bob"), 60)
+        assert to.flush(60) == 0
     assert set(headers(site, 2)) == {"ADA", "BOB"}
     assert ("ADA", True) in watching.seen
     assert ("BOB", Delivery(site.topic, partition, offset, None)) in watching.seen
@@ -135,7 +141,7 @@ def test_an_interceptor_may_refuse_and_is_told_of_failures(site: Site) -> None:
         "127.0.0.1:1", site.registry, application="c", state_dir=site.state, **options
     ) as to:
         to.send(site.visit("lost"))
-        to.flush(5)
+        assert to.flush(60) == 0
     (failed,) = [what for _, what in watching.seen if isinstance(what, Delivery)]
     assert failed.error is not None
     assert (failed.partition, failed.offset) == (-1, -1)

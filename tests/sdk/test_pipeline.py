@@ -30,7 +30,8 @@ def site(tmp_path: Path, broker: Service, registry: Service) -> Site:
 
 
 def producer(site: Site, **more: Any) -> Producer:
-    options = {"application": "test", "state_dir": site.state, **more}
+    options = {"application": "test", "state_dir": site.state, "close_timeout": 60.0, **more}
+    options.setdefault("audit_every", 3600)  # counts stay to be seen, however slow the machine is
     return Producer(options.pop("bootstrap", site.bootstrap), site.registry, **options)
 
 
@@ -42,7 +43,7 @@ def read(site: Site, count: int, *events: type, **more: Any) -> list[Any]:
         group=group, bootstrap=site.bootstrap, registry=site.registry, **asked, **more
     ) as consumer:
         while len(found) < count:
-            message = consumer.poll(10)
+            message = consumer.poll(60)
             assert message is not None, f"{len(found)} of {count} came"
             found.append(message)
     return found
@@ -148,17 +149,17 @@ def test_a_full_queue_drops_and_counts(site: Site) -> None:
 
 
 def test_a_full_queue_may_be_waited_for(site: Site) -> None:
-    with producer(site, queue_messages=50, when_full=WhenFull.BLOCK, block_ms=10_000) as to:
+    with producer(site, queue_messages=50, when_full=WhenFull.BLOCK, block_ms=60_000) as to:
         assert all(to.send(site.visit()) for _ in range(500))
     assert balance(site).sent == 500
 
 
 def test_waiting_for_an_acknowledgement(site: Site) -> None:
     with producer(site) as to:
-        partition, offset = to.send_and_wait(site.visit(), 10)
-        assert (to.send_and_wait(site.visit(), 10)) == (partition, offset + 1)
+        partition, offset = to.send_and_wait(site.visit(), 60)
+        assert (to.send_and_wait(site.visit(), 60)) == (partition, offset + 1)
         assert asyncio.run(to.asend(site.visit()))
-        assert to.flush(10) == 0
+        assert to.flush(60) == 0
     with pytest.raises(UsageError, match="closed"):
         to.send(site.visit())
     lost = producer(site, bootstrap=NOBODY, close_timeout=0.2)
@@ -196,14 +197,14 @@ def test_what_raised_is_read_again(site: Site) -> None:
 
 def read_to_poison(consumer: Consumer[Any]) -> None:
     for _ in range(10):
-        consumer.poll(10)
+        consumer.poll(60)
 
 
 def test_a_poison_message_stops_or_is_skipped(site: Site) -> None:
     raw = confluent_kafka.Producer({"bootstrap.servers": site.bootstrap})
     raw.produce(site.topic, b"not framed", partition=0)
     raw.produce(site.topic, b"\x00\x00\x00\x00\x01\xff", partition=0)
-    assert raw.flush(10) == 0
+    assert raw.flush(60) == 0
     with producer(site) as to:
         to.send(site.visit())
     with pytest.raises(PoisonMessageError, match=f"{site.topic} partition 0 offset 0"):

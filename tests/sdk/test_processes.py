@@ -44,7 +44,7 @@ def run(site: Site, code: str, *, bootstrap: str | None = None) -> subprocess.Co
         env=environment(folder),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 

@@ -12,6 +12,7 @@ import pytest
 
 from consumer_sdk import Consumer
 from consumer_sdk.membership import BrokerMembership
+from producer_sdk.detour import Detour
 from producer_sdk.running import _SPILL_BATCH, Running
 from producer_sdk.spill import Spill, Spilled, leftover_spills
 
@@ -45,6 +46,7 @@ def test_what_was_acknowledged_of_a_spill_is_not_sent_again_after_a_crash(tmp_pa
         assert spill.put(Spilled("t", b"%d" % n, None, 0, None))
     running: Any = object.__new__(Running)
     running.client = client = _Client()
+    running._detour = Detour()
     running._spill, running._respilling = spill, deque([spill])
     running._pending, running._outstanding, running._closing = deque(), 0, False
     running._slot_of = lambda _spill, _message: _Slot()
@@ -82,7 +84,7 @@ class _Fetches:
 
     def consume(self, _most: int, timeout: float) -> list[Any]:
         self.asked.set()
-        self.may.wait(5)
+        self.may.wait(60)
         left, self._left = self._left, []
         return left
 
@@ -101,7 +103,7 @@ def _reading(fetches: _Fetches) -> Any:
 
 async def _cancelled_while_a_message_comes(fetches: _Fetches, consumer: Any) -> Any:
     polling = asyncio.create_task(consumer.apoll(10))
-    await asyncio.to_thread(fetches.asked.wait, 5)
+    await asyncio.to_thread(fetches.asked.wait, 60)
     polling.cancel()
     asyncio.get_running_loop().call_later(0.05, fetches.may.set)
     with pytest.raises(asyncio.CancelledError):

@@ -62,7 +62,7 @@ def _case(
     )
     began = time.monotonic()
     try:
-        check(run(site, child, meanwhile=lambda: broker.away(absence)), child)
+        check(run(site, child, meanwhile=[lambda: broker.away(absence)]), child)
     except Exception:
         report.wrong.append(f"{child}, broker away {absence:.1f} s: {traceback.format_exc()}")
     report.slowest = max(report.slowest, time.monotonic() - began)
