@@ -13,15 +13,9 @@ import typer
 
 from headworks.errors import HeadworksError
 
-__all__ = ["app", "run"]
+__all__ = ["command_line", "run"]
 
-app = typer.Typer(
-    name="headworks",
-    help="A schema-governed event pipeline: broker, registry, gate, SDKs, Hadoop loader, audit.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+_HELP = "A schema-governed event pipeline: broker, registry, gate, SDKs, Hadoop loader, audit."
 _NOUNS = {
     "schema": "cli.schema:schema_app",
     "broker": "cli.broker:broker_app",
@@ -44,19 +38,39 @@ _VERBS = {
     "up": "cli.up:up",
     "demo": "cli.demo.command:demo",
 }
-for _name, _where in {**_NOUNS, **_VERBS}.items():
-    _module, _, _attribute = _where.partition(":")
-    _found = getattr(importlib.import_module(_module), _attribute)
-    if _name in _NOUNS:
-        app.add_typer(_found, name=_name)
-    else:
-        app.command(_name)(_found)
+
+
+def command_line(only: str | None = None) -> typer.Typer:
+    """The commands, or of them the one named `only`: the others need not be loaded to run it."""
+    app = typer.Typer(
+        name="headworks",
+        help=_HELP,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_headworks)
+    for name, where in {**_NOUNS, **_VERBS}.items():
+        if only is not None and name != only:
+            continue
+        module, _, attribute = where.partition(":")
+        found = getattr(importlib.import_module(module), attribute)
+        if name in _NOUNS:
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(found)
+    return app
+
+
+def _headworks() -> None:
+    """Without it, a line of one command would not want that command's name."""
 
 
 def run() -> None:
     """Run the command line; the console script's entry point."""
+    named = "".join(sys.argv[1:2])
     try:
-        app(prog_name="headworks")
+        command_line(named if named in _NOUNS or named in _VERBS else None)(prog_name="headworks")
     except HeadworksError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(error.exit_code)

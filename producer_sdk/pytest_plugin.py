@@ -45,22 +45,23 @@ class Stack:
 
 @pytest.fixture(scope="session")
 def _headworks_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    from headworks import catalogue
-    from headworks.audit import AUDIT_TOPIC
-    from headworks.registry_client import RegistryClient
-    from headworks.schema import subject_of
     from headworks.service import start
 
     folder = tmp_path_factory.mktemp("headworks")
     address = ("--listen", "127.0.0.1:0")
     commands = (
-        ("broker", "start", *address, "--data-dir", str(folder)),
         ("registry", "start", *address, "--store", f"sqlite:///{folder / 'registry.db'}"),
+        ("broker", "start", *address, "--data-dir", str(folder)),
     )
     with ThreadPoolExecutor(2) as pool:
         starting = [pool.submit(start, command) for command in commands]
+        # Loaded while the servers start.
+        from headworks import catalogue
+        from headworks.audit import AUDIT_TOPIC
+        from headworks.registry_client import RegistryClient
+        from headworks.schema import subject_of
     try:
-        broker, registry = (each.result() for each in starting)
+        registry, broker = (each.result() for each in starting)
         audit = catalogue.folder() / "headworks" / "audit.avsc"
         text = audit.read_text(encoding="utf-8")
         RegistryClient(registry.url).register(subject_of(AUDIT_TOPIC), text)

@@ -82,6 +82,45 @@ class Measured:
             tags=plain["tags"],
         )
 
+    def written(self) -> Any:
+        """The event as a program writes it that has the values at hand."""
+        module, values, header = self.module, self.plain, self.plain["header"]
+        return module.PageView(
+            header=module.Header(
+                id=header["id"], at=header["at"], host=header["host"], service=header["service"]
+            ),
+            member=values["member"],
+            page=values["page"],
+            referrer=values["referrer"],
+            campaign=values["campaign"],
+            device=module.Device.PHONE,
+            millis=values["millis"],
+            scroll=values["scroll"],
+            agent=values["agent"],
+            tags=values["tags"],
+        )
+
+    def written_dict(self) -> dict[str, Any]:
+        """The same as a dict."""
+        values, header = self.plain, self.plain["header"]
+        return {
+            "header": {
+                "id": header["id"],
+                "at": header["at"],
+                "host": header["host"],
+                "service": header["service"],
+            },
+            "member": values["member"],
+            "page": values["page"],
+            "referrer": values["referrer"],
+            "campaign": values["campaign"],
+            "device": "PHONE",
+            "millis": values["millis"],
+            "scroll": values["scroll"],
+            "agent": values["agent"],
+            "tags": values["tags"],
+        }
+
 
 def prepare(folder: Path) -> Measured:
     """Generate the classes in `folder` and make the event."""

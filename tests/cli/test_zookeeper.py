@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from cli.main import app
+from cli.main import command_line
 from cli.stack import running_stack
 from headworks import service
 from tests.console.fetch import Fetch
@@ -19,7 +19,7 @@ from tests.console.fetch import Fetch
 
 @pytest.mark.parametrize("noun", ["load", "audit", "console", "group"])
 def test_who_takes_brokers_takes_zookeeper(noun: str) -> None:
-    every = get_command(app).commands[noun].commands  # type: ignore[attr-defined]
+    every = get_command(command_line()).commands[noun].commands  # type: ignore[attr-defined]
     found = {
         name: {option for parameter in command.params for option in parameter.opts}
         for name, command in every.items()

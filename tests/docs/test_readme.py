@@ -127,12 +127,12 @@ def test_links_and_paths_lead_somewhere(document: Path) -> None:
 def test_every_command_is_documented() -> None:
     from typer.main import get_command
 
-    from cli.main import app
+    from cli.main import command_line
 
     everything = "\n".join(path.read_text(encoding="utf-8") for path in documents())
     commands = [
         path
-        for name, command in get_command(app).commands.items()  # type: ignore[attr-defined]
+        for name, command in get_command(command_line()).commands.items()  # type: ignore[attr-defined]
         for path in [f"{name} {sub}" for sub in getattr(command, "commands", {})] or [name]
     ]
     assert not [path for path in commands if f"headworks {path}" not in everything]

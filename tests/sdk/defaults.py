@@ -95,7 +95,10 @@ def _default(
         branch = chance.choice(schema[:1]) if schema else None
         written, plain = _default(chance, branch, known, inside) if schema else (_NO_DEFAULT, None)
         name = branch.get("name", branch["type"]) if isinstance(branch, dict) else branch
-        if name == "float" and any(each in ("double", {"type": "double"}) for each in schema):
+        if name == "float" and any(
+            each == "double" or (isinstance(each, dict) and each["type"] == "double")
+            for each in schema
+        ):
             name = "double"  # which every float of Python is
         return written, None if name == "null" else (name, plain)
     kind = schema["type"]
