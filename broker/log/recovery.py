@@ -34,7 +34,7 @@ from broker.log.segment import (
     sync_folder,
     walk,
 )
-from broker.records.batch import MAGIC, InvalidBatchError, check_batch
+from broker.records.batch import InvalidBatchError, check_batch
 from headworks.errors import CorruptError
 
 __all__ = ["Recovery", "open_log", "valid_prefix"]
@@ -214,14 +214,13 @@ def _walk_sealed(
     """Follow the headers from `position`; the records of a sealed segment are not read."""
     scan = _Scan(position, offset, timestamp, GrowingIndex())
     for batch in walk(segment.descriptor.fd, position, segment.size):
-        stop = scan.size + batch.size
         missing = batch.base_offset - scan.next_offset
-        if missing < 0 or (missing and not gaps) or batch.magic != MAGIC or stop > segment.size:
+        if missing < 0 or (missing and not gaps):
             break
         scan.index.note(batch.base_offset - segment.base_offset, scan.size, scan.max_timestamp)
         scan.max_timestamp = max(scan.max_timestamp, batch.max_timestamp)
         scan.next_offset = batch.last_offset + 1
-        scan.size = stop
+        scan.size += batch.size
     return scan
 
 

@@ -120,18 +120,24 @@ class Segment:
         CorruptError if damage lies in between.
         """
         relative = offset - self.base_offset
-        for batch in self.headers(self._start(lambda index: index.at_offset(relative))):
+        position, end = self._start(lambda index: index.at_offset(relative)), self.size
+        batch = None
+        for batch in walk(self.descriptor.fd, position, end):
             if batch.last_offset >= offset:
                 return batch
+        self._check_end(position if batch is None else batch.position + batch.size, end)
         return None
 
     def locate_time(self, timestamp: int) -> Batch | None:
         """The header of the first batch with a record at or after `timestamp`."""
         if self.max_timestamp < timestamp:
             return None
-        for batch in self.headers(self._start(lambda index: index.at_time(timestamp))):
+        position, end = self._start(lambda index: index.at_time(timestamp)), self.size
+        batch = None
+        for batch in walk(self.descriptor.fd, position, end):
             if batch.max_timestamp >= timestamp:
                 return batch
+        self._check_end(position if batch is None else batch.position + batch.size, end)
         return None
 
     def headers(self, position: int = 0) -> Iterator[Batch]:
@@ -141,10 +147,12 @@ class Segment:
         """
         end = self.size
         for batch in walk(self.descriptor.fd, position, end):
-            position += batch.size
-            if batch.magic != MAGIC or batch.size < HEADER_SIZE or position > end:
-                raise CorruptError(f"{self.path}: there is no batch at byte {batch.position}")
             yield batch
+            position = batch.position + batch.size
+        self._check_end(position, end)
+
+    def _check_end(self, position: int, end: int) -> None:
+        """What was walked over must have ended at the end."""
         if position != end:
             raise CorruptError(f"{self.path}: there is no batch at byte {position}")
 
@@ -157,7 +165,7 @@ class Segment:
         if position and isinstance(self.index, MappedIndex):
             found = next(walk(self.descriptor.fd, position, self.size), None)
             offset = self.base_offset + relative
-            if found is None or (found.magic, found.base_offset) != (MAGIC, offset):
+            if found is None or found.base_offset != offset:
                 _log.warning("%s is not of its segment, and is made again", self.index_path)
                 self._make_index()
                 _, position = look_up(self.index)
@@ -202,7 +210,7 @@ class Segment:
 def walk(fd: int, position: int, end: int) -> Iterator[Batch]:
     """Headers of the batches of a file between `position` and `end`, read in pieces of 4 KB.
 
-    Stops before a header that is not whole; a header's content is not judged.
+    Stops before a header that is not whole, or that cannot be; offsets are not judged.
     """
     window, window_start = b"", position
     while end - position >= HEADER_SIZE:
@@ -213,10 +221,11 @@ def walk(fd: int, position: int, end: int) -> Iterator[Batch]:
             if len(window) < HEADER_SIZE:
                 return
         batch = Batch._make((*HEADER.unpack_from(window, inside), position))
-        yield batch
-        if batch.length < HEADER_SIZE - LENGTH_PREFIX:
+        size = LENGTH_PREFIX + batch.length
+        if batch.magic != MAGIC or size < HEADER_SIZE or position + size > end:
             return
-        position += batch.size
+        yield batch
+        position += size
 
 
 def replace_file(path: Path, data: bytes) -> None:
