@@ -25,6 +25,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from bench.frame import Bench
 from bench.sdk.events import TOPIC, Measured, prepare
+from bench.sdk.fixture import fixture_start
 from bench.sdk.peers import dataclasses_avroschema
 from consumer_sdk import Decoder
 from headworks import catalogue, service
@@ -66,6 +67,8 @@ def run(bench: Bench) -> None:
             _decode(bench, measured, client, registry.url, schema_id)
             _send(bench, measured, running.address, registry.url)
         _hung(bench, measured, registry.url)
+    for _ in bench.rounds(full=5):
+        bench.record("broker and registry of the pytest fixture up", US, fixture_start(bench), "s")
     _bars(bench)
 
 
@@ -89,6 +92,12 @@ def _bars(bench: Bench) -> None:
         at_most=100,
         got=bench.median("send to a broker that hangs, p99.9", US),
         unit="us",
+    )
+    bench.bar(
+        "broker and registry of the pytest fixture up",
+        at_most=2,
+        got=bench.median("broker and registry of the pytest fixture up", US),
+        unit="s",
     )
     bench.bar(
         "memory after the queue is full",
