@@ -76,7 +76,10 @@ class Reconciler:
         self._consumer = audit_consumer(bootstrap, "error")
         try:
             self._belongs()
-            self._seek()
+            try:
+                self._seek()
+            except UnreachableError:  # a part of the topic is at a broker that is away
+                self._astray = True
         except BaseException:
             self.close()
             raise

@@ -8,12 +8,13 @@ import typer
 
 from cli.kafka import address_of, admin_of, topics_of
 from cli.output import Format, FormatOption, print_json, print_table, say
-from headworks.errors import RefusedError, UsageError
+from headworks.errors import RefusedError, UnreachableError, UsageError
 
 __all__ = ["topic_app"]
 
 topic_app = typer.Typer(no_args_is_help=True, help="Topics of the broker.")
 _TIMEOUT = 10.0
+_CHANGE_TIMEOUT = 30.0
 Bootstrap = Annotated[str | None, typer.Option("--bootstrap", help="address of the broker")]
 Name = Annotated[str, typer.Argument(help="the topic")]
 
@@ -38,8 +39,10 @@ def create(
     """Create a topic."""
     from confluent_kafka.cimpl import NewTopic
 
-    admin = admin_of(address_of(bootstrap))
-    _wait(admin.create_topics([NewTopic(topic, partitions, 1)]), f"create {topic}")
+    address = address_of(bootstrap)
+    topics_of(address)  # says soon that nobody answers
+    admin = admin_of(address)
+    _wait(admin.create_topics([NewTopic(topic, partitions, 1)]), address, f"create {topic}")
     say(f"created {topic} with {partitions} partitions")
 
 
@@ -87,16 +90,23 @@ def delete(
     """Delete a topic and all its messages."""
     if not yes:
         typer.confirm(f"delete {topic} and all its messages?", abort=True, err=True)
-    admin = admin_of(address_of(bootstrap))
-    _wait(admin.delete_topics([topic]), f"delete {topic}")
+    address = address_of(bootstrap)
+    topics_of(address)
+    admin = admin_of(address)
+    _wait(admin.delete_topics([topic]), address, f"delete {topic}")
     say(f"deleted {topic}")
 
 
-def _wait(futures: dict[str, Any], what: str) -> None:
+def _wait(futures: dict[str, Any], address: str, what: str) -> None:
     from confluent_kafka import KafkaException
 
     for future in futures.values():
         try:
-            future.result(_TIMEOUT)
+            future.result(_CHANGE_TIMEOUT)
+        except TimeoutError:
+            raise UnreachableError(
+                f"the broker at {address} did not answer within {_CHANGE_TIMEOUT:.0f} s to {what}",
+                fix="see `headworks topic list`, and try again if it did not happen",
+            ) from None
         except KafkaException as error:
             raise RefusedError(f"the broker refused to {what}: {error.args[0].str()}") from None

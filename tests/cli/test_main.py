@@ -81,6 +81,7 @@ def test_a_bad_settings_file_is_a_usage_error_with_a_way_out(tmp_path: Path) -> 
         ("audit", "status"),
         ("schema", "list"),
         ("consume", "flights", "--max", "1"),
+        ("topic", "create", "flights"),
     ],
 )
 def test_a_service_that_does_not_answer_is_exit_3(tmp_path: Path, command: tuple[str, ...]) -> None:
