@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -154,9 +155,17 @@ class Cluster:
         return open_session(self.address, wait=60, create_chroot=True)
 
     def living(self) -> list[int]:
-        """The ids that are registered."""
-        with self.session() as session:
-            return list(live_brokers(session))
+        """The ids that are registered, when ZooKeeper has told them."""
+        found: list[int] = []
+
+        def told() -> bool:
+            with contextlib.suppress(Exception), self.session() as session:
+                found[:] = live_brokers(session)
+                return True
+            return False
+
+        eventually(told)
+        return found
 
 
 @contextmanager

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from broker.protocol.errors import ErrorCode
-from headworks.zookeeper import live_brokers, paths
+from headworks.zookeeper import Session, live_brokers, paths
 from tests.broker.clients import DEADLINE, eventually
 from tests.broker.cluster import Cluster, ClusterBroker, cluster
 
@@ -72,24 +73,28 @@ class Fencing:
         self._thread.join()
 
     def _run(self) -> None:
+        while not self._stop.is_set():
+            with suppress(Exception), self._two.session() as session:  # it may be lost, as any
+                while not self._stop.is_set():
+                    self._ask(session)
+
+    def _ask(self, session: Session) -> None:
+        """Gone before the questions and after their answers: the answers fell in between."""
         broker = self._broker
-        with self._two.session() as session:
-            while not self._stop.is_set():
-                # gone before the question and after its answer: the answer fell in between
-                if broker.number in live_brokers(session):
-                    continue
-                answers = {
-                    "produce": broker.produce(self._topic, broker.number - 1),
-                    "fetch": broker.fetch(self._topic, broker.number - 1),
-                    "list offsets": broker.owns(self._topic, broker.number - 1),
-                }
-                member = broker.heartbeat(self._group)
-                if broker.number in live_brokers(session):
-                    continue
-                self.answers += 1
-                self.wrong += [f"{what}: {code}" for what, code in answers.items() if not code]
-                if member != ErrorCode.NOT_COORDINATOR:
-                    self.wrong.append(f"heartbeat: {member}")
+        if broker.number in live_brokers(session):
+            return
+        answers = {
+            "produce": broker.produce(self._topic, broker.number - 1),
+            "fetch": broker.fetch(self._topic, broker.number - 1),
+            "list offsets": broker.owns(self._topic, broker.number - 1),
+        }
+        member = broker.heartbeat(self._group)
+        if broker.number in live_brokers(session):
+            return
+        self.answers += 1
+        self.wrong += [f"{what}: {code}" for what, code in answers.items() if not code]
+        if member != ErrorCode.NOT_COORDINATOR:
+            self.wrong.append(f"heartbeat: {member}")
 
 
 def test_who_is_cut_off_stops_before_its_session_ends(two: Cluster, topic: str) -> None:

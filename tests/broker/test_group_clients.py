@@ -112,14 +112,15 @@ def test_a_static_member_comes_back_without_disturbing(
     address: str, shared: str, new_name: Callable[[], str]
 ) -> None:
     group = new_name()
-    one = consumer_of(address, group, **{"group.instance.id": "one"})
-    two = consumer_of(address, group, **{"group.instance.id": "two"})
+    long = {"session.timeout.ms": 30_000}  # longer than anybody here stands still
+    one = consumer_of(address, group, **{"group.instance.id": "one"}, **long)
+    two = consumer_of(address, group, **{"group.instance.id": "two"}, **long)
     for consumer in (one, two):
         consumer.subscribe([shared])
     read([one, two], lambda: owned([one, two]) == [2, 2], [])
     before = {(p.topic, p.partition) for p in two.assignment()}
     two.close()
-    again = consumer_of(address, group, **{"group.instance.id": "two"})
+    again = consumer_of(address, group, **{"group.instance.id": "two"}, **long)
     again.subscribe([shared])
     read([one, again], lambda: owned([one, again]) == [2, 2], [])
     assert {(p.topic, p.partition) for p in again.assignment()} == before

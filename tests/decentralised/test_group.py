@@ -216,7 +216,7 @@ def test_streams_of_one_member_share_as_members_do(cluster: Cluster) -> None:
         with pytest.raises(UsageError, match="before it polls"):
             consumer.streams(2)
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert set(got.values()) == {1}
     assert by_stream == [40, 20, 20]  # the remainder goes to the first
 

@@ -78,5 +78,5 @@ def test_kcat_and_java_read_each_other(java_client: JavaClient, broker: Service)
 
 def one_partition(address: str, name: str) -> str:
     admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(10)
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
     return name

@@ -220,7 +220,7 @@ class _Fire:
         admin = AdminClient({"bootstrap.servers": self.broker.address, "log_level": 2})
         if ends:
             for done in admin.delete_records(ends).values():
-                done.exception(20)
+                done.exception(60)
         self.loader.signal(signal.SIGCONT)
 
     def _copy(self) -> None:
@@ -236,7 +236,7 @@ class _Fire:
                 if message.error() is None:
                     stamp = message.timestamp()[1]
                     producer.produce(_DOUBLED, message.value(), message.key(), timestamp=stamp)
-            producer.flush(30)
+            producer.flush(60)
 
     def settle(self, *, spark: bool) -> None:
         """Let everything come to its end."""
@@ -331,11 +331,11 @@ class _consumer:  # noqa: N801
 
 
 def _marks(consumer: Consumer, topic: str) -> list[tuple[int, int, int]]:
-    found = consumer.list_topics(topic, timeout=30).topics[topic]
+    found = consumer.list_topics(topic, timeout=60).topics[topic]
     if found.error is not None:
         return []
     return [
-        (p, *consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30))
+        (p, *consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=60))
         for p in sorted(found.partitions)
     ]
 
