@@ -93,6 +93,11 @@ class MirrorOptions:
         return f"headworks-mirror-{self.name}"
 
     @property
+    def refresh_ms(self) -> int:
+        """How often clients look for partitions that topics have gained."""
+        return int(self.refresh_every * 1000)
+
+    @property
     def tier(self) -> str:
         """The tier of the audit."""
         return f"mirror:{self.name}"

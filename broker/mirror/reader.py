@@ -47,6 +47,7 @@ class Reader:
         self._consumer = confluent_kafka.Consumer(
             {
                 "session.timeout.ms": 10_000,  # so long a killed mirror's partitions lie idle
+                "topic.metadata.refresh.interval.ms": options.refresh_ms,  # for new partitions
                 **source.client,
                 "partition.assignment.strategy": "roundrobin",  # an eager one: all partitions go
                 "group.id": options.group,

@@ -57,6 +57,7 @@ class Sender:
             {
                 "linger.ms": 20,
                 "batch.size": 900_000,
+                "topic.metadata.refresh.interval.ms": options.refresh_ms,  # for new partitions
                 **options.target_client,
                 "compression.type": options.compression,
                 "enable.idempotence": True,

@@ -27,7 +27,7 @@ __all__ = ["EnsembleAddress", "Session", "State", "kazoo", "open_session", "pars
 
 DEFAULT_PORT = 2181
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/,\[\]]+)(?::(?P<port>\d{1,5}))?")
-_CHROOT = re.compile(r"(/[^/\s]+)+")
+_CHROOT = re.compile(r"(/[^/\s,]+)+")  # a comma: another host, behind the chroot of the first
 
 
 class State(StrEnum):

@@ -119,7 +119,18 @@ def test_addresses(text: str, hosts: tuple[str, ...], chroot: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", ",", "zk1:0", "zk1:99999", "zk1:x", "zk1:1/a//b", "zk1:1/a,zk2:1/b/..", "http://x"]
+    "text",
+    [
+        "",
+        ",",
+        "zk1:0",
+        "zk1:99999",
+        "zk1:x",
+        "zk1:1/a//b",
+        "zk1:1/a/..",
+        "zk1:1/a,zk2:1/a",
+        "http://x",
+    ],
 )
 def test_bad_addresses_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="ZooKeeper address"):

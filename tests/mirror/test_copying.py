@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
+    NewPartitions,
     ResourceType,
 )
 
@@ -59,6 +60,10 @@ def test_messages_arrive_as_they_were(clusters: Clusters, mirror: Mirror, prefix
     create(source, prefix + "new", 2)  # a topic that comes later
     produce(source, prefix + "new", [Sent(1, None, b"late")])
     assert copied(target, prefix + "new", 1, 1)[0].value() == b"late"
+    grown = AdminClient({"bootstrap.servers": source})
+    grown.create_partitions([NewPartitions(prefix + "new", 4)])[prefix + "new"].result(20)
+    produce(source, prefix + "new", [Sent(3, None, b"grown")])
+    assert copied(target, prefix + "new", 3, 1)[0].value() == b"grown"
 
     labels = f'{{source="{source}",topic="{topic}"}}'
     wait_for(lambda: f"mirror_messages_total{labels} 3000.0" in page(running), "the counts")
