@@ -4,6 +4,7 @@ from broker.coordination.interface import (
     Committed,
     Coordination,
     Member,
+    StoreFailureError,
     Topic,
     TopicExistsError,
 )
@@ -14,6 +15,7 @@ __all__ = [
     "Coordination",
     "LocalCoordination",
     "Member",
+    "StoreFailureError",
     "Topic",
     "TopicExistsError",
 ]

@@ -27,6 +27,7 @@ __all__ = [
     "Coordination",
     "Member",
     "PartitionKey",
+    "StoreFailureError",
     "Topic",
     "TopicExistsError",
 ]
@@ -34,8 +35,18 @@ __all__ = [
 PartitionKey = tuple[str, int]
 
 
+_STORAGE_ERROR = 56  # the protocol's number for it
+
+
 class TopicExistsError(RefusedError):
     """A topic of that name is there already."""
+
+
+class StoreFailureError(RefusedError):
+    """What is to be kept could not be written, as on a full disk: nothing has changed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code=_STORAGE_ERROR)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ offsets are in the write-ahead log, which survives the process but not a power c
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 import uuid
 from base64 import urlsafe_b64encode
@@ -18,12 +19,15 @@ from broker.coordination.interface import (
     Committed,
     Member,
     PartitionKey,
+    StoreFailureError,
     Topic,
     TopicExistsError,
 )
-from headworks.errors import CorruptError
+from headworks.errors import CorruptError, UsageError
 
 __all__ = ["LocalCoordination"]
+
+_log = logging.getLogger(__name__)
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -49,6 +53,11 @@ class LocalCoordination:
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.executescript(_TABLES)
+        except sqlite3.OperationalError as error:
+            raise UsageError(
+                f"the coordination store {path} cannot be opened: {error}",
+                fix="see that the folder may be written to and that its disk has room",
+            ) from None
         except sqlite3.DatabaseError as error:
             raise CorruptError(
                 f"{path} is not a readable coordination store: {error}",
@@ -171,14 +180,18 @@ class LocalCoordination:
 
     @contextmanager
     def _transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-        self._db.execute("BEGIN IMMEDIATE")
+        """One change, whole or not at all. StoreFailureError if it cannot be written."""
         try:
+            self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            self._db.execute("BEGIN IMMEDIATE")
             yield self._db
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
+            self._db.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            _log.error("the coordination store could not be written: %s", error)
+            raise StoreFailureError(f"the coordination store: {error}") from None
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
 
     def _cluster_id(self) -> str:
         known = self._fact("cluster_id")

@@ -30,7 +30,11 @@ async def describe_configs(node: Node, request: Request) -> Fields:
         try:
             fields["configs"] = await _describe(node, request, resource)
         except RefusedError as error:
-            fields |= {"error_code": error.code, "error_message": str(error), "configs": []}
+            fields |= {
+                "error_code": ErrorCode(error.code),
+                "error_message": str(error),
+                "configs": [],
+            }
         results.append(fields)
     return {"results": results}
 
@@ -81,7 +85,7 @@ async def _alter(
             if not request.message.validate_only:
                 await node.catalogue.configure(topic.name, configs)
         except RefusedError as error:
-            fields |= {"error_code": error.code, "error_message": str(error)}
+            fields |= {"error_code": ErrorCode(error.code), "error_message": str(error)}
         except InvalidConfigError as error:
             fields |= {"error_code": ErrorCode.INVALID_CONFIG, "error_message": str(error)}
         except InvalidTopicError as error:  # deleted meanwhile

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.coordination import StoreFailureError
 from broker.groups import State
 from broker.handlers.node import Node, Request
 from broker.handlers.ownership import coordinates, group_refusal
@@ -91,8 +92,7 @@ async def delete_groups(node: Node, request: Request) -> Fields:
         elif name not in stored:
             error = ErrorCode.GROUP_ID_NOT_FOUND
         else:
-            error = ErrorCode.NONE
-            await node.coordination.forget_offsets(name)
+            error = await _forget(node, name)
         results.append({"group_id": name, "error_code": error})
     return {"results": results}
 
@@ -126,7 +126,8 @@ async def offset_delete(node: Node, request: Request) -> Fields:
         for partition in topic.partitions
         if not refusals[topic.name]
     ]
-    await node.coordination.forget_offsets(message.group_id, keys)
+    if error := await _forget(node, message.group_id, keys):
+        return {"error_code": error, "topics": []}
     return {
         "error_code": error,
         "topics": [
@@ -140,3 +141,11 @@ async def offset_delete(node: Node, request: Request) -> Fields:
             for topic in message.topics
         ],
     }
+
+
+async def _forget(node: Node, group: str, keys: list[tuple[str, int]] | None = None) -> ErrorCode:
+    try:
+        await node.coordination.forget_offsets(group, keys)
+    except StoreFailureError:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode.NONE

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from broker.coordination import Member, TopicExistsError
+from broker.coordination import Member, StoreFailureError, TopicExistsError
 from broker.handlers.node import Node, Request
 from broker.handlers.ownership import leader_of
 from broker.log.partition import LEADER_EPOCH
@@ -101,6 +101,8 @@ async def _named(node: Node, request: Request, name: str | None, *, create: bool
             return _missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
         except TooManyPartitionsError:  # as if this broker created none: no code says it better
             return _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        except StoreFailureError:
+            return _missing(name, ErrorCode.LEADER_NOT_AVAILABLE)
         except TopicExistsError:  # created by another request meanwhile
             topic = node.catalogue.topics.get(name)
     if topic is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.coordination import Committed
+from broker.coordination import Committed, StoreFailureError
 from broker.handlers.node import Node, Request
 from broker.handlers.ownership import group_refusal
 from broker.protocol.errors import ErrorCode
@@ -21,7 +21,7 @@ async def offset_commit(node: Node, request: Request) -> Fields:
     message = request.message
     group_error = _group_error(node, request)
     accepted: dict[tuple[str, int], Committed] = {}
-    topics = []
+    topics: list[dict[str, Any]] = []
     for topic in message.topics:
         answers = []
         refusal = _topic_error(request, topic.name)
@@ -37,7 +37,10 @@ async def offset_commit(node: Node, request: Request) -> Fields:
             answers.append({"partition_index": asked.partition_index, "error_code": error})
         topics.append({"name": topic.name, "partitions": answers})
     if accepted:
-        await node.coordination.commit_offsets(message.group_id, accepted)
+        try:
+            await node.coordination.commit_offsets(message.group_id, accepted)
+        except StoreFailureError:
+            _fail_accepted(topics)
     return {"topics": topics}
 
 
@@ -75,6 +78,12 @@ async def _fetched(node: Node, request: Request, group: str, topics: Any) -> dic
             for topic in named
         ],
     }
+
+
+def _fail_accepted(topics: list[dict[str, Any]]) -> None:
+    for topic in topics:
+        for answer in topic["partitions"]:
+            answer["error_code"] = answer["error_code"] or ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def _group_error(node: Node, request: Request) -> ErrorCode:

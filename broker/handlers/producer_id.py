@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.coordination import StoreFailureError
 from broker.handlers.node import Node, Request
 from broker.protocol.errors import ErrorCode
 from broker.protocol.messages import Fields
@@ -34,5 +35,12 @@ async def init_producer_id(node: Node, request: Request) -> Fields:
             "producer_id": producer_id,
             "producer_epoch": epoch + 1,
         }
-    new = await node.coordination.allocate_producer_ids(1)
+    try:
+        new = await node.coordination.allocate_producer_ids(1)
+    except StoreFailureError:  # "not now" to every client
+        return {
+            "error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            "producer_id": -1,
+            "producer_epoch": -1,
+        }
     return {"error_code": ErrorCode.NONE, "producer_id": new, "producer_epoch": 0}

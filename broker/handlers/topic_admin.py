@@ -41,7 +41,11 @@ async def create_topics(node: Node, request: Request) -> Fields:
             fields |= await _create(node, topic, validate_only=message.validate_only)
             fields["error_code"] = ErrorCode.NONE
         except RefusedError as error:
-            fields |= {"error_code": error.code, "error_message": str(error), "configs": None}
+            fields |= {
+                "error_code": ErrorCode(error.code),
+                "error_message": str(error),
+                "configs": None,
+            }
         results.append(fields)
     return {"topics": results}
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,15 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from broker.coordination import LocalCoordination
+from broker.server.lock import FolderLock
+from headworks.errors import UsageError
 from tests.broker.build import batch
 from tests.broker.clients import CONSUMERS, DEADLINE
-from tests.broker.wire import Wire, fetch, fetched, produce, produced
+from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced
 from tests.soak.process import Broker
 
-CORRUPT_MESSAGE, STORAGE_ERROR = 2, 56
+CORRUPT_MESSAGE, LEADER_NOT_AVAILABLE, COORDINATOR_NOT_AVAILABLE, STORAGE_ERROR = 2, 5, 15, 56
 
 
 @pytest.fixture
@@ -143,3 +148,54 @@ def test_damage_in_an_old_segment_is_answered_and_the_connection_lives(broker: B
             wire.send(1, 11, fetch("t", 0, offset))
             assert fetched(wire.receive()[1])[0] == error, offset
     assert broker.words().count("there is no batch at byte") == 1, "said once"
+
+
+def test_a_store_that_cannot_grow_is_told_to_clients_and_heals(broker: Broker) -> None:
+    """Topics, positions and producer ids are in a file of their own, whose disk may be full too."""
+    before = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)
+    store = broker.folder / "broker" / "coordination.sqlite-wal"
+    seconds = timedelta(seconds=5)
+    new = kind(19, 4, "request", "CreatableTopic")(
+        name="new", num_partitions=1, replication_factor=1, assignments=(), configs=()
+    )
+    auto = kind(3, 4, "request", "MetadataRequestTopic")(name="auto")
+    with Wire(broker.address) as wire:
+        resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (store.stat().st_size, before[1]))
+        for _ in range(2):
+            [created] = wire.ask(19, 4, topics=(new,)).topics
+            assert created.error_code == STORAGE_ERROR
+            [asked] = wire.ask(3, 4, topics=(auto,), allow_auto_topic_creation=True).topics
+            assert asked.error_code == LEADER_NOT_AVAILABLE
+            numbered = wire.ask(22, 0, transactional_id=None, transaction_timeout=seconds)
+            assert numbered.error_code == COORDINATOR_NOT_AVAILABLE
+            assert commit(wire) == COORDINATOR_NOT_AVAILABLE
+            [deleted] = wire.ask(20, 1, topic_names=("other",), timeout=seconds).responses
+            assert deleted.error_code == STORAGE_ERROR
+        resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, before)
+        assert commit(wire) == 0
+        [created] = wire.ask(19, 4, topics=(new,)).topics
+        assert created.error_code == 0
+        numbered = wire.ask(22, 0, transactional_id=None, transaction_timeout=seconds)
+        assert numbered.error_code == 0
+        [forgotten] = wire.ask(42, 0, groups_names=("g",)).results
+        assert forgotten.error_code == 0
+    words = broker.words()
+    assert "the coordination store could not be written" in words
+    assert "Traceback" not in words
+
+
+def commit(wire: Wire) -> int:
+    position = kind(8, 2, "request", "OffsetCommitRequestPartition")(
+        partition_index=0, committed_offset=3, committed_metadata=""
+    )
+    topic = kind(8, 2, "request", "OffsetCommitRequestTopic")(name="t", partitions=(position,))
+    [answer] = wire.ask(8, 2, group_id="g", member_id="", topics=(topic,)).topics
+    return int(answer.partitions[0].error_code)
+
+
+def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="file/broker cannot be used: Not a directory"):
+        FolderLock(tmp_path / "file" / "broker")
+    with pytest.raises(UsageError, match="nowhere/store cannot be opened"):
+        LocalCoordination(tmp_path / "nowhere" / "store")
