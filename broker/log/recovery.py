@@ -126,11 +126,10 @@ def valid_prefix(data: bytes | mmap.mmap, base_offset: int) -> _Scan:
 def _open_newest(path: Path) -> tuple[Segment, Recovery]:
     path.touch()
     size = path.stat().st_size
-    if not size:
-        return Segment(path), Recovery()
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        scan = valid_prefix(data, int(path.stem))
     index = path.with_suffix(".index")
+    if not size and not index.exists():
+        return Segment(path), Recovery()
+    scan = _scan_newest(path, size)
     if scan.size <= _closed_at(index):
         raise CorruptError(
             f"{path}: damaged at byte {scan.size} of {size} ({scan.reason or 'it is cut'}), in what"
@@ -148,6 +147,13 @@ def _open_newest(path: Path) -> tuple[Segment, Recovery]:
         max_timestamp=scan.max_timestamp,
         index=scan.index,
     ), Recovery(size - scan.size, scan.reason)
+
+
+def _scan_newest(path: Path, size: int) -> _Scan:
+    if not size:
+        return valid_prefix(b"", int(path.stem))
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return valid_prefix(data, int(path.stem))
 
 
 def _closed_at(path: Path) -> int:
