@@ -61,6 +61,8 @@ def health(ask: Ask) -> Page:
     )
     states = (audit.state, registry.state, loads.state)
     command = f"headworks audit status --tier {shlex.quote(tier)}"
+    if view.windows:  # the newest windows only; the command would sum all there ever were
+        command += f" --since {iso(view.windows[0])}"
     return Page("health.html", "Health", view, command, states, live=True)
 
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 __all__ = ["FILTERS", "iso"]
 
-_SECONDS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+_SECONDS = ((31557600.0, "y"), (86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 _MILLIS_PER_S = 1000
 _NONE = "\u2013"
 

@@ -134,7 +134,8 @@ def cell_of(state: WindowState | None, start: int, now_ms: int) -> Cell:
     if balance.lost == 0:
         return Cell(start, 3, "\u00d72", said)
     share = balance.lost / balance.expected
-    mark = "-100" if share == 1 else f"-{share:.0%}" if share >= 0.01 else "<1%"
+    # A hundred is said where nothing at all is there, never by rounding.
+    mark = "<1%" if share < 0.01 else f"-{share if share == 1 else min(share, 0.99):.0%}"
     return Cell(start, 3 if share < 0.01 else 4 if share < 0.1 else 5, mark, said)
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -224,3 +227,24 @@ def test_the_keyboard_reaches_the_content_first(browser: Browser, stage: Stage) 
         page.keyboard.press("Enter")
         page.wait_for_url("**#main")
         assert page.evaluate("location.hash") == "#main"
+
+
+def test_the_command_under_the_heatmap_sums_the_same_windows(stage: Stage, fetch: Fetch) -> None:
+    page = fetch("/home.json").json
+    words = shlex.split(page["command"])[1:]
+    places = ["--bootstrap", stage.stack.broker.address, "--registry", stage.stack.registry.url]
+    store = ["--store", f"sqlite:///{stage.folder / 'audit.db'}", "--format", "json"]
+    asked = subprocess.run(
+        [sys.executable, "-m", "cli", *words, *places, *store],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    told = {row["topic"]: row for row in json.loads(asked.stdout)["rows"]}
+    shown = {row["topic"]: row for row in page["data"]["part"]["rows"]}
+    assert told.keys() == shown.keys()
+    for topic, row in shown.items():
+        seen = told[topic]
+        assert (row["lost"], row["duplicated"]) == (seen["lost"], seen["duplicated"]), topic
+        assert row["expected"] == seen["expected"], topic
