@@ -187,7 +187,8 @@ class LocalCoordination:
             yield self._db
             self._db.execute("COMMIT")
         except sqlite3.OperationalError as error:
-            _log.error("the coordination store could not be written: %s", error)
+            about = {"error": str(error)}
+            _log.error("the coordination store could not be written: %s", error, extra=about)
             raise StoreFailureError(f"the coordination store: {error}") from None
         finally:
             if self._db.in_transaction:
