@@ -207,4 +207,4 @@ def test_audit_counts_are_published_while_it_runs(
 ) -> None:
     running = producer(audit_every=0.2)
     running.send_and_wait(click(topic), 60)
-    until(lambda: audited(broker, registry, topic).sent == 1)
+    assert until(lambda: audited(broker, registry, topic).sent == 1)

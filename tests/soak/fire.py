@@ -214,8 +214,10 @@ class _Fire:
     def _cut(self) -> None:
         """Drop what the log of fire.cut has, with something that the loader has not read."""
         self.loader.signal(signal.SIGSTOP)
-        time.sleep(0.3)
+        _wait(lambda: _state(self.loader.process.pid) in "TZ")
         with _consumer(self.broker.address) as consumer:
+            before = _written(consumer, _CUT)
+            _wait(lambda: _written(consumer, _CUT) > before)
             ends = [TopicPartition(_CUT, p, high) for p, _, high in _marks(consumer, _CUT)]
         admin = AdminClient({"bootstrap.servers": self.broker.address, "log_level": 2})
         if ends:
@@ -230,7 +232,7 @@ class _Fire:
             partition, low, high = self.chance.choice(_filled(consumer, _DOUBLED))
             start = self.chance.randrange(low, high)
             consumer.assign([TopicPartition(_DOUBLED, partition, start)])
-            found = consumer.consume(self.chance.randint(1, 20), timeout=5)
+            found = consumer.consume(self.chance.randint(1, 20), timeout=60)
             producer = Producer({"bootstrap.servers": self.broker.address, "log_level": 2})
             for message in found:
                 if message.error() is None:
@@ -338,6 +340,10 @@ def _marks(consumer: Consumer, topic: str) -> list[tuple[int, int, int]]:
         (p, *consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=60))
         for p in sorted(found.partitions)
     ]
+
+
+def _written(consumer: Consumer, topic: str) -> int:
+    return sum(high for _, _, high in _marks(consumer, topic))
 
 
 def _filled(consumer: Consumer, topic: str) -> list[tuple[int, int, int]]:
