@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from headworks import catalogue
+from headworks.audit import publishing
 from headworks.registry_client import RegistryClient
 from headworks.service import Service
 from producer_sdk import Producer
@@ -55,6 +56,12 @@ def schema_text(topic: str, fields: list[dict[str, Any]]) -> str:
     return json.dumps(
         {"type": "record", "name": "shop.Click", "headworks": governed, "fields": fields}
     )
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer that closes has the time that it needs to publish its counts."""
+    monkeypatch.setattr(publishing, "_CLOSE_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -266,9 +266,8 @@ def test_a_group_counts_itself_into_the_audit(
 
 
 def test_counts_that_are_on_their_way_when_it_closes_are_waited_for(
-    topic: Topic, broker: Service, registry: Service, tmp_path: Path, monkeypatch: Any
+    topic: Topic, broker: Service, registry: Service, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(publishing, "_CLOSE_SECONDS", 60.0)
     with Relay(broker.address) as cable:
         cable.cut()
         counts = publishing.Publishing(
