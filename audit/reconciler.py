@@ -162,7 +162,9 @@ class Reconciler:
             except CorruptError as problem:
                 unreadable[partition, offset] = problem.message
             end[partition] = offset + 1
-        live = len(messages) < _BATCH and all(end[p] >= e for p, e in self._ends.items())
+        # What lay there before it was waited for says nothing about its writer's clock.
+        at = self._positions
+        live = len(messages) < _BATCH and all(at.get(p, 0) >= e for p, e in self._ends.items())
         now = int(self._now() * 1000)
         return Batch(dict(self._positions), end, increments, now, live, unreadable)
 

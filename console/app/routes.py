@@ -83,6 +83,7 @@ def audit(ask: Ask) -> Page:
     view = audit_page(found, _now_ms())
     state = ask.sources.audit.latest.state
     command = f"headworks audit status --topic {shlex.quote(topic)}"
+    command += f" --since {iso(min(found.windows))}"  # of the newest windows, like the page
     return Page("audit.html", f"Audit of {topic}", view, command, (state,), live=True)
 
 

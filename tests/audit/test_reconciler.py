@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -77,6 +78,23 @@ def test_a_restart_reads_on_and_two_reconcilers_do_not_count_twice(
     assert sums(store) == {"a": (15, 1, 0), "b": (7, 0, 0)}
     naive = read_ledger(*address).balances("hadoop")
     assert naive == queries.balances(store, "hadoop")
+    store.close()
+
+
+def test_clocks_are_judged_by_what_is_read_as_it_is_written(stack: Stack, tmp_path: Path) -> None:
+    store = AuditStore(f"sqlite:///{tmp_path / 'audit.db'}")
+    with Reconciler(stack.broker.address, stack.registry.url, store) as reconciler:
+        reconciler.catch_up()
+        assert {one.lag_ms for one in queries.sources(store)} == {None}, "that was history"
+        stop = threading.Event()
+        follower = threading.Thread(target=reconciler.follow, args=(stop,))
+        follower.start()
+        try:
+            publish(stack, [sent("clocks", 7)])
+            until(lambda: any(one.lag_ms is not None for one in queries.sources(store)))
+        finally:
+            stop.set()
+            follower.join()
     store.close()
 
 
