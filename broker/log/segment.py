@@ -166,7 +166,10 @@ class Segment:
             found = next(walk(self.descriptor.fd, position, self.size), None)
             offset = self.base_offset + relative
             if found is None or found.base_offset != offset:
-                _log.warning("%s is not of its segment, and is made again", self.index_path)
+                about = {"index": str(self.index_path)}
+                _log.warning(
+                    "%s is not of its segment, and is made again", self.index_path, extra=about
+                )
                 self._make_index()
                 _, position = look_up(self.index)
         return position
