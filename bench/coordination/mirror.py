@@ -46,7 +46,7 @@ class _Load:
 
 def run(bench: Bench) -> None:
     """Measure all three with small and with larger messages."""
-    total = 100e6 if bench.quick else 400e6
+    total = 100e6 if bench.quick else 250e6
     loads = [_Load(size, int(total / size)) for size in _SIZES]
     folder = bench.folder / "mirror"
     with _broker(folder / "source") as source, _broker(folder / "target") as target:

@@ -83,7 +83,7 @@ def run(bench: Bench) -> None:
         stack.callback(feeding.join)
         stack.callback(stopping.set)
         where = (zookeeper.address, registry.url)
-        for number in bench.rounds(full=5):
+        for number in bench.rounds(full=3):
             for timeout in timeouts:
                 for membership, who in _WHO.items():
                     if membership == "broker" and timeout < 6.0:
