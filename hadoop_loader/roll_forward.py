@@ -4,7 +4,8 @@ Rules:
 
 - Input is the commit alone; a second run, whole or after a crash anywhere, ends in the same state.
 - The table over the files is altered first, then the view, then files move in: whoever reads
-  meanwhile sees every file with the columns that it was written for.
+  meanwhile sees every file with the columns that it was written for. A view whose table has got
+  another nested type cannot be read until it is replaced, so that is done at once, topic by topic.
 - A file whose staged name is gone has been moved: a rename is its own record.
 - The metastore is asked only about what is new: a partition whose folder was there before the
   first attempt was added by an earlier commit, all of whose work was done before this one began.
@@ -95,18 +96,15 @@ def apply(
 
     `again`: an earlier attempt may have come anywhere.
     """
-    changed = [
-        (topic, state)
-        for topic, state in commit.tables.items()
-        if state.projections[-1][0] == commit.number
-    ]
-    for _, state in changed:
+    changed = [s for s in commit.tables.values() if s.projections[-1][0] == commit.number]
+    for state in changed:
         _define_table(state, log, root, catalog)
+        reach("tables")
+        _define_view(state, log, catalog)
+    if not changed:
+        reach("tables")
     if commit.quarantine:
         _define_quarantine(root, catalog)
-    reach("tables")
-    for _, state in changed:
-        _define_view(state, log, catalog)
     reach("views")
     known = set() if again else _days_with_folders(commit, root)
     _move(commit, root, reach)

@@ -12,7 +12,7 @@ import pytest
 
 from hadoop_loader.durable import Syncing, sync_folders
 from hadoop_loader.loading import Loading
-from tests.loader.memory import MemoryCatalog, World
+from tests.loader.memory import MemoryCatalog, World, encoded
 from tests.loader.test_loading import DAY, V1, Killed, click, killer, numbers
 
 
@@ -50,6 +50,20 @@ def test_the_metastore_is_asked_about_new_partitions_only(world: World) -> None:
         click(world, n, at=at)
         Loading(world.parts()).run()
     assert catalog.asked == ["1970-01-01", "1970-01-02"]
+
+
+def test_a_view_follows_its_table_before_another_table_is_touched(world: World) -> None:
+    for topic in ("clicks", "taps"):
+        world.register(topic, V1)
+        world.log.append(topic, encoded(V1, {"at": 0, "n": 1}, len(world.subjects)))
+    seen: list[tuple[int, int]] = []
+
+    def reach(step: str) -> None:
+        if step in ("tables", "views"):
+            seen.append((len(world.catalog.columns), len(world.catalog.views)))
+
+    Loading(world.parts(reach=reach)).run()
+    assert seen == [(1, 0), (2, 1), (2, 2)]
 
 
 def test_after_a_crash_every_partition_is_asked_about(world: World) -> None:
