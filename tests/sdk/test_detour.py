@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from producer_sdk.detour import ANY, Detour, reachable
+from headworks.kafka_clients import KafkaProducer
+from headworks.service import Service
+from producer_sdk.detour import ANY, Detour, _in_doubt, reachable
+from tests.broker.clients import eventually
 
 UP = {"state": "UP", "connects": 1, "disconnects": 0, "stateage": 60e6}
 REFUSED = {"state": "TRY_CONNECT", "connects": 3, "disconnects": 1, "stateage": 0.5e6}
@@ -27,6 +31,11 @@ def told(leaders: list[int], *brokers: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def text(statistics: Mapping[str, Any]) -> str:
+    """As librdkafka writes it."""
+    return json.dumps(statistics, separators=(",", ":"))
+
+
 @pytest.mark.parametrize(
     ("statistics", "left"),
     [
@@ -37,13 +46,28 @@ def told(leaders: list[int], *brokers: dict[str, Any]) -> dict[str, Any]:
         (told([1, 2, 3], UP, IDLE, NOT_NEEDED), None),
         (told([1, 2, 3], UP, LONG_AGO, UP), None),
         (told([2, -1, 2], UP, REFUSED, UP), None),
-        ({}, None),
     ],
 )
 def test_what_cannot_be_reached_is_left_out_while_anything_can(
     statistics: dict[str, Any], left: tuple[int, ...] | None
 ) -> None:
     assert reachable(statistics).get("t") == left
+    detour = Detour()
+    detour.see(text(statistics))
+    assert {detour.partition("t") for _ in range(1000)} == set(left or [ANY])
+
+
+def test_librdkafka_writes_what_is_looked_for(broker: Service) -> None:
+    heard: list[str] = []
+    properties = {"statistics.interval.ms": 100, "stats_cb": heard.append}
+    producer = KafkaProducer({"bootstrap.servers": broker.address, **properties})
+    producer.produce("detour", b"x")
+    assert producer.flush(30) == 0
+    del heard[:]
+    eventually(lambda: producer.poll(0.1) >= 0 and bool(heard))
+    assert heard[0].count('"leader":-1') == heard[0].count('"partition":-1,') == 1
+    assert heard[0].count('"brokers":{') == 1
+    assert not _in_doubt(heard[0])
 
 
 def test_what_can_be_reached_gets_its_share_and_who_listened_still_hears() -> None:
@@ -53,11 +77,11 @@ def test_what_can_be_reached_gets_its_share_and_who_listened_still_hears() -> No
     assert properties["client.id"] == "x"
     assert detour.partition("t") == ANY
     for number in range(10):
-        properties["stats_cb"](json.dumps(told([1, 2, 3, 1], UP, REFUSED, UP)))
+        properties["stats_cb"](text(told([1, 2, 3, 1], UP, REFUSED, UP)))
         assert len(heard) == number + 1
         drawn = Counter(detour.partition("t") for _ in range(900))
         assert set(drawn) == {0, 2, 3}
         assert min(drawn.values()) >= 200
     assert detour.partition("other") == ANY
-    properties["stats_cb"](json.dumps(told([1, 2, 3, 1], UP, UP, UP)))
+    properties["stats_cb"](text(told([1, 2, 3, 1], UP, UP, UP)))
     assert detour.partition("t") == ANY

@@ -32,6 +32,7 @@ __all__ = ["Report", "campaign", "committed", "end_offsets", "judge", "read_all"
 _TOPIC, _PARTITIONS = "load", 3
 _GROUP = "headworks-mirror-soak"
 _SECONDS = 120.0
+_A_KILL = 20_000  # messages sent for each kill, about
 
 
 @dataclass(slots=True)
@@ -78,6 +79,7 @@ def campaign(folder: Path, kills: int, seed: int) -> Report:
     noted: list[Kill] = []
     try:
         while report.kills < kills:
+            load.go_on()
             _wait_for_progress(target.address)
             _kill(mirror, target, random)
             report.kills += 1
@@ -137,16 +139,24 @@ def _die(broker: Broker, name: str, report: Report, random: Random) -> None:
 
 
 class _Load:
-    """A producer in a thread, idempotent, until `finish`."""
+    """A producer in a thread, idempotent, until `finish`.
+
+    It sends so many messages for each `go_on`, or a machine on which it outruns the mirror would
+    have it copy for longer after the last kill than a copy may take.
+    """
 
     def __init__(self, address: str, seed: int) -> None:
         self._producer = Producer(
             {"bootstrap.servers": address, "enable.idempotence": True, "log_level": 0}
         )
         self._random = Random(seed)
+        self._allowed = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
+
+    def go_on(self) -> None:
+        self._allowed += _A_KILL
 
     def finish(self) -> None:
         self._stop.set()
@@ -155,7 +165,7 @@ class _Load:
     def _run(self) -> None:
         number = 0
         while not self._stop.is_set():
-            for _ in range(self._random.randrange(100)):
+            for _ in range(self._random.randrange(100) if number < self._allowed else 0):
                 number += 1
                 value = b"%d %s" % (number, self._random.randbytes(self._random.randrange(300)))
                 headers: list[tuple[str, str | bytes | None]] = [("n", str(number))]
