@@ -123,7 +123,16 @@ class Catalogue:
     async def load(self) -> None:
         """Open every topic of the store; finish deletions that a crash interrupted."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        present = {path.name for path in self._folder.iterdir()}
         await self._reconcile()
+        for partition in self.partitions():
+            if self._path(partition.topic, partition.index).name not in present:
+                _log.warning(
+                    "partition %s had no folder and begins anew at offset 0; if the folder was "
+                    "moved, stop the broker and put it back",
+                    partition,
+                    extra=partition.about,
+                )
         known = {
             self._path(topic.name, index).name
             for topic in self.topics.values()

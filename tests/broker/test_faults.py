@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import shutil
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -199,3 +200,22 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         FolderLock(tmp_path / "file" / "broker")
     with pytest.raises(UsageError, match="nowhere/store cannot be opened"):
         LocalCoordination(tmp_path / "nowhere" / "store")
+
+
+def test_a_partition_without_its_folder_begins_anew_and_that_is_said(broker: Broker) -> None:
+    with Wire(broker.address) as wire:
+        wire.send(0, 7, produce("t", 0, bytes(batch(2)), acks=-1))
+        assert produced(wire.receive()[1], "t") == (0, 0)
+    assert "had no folder" not in broker.words(), "of a new topic that is no news"
+    broker.stop()
+    shutil.move(broker.logs / "t-0", broker.folder / "moved")
+    broker.start()
+    assert "partition t-0 had no folder and begins anew at offset 0" in broker.words()
+    assert "partition other-0" not in broker.words()
+    broker.stop()
+    shutil.rmtree(broker.logs / "t-0")
+    shutil.move(broker.folder / "moved", broker.logs / "t-0")
+    broker.start()
+    with Wire(broker.address) as wire:
+        wire.send(1, 11, fetch("t", 0, 0))
+        assert fetched(wire.receive()[1])[:2] == (0, 2)
