@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.frame import Bench
-from bench.loader.data import Events, flights, page_views, send
+from bench.loader.data import TEN_MINUTES_MS, Events, flights, page_views, send
 from bench.loader.spark_fetch import SPARK_VERSION, Peer, fetch_peer
 from hadoop_loader import Warehouse, WarehouseConfig
 from hadoop_loader.fetch import KafkaLog
@@ -106,6 +106,13 @@ def _bars(bench: Bench, topics: int) -> None:
         got=bench.median(f"nothing new in {topics} topics", US),
         unit="s",
     )
+    over_a_week = bench.ratio(_week_in(topics), US, US, other_what=_week_in(1))
+    if over_a_week:
+        bench.note(
+            f"The rows are of ten minutes, as a load every ten minutes finds them. Rows of a whole "
+            f"week, {7 * topics:,} files in {topics} topics, take {over_a_week:.1f} x as long as "
+            "in one topic."
+        )
     rate = bench.median("whole load on one core, 10x the rows", US)
     if rate:
         bench.note(
@@ -198,21 +205,27 @@ def _rows(bench: Bench, events: Events, rows: int, folder: Path) -> None:
                 bench.record(f"{what}: {phase}", US, took, "s")
 
 
-def _topics(bench: Bench, events: Events, rows: int, topics: int, folder: Path) -> None:
-    """Whole loads of the same rows in so many topics: new tables, known ones, nothing new."""
+def _topics(bench: Bench, week: Events, rows: int, topics: int, folder: Path) -> None:
+    """Whole loads of the same rows in so many topics: new tables, known ones, nothing new.
+
+    A load every ten minutes finds events of the last ten in a partition or two of each table;
+    events of a whole week are seven files a topic, which is measured beside it.
+    """
+    recent = page_views(TEN_MINUTES_MS)
+    turns = (
+        (f"{topics} new tables, with their rows", week),
+        (_new_in(topics), recent),
+        (_week_in(topics), week),
+    )
     with _stack(folder) as stack, _warehouse(stack, folder, "local[2]") as warehouse:
-        names = [f"views.{n}" for n in range(topics)]
-        for turn in ("first", "second"):
-            for name in names:
-                send(stack.broker, stack.registry, name, events, rows // topics)
+        for what, events in turns:
+            for n in range(topics):
+                send(stack.broker, stack.registry, f"views.{n}", events, rows // topics)
             report, seconds = _timed(warehouse)
             assert _rows_of_views(report) == rows // topics * topics
-            if turn == "first":
-                bench.record(f"{topics} new tables, with their rows", US, seconds, "s")
-            else:
-                bench.record(_new_in(topics), US, seconds, "s")
-                for phase, took in report.seconds.items():
-                    bench.record(f"{_new_in(topics)}: {phase}", US, took, "s")
+            bench.record(what, US, seconds, "s")
+            for phase, took in report.seconds.items():
+                bench.record(f"{what}: {phase}", US, took, "s")
         warehouse.load()  # the audit topic, that the loads before have filled
         _, seconds = _timed(warehouse)
         bench.record(f"nothing new in {topics} topics", US, seconds, "s")
@@ -231,6 +244,10 @@ def _rows_of_views(report: LoadReport) -> int:
 
 def _new_in(topics: int) -> str:
     return f"the same rows in {topics} topic{'s' * (topics > 1)}"
+
+
+def _week_in(topics: int) -> str:
+    return f"{_new_in(topics)}, over a week"
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """What is loaded: page views of about 195 bytes, and the flights of 2013; written as users write.
 
 Rules: values are encoded once, by fastavro, and sent again and again with other offsets, so that
-making them is no part of what is measured; a topic holds a week of events, as a table does.
+making them is no part of what is measured; their times are spread over a week, unless the ten
+minutes before a load are asked for.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from headworks.schema import subject_of
 from headworks.wire import prefix
 from producer_sdk.generator import generate, write
 
-__all__ = ["Events", "flights", "page_views", "send"]
+__all__ = ["TEN_MINUTES_MS", "WEEK_MS", "Events", "flights", "page_views", "send"]
 
 _CATALOGUE = Path(__file__).resolve().parents[2] / "schemas"
 _DISTINCT = 20_000
-_WEEK_MS = 7 * 86_400_000
+WEEK_MS = 7 * 86_400_000
+TEN_MINUTES_MS = 600_000
 _START_MS = 1_767_225_600_000  # 2026-01-01
 _PAGE_VIEW: dict[str, Any] = {
     "type": "record",
@@ -100,10 +102,10 @@ class Events:
         return json.dumps({**self.schema, "headworks": {**own, "topic": topic}})
 
 
-def page_views() -> Events:
-    """The page views."""
+def page_views(span_ms: int = WEEK_MS) -> Events:
+    """Page views of so long a time."""
     rng = random.Random(3)
-    rows = (_page_view(rng, n) for n in range(_DISTINCT))
+    rows = (_page_view(rng, n, span_ms) for n in range(_DISTINCT))
     return Events(_PAGE_VIEW, _encoded(_PAGE_VIEW, rows))
 
 
@@ -148,12 +150,12 @@ def send(broker: str, registry: str, topic: str, events: Events, count: int) -> 
     producer.flush()
 
 
-def _page_view(rng: random.Random, n: int) -> dict[str, Any]:
+def _page_view(rng: random.Random, n: int, span_ms: int) -> dict[str, Any]:
     return {
         "header": {
             "member": rng.randrange(10**9),
             "session": f"{rng.getrandbits(96):024x}" if n % 4 else None,
-            "time": _START_MS + rng.randrange(_WEEK_MS),
+            "time": _START_MS + rng.randrange(span_ms),
             "server": f"app{n % 40:02}.dc1.example.com",
             "service": "frontend",
         },

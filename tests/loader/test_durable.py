@@ -88,7 +88,8 @@ def test_files_are_durable_before_the_commit_and_names_before_it_is_applied(
     before = [name for name in seen["committing"] if name.endswith(".parquet")]
     assert len(before) == 6
     assert "commits" not in seen["committing"]
-    assert seen["committed"][len(seen["committing"]) :][-1] == "commits"
+    *_, record, folder = seen["committed"][len(seen["committing"]) :]
+    assert (record.startswith("file .00000001.json"), folder) == (True, "commits")
     moved = seen["renamed"][len(seen["renaming"]) :]
     days = {f"datepartition=1970-01-0{n}" for n in range(1, 7)}
     assert {*days, "clicks", world.root.name} <= set(moved)
