@@ -114,6 +114,16 @@ def record(*fields: Json, name: str = "R") -> Json:
     return {"type": "record", "name": name, "fields": list(fields)}
 
 
+@pytest.mark.parametrize("keep", [True, False], ids=["read", "skipped"])
+@pytest.mark.parametrize("sizes", [(1 << 40, 0), ((1 << 62) - 1, (1 << 62) - 1)])
+def test_a_size_beyond_the_datum_reads_nothing(sizes: tuple[int, int], keep: bool) -> None:
+    texts = [{"name": name, "type": "string"} for name in "ab"]
+    data = b"".join(written("long", size) for size in sizes)
+    writer = record(*texts, {"name": "c", "type": "null"})
+    reader = writer if keep else record({"name": "c", "type": "null"})
+    assert [at for at, _ in decode(writer, reader, [data, data])[1]] == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("schema", "data", "reason"),
     [
