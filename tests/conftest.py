@@ -8,6 +8,7 @@ Property tests are about what is computed, never about how long it took: a busy 
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,9 @@ settings.load_profile("headworks")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "our_broker(reason): not for Apache Kafka in its place")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts what runs in the background so, and every process of the tests would be.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,12 +6,14 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 from urllib3.exceptions import HTTPError
 
 from headworks.service import Service
+from registry.store.database import Database
 from tests.registry.conftest import start_on
 from tests.registry.rest import Reply, Rest, record
 from tests.waiting import until
@@ -32,6 +34,23 @@ def test_two_servers_make_a_new_store_at_the_same_time(store: str) -> None:
         servers = [running.enter_context(one) for one in pool.map(start_on, [store] * 2)]
         ids = [Rest(server.url).register("s", record("a:int")).body["id"] for server in servers]
         assert ids == [1, 1]
+
+
+def test_a_new_file_is_made_a_store_by_many_at_once(tmp_path: Path) -> None:
+    """SQLite refuses at once, and does not wait, when two turn to its write-ahead log."""
+    openers = 4
+    barrier = threading.Barrier(openers)
+
+    def make(number: int) -> int:
+        barrier.wait()
+        database = Database(f"sqlite:///{tmp_path / f'{number}.db'}")
+        revision = database.revision()
+        database.close()
+        return revision
+
+    with ThreadPoolExecutor(openers) as pool:
+        for number in range(60):
+            assert list(pool.map(make, [number] * openers)) == [0] * openers
 
 
 def test_concurrent_registrations_on_two_servers(pair: tuple[Rest, Rest]) -> None:
