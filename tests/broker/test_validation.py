@@ -72,6 +72,7 @@ def refusal(address: str, topic: str, values: list[bytes | None], codec: str) ->
     producer = Producer(
         {"bootstrap.servers": address, "compression.type": codec, "linger.ms": 60_000}
     )
+    producer.list_topics(topic, DEADLINE)  # else they are handed on one by one while it flushes
     for value in values:
         producer.produce(topic, value, b"key", on_delivery=note)
     assert producer.flush(DEADLINE) == 0
