@@ -158,7 +158,7 @@ def test_messages_without_a_key_are_refused_with_their_numbers(tmp_path: Path) -
         create(process.address, "keyed")
         for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
             errors: list[Any] = []
-            # Only flush ends the wait, so both messages are in one batch.
+            # Only flush ends the wait, and the topic is known: both messages are in one batch.
             producer = Producer(
                 {
                     "bootstrap.servers": process.address,
@@ -166,6 +166,7 @@ def test_messages_without_a_key_are_refused_with_their_numbers(tmp_path: Path) -
                     "linger.ms": 60_000,
                 }
             )
+            producer.list_topics("keyed", DEADLINE)
             for key in (b"a", None):
                 producer.produce(
                     "keyed",
