@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from shutil import which
 from typing import Any
 
+from tests.waiting import until
+
 __all__ = ["CONSUMERS", "DEADLINE", "KCAT", "PRODUCERS", "Message", "eventually"]
 
 KCAT = which("kcat")
@@ -29,10 +31,7 @@ class Message:
 
 def eventually(holds: Callable[[], bool], within: float = DEADLINE) -> None:
     """Wait until something holds: a cluster tells its nodes of a change after it answers."""
-    end = time.monotonic() + within
-    while not holds():
-        assert time.monotonic() < end, "it never came to hold"
-        time.sleep(0.05)
+    until(holds, within)
 
 
 def _confluent_send(address: str, topic: str, messages: Sequence[Message], codec: str) -> None:
