@@ -83,10 +83,12 @@ def watermarks(consumer: Consumer, bootstrap: str) -> dict[int, tuple[int, int]]
 
     UnreachableError if the broker does not answer.
     """
+    away: list[int] = []
     try:
         metadata = consumer.list_topics(AUDIT_TOPIC, timeout=_TIMEOUT).topics[AUDIT_TOPIC]
         if metadata.error is not None:
             return {}
+        away = [partition for partition, told in metadata.partitions.items() if told.leader == -1]
         return {
             partition: consumer.get_watermark_offsets(
                 TopicPartition(AUDIT_TOPIC, partition), timeout=_TIMEOUT
@@ -94,6 +96,12 @@ def watermarks(consumer: Consumer, bootstrap: str) -> dict[int, tuple[int, int]]
             for partition in metadata.partitions
         }
     except KafkaException as error:
+        if away:
+            raise UnreachableError(
+                f"partition {away[0]} of {AUDIT_TOPIC} has no leader: its broker is away, and sums"
+                " without it would be wrong",
+                fix="start that broker again; see `headworks topic describe`",
+            ) from None
         raise unreachable(bootstrap, error) from None
 
 

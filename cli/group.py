@@ -235,13 +235,12 @@ def _target(to: str | None, shift: int | None) -> Target:
 
 
 def _places(groups: Groups, found: Group | None, name: str, topics: Sequence[str]) -> list[Place]:
-    from headworks.groups import Place
     from headworks.groups.moving import targets_of, topics_named
 
     if not topics:
-        if found is None or not found.positions:
+        if found is None or not found.offsets:
             raise UsageError(f"group {name!r} has been nowhere yet", fix="say where: --topic TOPIC")
-        return [Place(p.topic, p.partition) for p in found.positions]
+        return sorted(found.offsets)
     all_of: dict[str, list[Place]] = {}
     for place in groups.partitions(topics_named(topics)):
         all_of.setdefault(place.topic, []).append(place)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import time
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,11 +11,16 @@ from cli.kafka import address_of, admin_of, topics_of
 from cli.output import Format, FormatOption, print_json, print_table, say
 from headworks.errors import RefusedError, UnreachableError, UsageError
 
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
+
 __all__ = ["topic_app"]
 
 topic_app = typer.Typer(no_args_is_help=True, help="Topics of the broker.")
 _TIMEOUT = 10.0
 _CHANGE_TIMEOUT = 30.0
+_ENDS_TIMEOUT = 5.0
+_AGAIN = 0.1
 Bootstrap = Annotated[str | None, typer.Option("--bootstrap", help="address of the broker")]
 Name = Annotated[str, typer.Argument(help="the topic")]
 
@@ -50,9 +56,9 @@ def create(
 def describe(topic: Name, bootstrap: Bootstrap = None, format: FormatOption = Format.TEXT) -> None:
     """Show the partitions of a topic: their broker, first and next offset, messages between.
 
-    Of a partition whose broker is away nothing is known but that it is.
+    Of a partition whose broker is away, or does not answer, nothing is known but that.
     """
-    from confluent_kafka import Consumer, TopicPartition
+    from confluent_kafka import Consumer
 
     from headworks.broker_client import broker_client
 
@@ -64,13 +70,12 @@ def describe(topic: Name, bootstrap: Bootstrap = None, format: FormatOption = Fo
     try:
         rows: list[tuple[int | None, ...]] = []
         for partition, known in sorted(found[topic].partitions.items()):
-            if known.leader == -1:
-                rows.append((partition, None, None, None, None))
-                continue
-            first, following = consumer.get_watermark_offsets(
-                TopicPartition(topic, partition), timeout=_TIMEOUT
-            )
-            rows.append((partition, known.leader, first, following, following - first))
+            ends = None if known.leader == -1 else _ends(consumer, topic, partition)
+            leader = None if known.leader == -1 else known.leader
+            if ends is None:
+                rows.append((partition, leader, None, None, None))
+            else:
+                rows.append((partition, leader, *ends, ends[1] - ends[0]))
     finally:
         consumer.close()
     header = ("partition", "broker", "first_offset", "next_offset", "messages")
@@ -95,6 +100,25 @@ def delete(
     admin = admin_of(address)
     _wait(admin.delete_topics([topic]), address, f"delete {topic}")
     say(f"deleted {topic}")
+
+
+def _ends(consumer: Consumer, topic: str, partition: int) -> tuple[int, int] | None:
+    """First and next offset of a partition; None if nobody answers for it now.
+
+    Who is named as its leader may have died just now, or may not have heard of the topic yet.
+    """
+    from confluent_kafka import KafkaException, TopicPartition
+
+    deadline = time.monotonic() + _ENDS_TIMEOUT
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            return consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=left)
+        except KafkaException as error:
+            problem = error.args[0]
+            if problem.name().endswith("_AUTHORIZATION_FAILED"):
+                raise RefusedError(f"the broker refused to describe {topic}: {problem}") from None
+            time.sleep(min(left, _AGAIN))
+    return None
 
 
 def _wait(futures: dict[str, Any], address: str, what: str) -> None:

@@ -2,6 +2,7 @@
 
 from broker.coordination.interface import (
     Committed,
+    ConfigChange,
     Coordination,
     Member,
     StoreFailureError,
@@ -12,6 +13,7 @@ from broker.coordination.local import LocalCoordination
 
 __all__ = [
     "Committed",
+    "ConfigChange",
     "Coordination",
     "LocalCoordination",
     "Member",

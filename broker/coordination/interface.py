@@ -24,6 +24,7 @@ from headworks.errors import RefusedError
 
 __all__ = [
     "Committed",
+    "ConfigChange",
     "Coordination",
     "Member",
     "PartitionKey",
@@ -33,7 +34,8 @@ __all__ = [
 ]
 
 PartitionKey = tuple[str, int]
-
+# From a topic's own configs to what they shall be.
+ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 _STORAGE_ERROR = 56  # the protocol's number for it
 
@@ -130,8 +132,12 @@ class Coordination(Protocol):
         If another was faster, that is another's.
         """
 
-    async def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
-        """Replace a topic's configs."""
+    async def change_configs(self, name: str, change: ConfigChange) -> Mapping[str, str] | None:
+        """Change a topic's configs from what they are now; what they are then, None if it is gone.
+
+        `change` is asked again if somebody else was faster, so that neither change is lost. What
+        it raises goes through, and nothing has changed.
+        """
 
     async def serving(self, name: str, partitions: int) -> None:
         """This broker serves so many partitions of a topic from now on."""

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from broker.coordination.interface import (
     Committed,
+    ConfigChange,
     Member,
     PartitionKey,
     StoreFailureError,
@@ -121,11 +122,17 @@ class LocalCoordination:
             db.execute("UPDATE topics SET partitions = ? WHERE name = ?", (len(assignment), name))
         return assignment
 
-    async def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
+    async def change_configs(self, name: str, change: ConfigChange) -> Mapping[str, str] | None:
         """See `Coordination`."""
         with self._transaction() as db:
-            text = json.dumps(dict(configs))
+            asked = "SELECT configs FROM topics WHERE name = ? AND NOT deleting"
+            row = db.execute(asked, (name,)).fetchone()
+            if row is None:
+                return None
+            configs = dict(change(json.loads(row[0])))
+            text = json.dumps(configs)
             db.execute("UPDATE topics SET configs = ? WHERE name = ?", (text, name))
+        return configs
 
     async def allocate_producer_ids(self, count: int) -> int:
         """See `Coordination`."""

@@ -6,7 +6,8 @@ with: they are shown, and changing them is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from broker.handlers.node import Node, Request
@@ -42,7 +43,7 @@ async def describe_configs(node: Node, request: Request) -> Fields:
 async def alter_configs(node: Node, request: Request) -> Fields:
     """Replace all of a topic's own configs."""
 
-    def replaced(resource: Any, _: dict[str, str]) -> dict[str, str]:
+    def replaced(resource: Any, _: Mapping[str, str]) -> dict[str, str]:
         return {config.name: config.value or "" for config in resource.configs}
 
     return await _alter(node, request, replaced)
@@ -51,7 +52,8 @@ async def alter_configs(node: Node, request: Request) -> Fields:
 async def incremental_alter_configs(node: Node, request: Request) -> Fields:
     """Set or delete single configs of a topic."""
 
-    def changed(resource: Any, configs: dict[str, str]) -> dict[str, str]:
+    def changed(resource: Any, before: Mapping[str, str]) -> dict[str, str]:
+        configs = dict(before)
         for config in resource.configs:
             if config.config_operation == _SET:
                 configs[config.name] = config.value or ""
@@ -68,7 +70,7 @@ async def incremental_alter_configs(node: Node, request: Request) -> Fields:
 
 
 async def _alter(
-    node: Node, request: Request, change: Callable[[Any, dict[str, str]], dict[str, str]]
+    node: Node, request: Request, change: Callable[[Any, Mapping[str, str]], dict[str, str]]
 ) -> Fields:
     responses = []
     for resource in request.message.resources:
@@ -80,10 +82,10 @@ async def _alter(
                     "only a topic's configs can be changed; the broker's are its start options",
                 )
             topic = await _topic(node, request, resource.resource_name, now=True)
-            configs = change(resource, dict(topic.configs))
-            node.catalogue.config(configs)
-            if not request.message.validate_only:
-                await node.catalogue.configure(topic.name, configs)
+            if request.message.validate_only:
+                node.catalogue.config(change(resource, topic.configs))
+            else:
+                await node.catalogue.configure(topic.name, partial(change, resource))
         except RefusedError as error:
             fields |= {"error_code": ErrorCode(error.code), "error_message": str(error)}
         except InvalidConfigError as error:

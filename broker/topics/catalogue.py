@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from broker.coordination import Coordination, Topic, TopicExistsError
+from broker.coordination import ConfigChange, Coordination, Topic, TopicExistsError
 from broker.coordination.assignment import assign, load_of
 from broker.log import FlushFailedError, LogConfig, PartitionLog, open_log
 from broker.log.segment import sync_folder
@@ -128,8 +128,9 @@ class Catalogue:
         for partition in self.partitions():
             if self._path(partition.topic, partition.index).name not in present:
                 _log.warning(
-                    "partition %s had no folder and begins anew at offset 0; if the folder was "
-                    "moved, stop the broker and put it back",
+                    "partition %s had no folder and begins anew at offset 0, as it must if its"
+                    " topic was made while this broker was away; if the folder was moved, stop the"
+                    " broker and put it back",
                     partition,
                     extra=partition.about,
                 )
@@ -175,7 +176,7 @@ class Catalogue:
                 f"topic name {name[:300]!r} is not 1 to 249 of letters, digits, '.', '_', '-'"
             )
         if name in self.topics:
-            raise TopicExistsError(name)
+            raise TopicExistsError(f"topic {name!r} exists already")
         self.config(configs)
         self._check_room(partitions)
 
@@ -211,9 +212,12 @@ class Catalogue:
         """Do what other brokers have changed. UnreachableError if that cannot be known now."""
         await self._whole(self._follow())
 
-    async def configure(self, name: str, configs: Mapping[str, str]) -> None:
-        """Replace the configs of a served topic. InvalidConfigError if they are wrong."""
-        await self._whole(self._configure(name, configs))
+    async def configure(self, name: str, change: ConfigChange) -> None:
+        """Change the configs of a served topic, whoever else does.
+
+        InvalidConfigError if they would be wrong; what `change` raises.
+        """
+        await self._whole(self._configure(name, change))
 
     async def settle(self) -> None:
         """Wait for the changes that have begun."""
@@ -331,12 +335,18 @@ class Catalogue:
         if dict(topic.configs) != dict(served.configs):
             self._apply(served, topic.configs, self._lenient(topic))
 
-    async def _configure(self, name: str, configs: Mapping[str, str]) -> None:
+    async def _configure(self, name: str, change: ConfigChange) -> None:
+        def checked(before: Mapping[str, str]) -> Mapping[str, str]:
+            after = change(before)
+            self.config(after)
+            return after
+
         async with self._changing:
             topic = self._known(name)
-            resolved = self.config(configs)
-            await self._coordination.set_configs(name, configs)
-            self._apply(topic, configs, resolved)
+            configs = await self._coordination.change_configs(name, checked)
+            if configs is None:
+                raise InvalidTopicError(f"topic {name} was deleted meanwhile")
+            self._apply(topic, configs, self.config(configs))
 
     def _apply(self, topic: ServedTopic, configs: Mapping[str, str], resolved: TopicConfig) -> None:
         topic.configs = dict(configs)

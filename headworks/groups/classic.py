@@ -129,14 +129,23 @@ class ClassicGroups:
 
     def partitions(self, topics: Iterable[str]) -> list[Place]:
         """All partitions of topics, by one call; UsageError for a topic that is not there."""
+        asked = set(topics)
+        found = self.present(asked)
+        missing = sorted(asked - {place.topic for place in found})
+        if missing:
+            raise UsageError(f"there is no topic {missing[0]!r}", fix="see `headworks topic list`")
+        return found
+
+    def present(self, topics: Iterable[str]) -> list[Place]:
+        """All partitions of those of the topics that are there, by one call."""
         try:
             known = self._admin.list_topics(timeout=_TIMEOUT).topics
         except KafkaException as error:
             raise self._error("list the topics", error) from None
-        missing = sorted(set(topics) - set(known))
-        if missing:
-            raise UsageError(f"there is no topic {missing[0]!r}", fix="see `headworks topic list`")
-        return [Place(t, p) for t in sorted(set(topics)) for p in sorted(known[t].partitions)]
+        there = sorted(set(topics) & set(known))
+        return [
+            Place(topic, number) for topic in there for number in sorted(known[topic].partitions)
+        ]
 
     def ask(self, what: str, futures: Mapping[T, Future[Any]]) -> dict[T, Any]:
         """The answers of futures of the client, without those whose partition is not there."""

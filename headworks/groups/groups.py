@@ -3,8 +3,11 @@
 Rules:
 
 - The number of calls grows with groups, not with topics or partitions: describing all groups is
-  one listing, one description, one call for each end of the logs, a pipelined read of ZooKeeper,
-  and an OffsetFetch per classic group, a hundred under way at once.
+  one listing, one description, one call for the partitions of all topics and one for each end of
+  the logs, a pipelined read of ZooKeeper, and an OffsetFetch per classic group, a hundred under way
+  at once.
+- A group is shown in all partitions of the topics that it has been in: where it never committed
+  there may be messages that nobody has read.
 - Ages of unread messages are read within `age_timeout` seconds, all partitions at once; what is
   not known then is None. They are remembered, so that who asks every few seconds reads little.
 - A group in which somebody is, is never moved or deleted.
@@ -151,9 +154,10 @@ class Groups:
         return self._decentralised
 
     def _measured(self, groups: Sequence[Group], age_timeout: float) -> list[Group]:
-        places = {Place(p.topic, p.partition) for group in groups for p in group.positions}
+        wholes = self._whole_topics(groups)
+        places = {Place(p.topic, p.partition) for positions in wholes for p in positions}
         ends = self.log_ends.of(places)
-        with_ends = [[_at_ends(p, ends) for p in group.positions] for group in groups]
+        with_ends = [[_at_ends(p, ends) for p in positions] for positions in wholes]
         unread = {spot for ps in with_ends for p in ps if (spot := p.next_unread) is not None}
         times = self._timestamps.of(unread, age_timeout) if unread and age_timeout > 0 else {}
         now = int(self._now() * 1000)
@@ -171,6 +175,21 @@ class Groups:
             for g, positions in zip(groups, with_ends, strict=True)
         ]
 
+    def _whole_topics(self, groups: Sequence[Group]) -> list[list[Position]]:
+        """The groups' positions, with the partitions of their topics where they have none."""
+        topics = {p.topic for group in groups for p in group.positions}
+        partitions: dict[str, list[Place]] = {}
+        for place in self._classic.present(topics) if topics else ():
+            partitions.setdefault(place.topic, []).append(place)
+        found = []
+        for group in groups:
+            known = {Place(p.topic, p.partition): p for p in group.positions}
+            for topic in {place.topic for place in known}:
+                for place in partitions.get(topic, ()):
+                    known.setdefault(place, _position(place))
+            found.append([known[place] for place in sorted(known)])
+        return found
+
 
 def _classic(state: ClassicState, offsets: Mapping[Place, int]) -> Group:
     owners = {place: member.name for member in state.members for place in member.partitions}
@@ -186,9 +205,13 @@ def _decentralised(state: DecentralisedState) -> Group:
 
 def _positions(owners: Mapping[Place, str], offsets: Mapping[Place, int]) -> tuple[Position, ...]:
     return tuple(
-        Position(*place, offsets.get(place), None, None, None, owners.get(place))
+        _position(place, offsets.get(place), owners.get(place))
         for place in sorted(owners.keys() | offsets.keys())
     )
+
+
+def _position(place: Place, committed: int | None = None, owner: str | None = None) -> Position:
+    return Position(*place, committed, None, None, None, owner)
 
 
 def _at_ends(position: Position, ends: Mapping[Place, Ends]) -> Position:

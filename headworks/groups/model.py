@@ -3,7 +3,8 @@
 Rules:
 
 - `lag` is what lies between the group's position and the end of the log; where the group has no
-  position it is None, because nobody but the group's next member knows where it will begin.
+  position and messages are there it is None, because nobody but the group's next member knows
+  where it will begin.
 - `behind_ms` is the age of the next unread message (its record timestamp against now): 0 when
   nothing is unread, None when it could not be found out in time.
 """
@@ -74,8 +75,10 @@ class Position:
     @property
     def lag(self) -> int | None:
         """Messages that are there and unread; what retention removed is not counted."""
-        if self.committed is None or self.end is None or self.start is None:
+        if self.end is None or self.start is None:
             return None
+        if self.committed is None:
+            return 0 if self.start == self.end else None
         return max(0, self.end - max(self.committed, self.start))
 
     @property
@@ -112,7 +115,7 @@ class Group:
 
     @property
     def lag(self) -> int:
-        """Unread messages in all partitions that the group has a position in."""
+        """Unread messages in all partitions where that is known."""
         return sum(position.lag or 0 for position in self.positions)
 
     @property

@@ -84,6 +84,26 @@ def test_a_group_is_moved_shown_exported_deleted_and_imported(
         assert groups.described([name])[0].offsets == {Place(topic, 0): 40, Place(topic, 1): 30}
 
 
+def test_what_a_group_never_read_is_not_hidden(broker: service.Service, topic: str) -> None:
+    """Nobody is in it, and in one partition of its topic it has never been."""
+    name, fresh = f"half-{topic}", f"fresh-{topic}"
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.create_topics([NewTopic(fresh, 2, 1)])[fresh].result()
+    run(broker, "reset", name, "--to", "90", "--topic", f"{topic}:0", "--format", "json")
+    run(broker, "reset", name, "--to", "0", "--topic", f"{fresh}:0", "--format", "json")
+    shown, _ = run(broker, "describe", name, "--format", "json")
+    seen = [(p["topic"], p["partition"], p["committed"], p["lag"]) for p in shown["positions"]]
+    assert seen == [
+        (fresh, 0, 0, 0),
+        (fresh, 1, None, 0),
+        (topic, 0, 90, 10),
+        (topic, 1, None, None),
+    ]
+    assert (shown["lag"], shown["unknown"]) == (10, 1)
+    moved, _ = run(broker, "reset", name, "--to", "earliest", "--format", "json")
+    assert [(m["topic"], m["partition"]) for m in moved[0]["moves"]] == [(fresh, 0), (topic, 0)]
+
+
 def test_resets_by_time_and_to_the_ends(broker: service.Service, topic: str) -> None:
     name = f"ends-{topic}"
     hour_ago = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 3600))

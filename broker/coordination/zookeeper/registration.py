@@ -64,6 +64,7 @@ class Registration:
         self._session = 0  # in which the node was written
         self._version = 0  # of the node
         self._held = False
+        self._lapsed = False  # ever
         self._woken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         bridge.session.on_state(self._on_state)
@@ -290,12 +291,20 @@ class Registration:
         if held == self._held:
             return
         self._held = held
-        if not held and self._node is not None:
+        about = {"id": self._broker}
+        if held and self._lapsed:
+            _log.info(
+                "broker %d is sure of its session again, and answers as before",
+                self._broker,
+                extra=about,
+            )
+        elif not held and self._node is not None:
+            self._lapsed = True
             _log.warning(
                 "broker %d cannot be sure of its session with ZooKeeper: it stops answering as"
-                " owner and coordinator until it is registered again",
+                " owner and coordinator until it is",
                 self._broker,
-                extra={"id": self._broker},
+                extra=about,
             )
         self._changed()
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from broker.coordination.interface import (
     Committed,
+    ConfigChange,
     Member,
     PartitionKey,
     Topic,
@@ -214,9 +215,14 @@ class ZooKeeperCoordination:
         node = await self._change(name, longer)
         return assignment if node is None else node.assignment
 
-    async def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
+    async def change_configs(self, name: str, change: ConfigChange) -> Mapping[str, str] | None:
         """See `Coordination`."""
-        await self._change(name, lambda node: replace(node, configs=dict(configs)))
+
+        def changed(node: TopicNode) -> TopicNode:
+            return node if node.deleting else replace(node, configs=dict(change(node.configs)))
+
+        node = await self._change(name, changed)
+        return None if node is None or node.deleting else node.configs
 
     async def _change(
         self, name: str, change: Callable[[TopicNode], TopicNode]
