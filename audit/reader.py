@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from audit.increments import Increment, IncrementDecoder
 from audit.ledger import Ledger
 from headworks.audit import AUDIT_TOPIC
-from headworks.broker_client import broker_client
+from headworks.broker_client import READ_AHEAD, broker_client
 from headworks.errors import CorruptError, UnreachableError
 from headworks.registry_client import RegistryClient
 
@@ -68,6 +68,7 @@ def audit_consumer(bootstrap: str, reset: str) -> Consumer:
     return Consumer(
         {
             **broker_client(bootstrap),
+            **READ_AHEAD,
             "group.id": "headworks-audit",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

@@ -13,6 +13,7 @@ from typing import Any
 from consumer_sdk.decentralised import Member, Stream, Timing
 from consumer_sdk.decentralised.subscription import subscription
 from consumer_sdk.membership import BrokerMembership, OnPartitions, Start
+from headworks.broker_client import READ_AHEAD
 from headworks.zookeeper import MemberNode
 
 __all__ = ["Joining"]
@@ -74,6 +75,7 @@ class Joining:
 
     def _properties(self, *, auto_commit: bool) -> dict[str, Any]:
         return {
+            **READ_AHEAD,
             **self.client,
             "group.id": self.group,
             "auto.offset.reset": self.start if isinstance(self.start, str) else "earliest",

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from hadoop_loader.messages import Message
 from hadoop_loader.plan import Range, Watermarks, dropped, rounds
+from headworks.broker_client import READ_AHEAD
 from headworks.errors import UnreachableError
 
 __all__ = [
@@ -142,6 +143,7 @@ class KafkaFetcher:
 
         consumer = Consumer(
             {
+                **READ_AHEAD,
                 **self._client,
                 "group.id": "headworks-loader",
                 "enable.auto.commit": False,

@@ -7,12 +7,16 @@ SCRAM-SHA-256, so that no password crosses the network; TLS is spoken when `tls_
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from headworks.errors import UsageError
 from headworks.settings import resolve_optional
 
-__all__ = ["broker_client"]
+__all__ = ["READ_AHEAD", "broker_client"]
+
+# How soon what was read ahead is looked at again once it is full: after librdkafka's own second a
+# quick reader has long emptied it, and waits.
+READ_AHEAD: Final = {"fetch.queue.backoff.ms": 20}
 
 
 def broker_client(bootstrap: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicP
 from broker.mirror.options import MirrorOptions, Source
 from broker.mirror.progress import Lag, Progress
 from broker.mirror.trouble import DENIED, NO_TOPIC, PASSING, RETRIED, Position, TroubleError
+from headworks.broker_client import READ_AHEAD
 from headworks.errors import FindingsError, RefusedError
 
 __all__ = ["Reader"]
@@ -46,6 +47,7 @@ class Reader:
         self._polled = time.monotonic()
         self._consumer = confluent_kafka.Consumer(
             {
+                **READ_AHEAD,
                 "session.timeout.ms": 10_000,  # so long a killed mirror's partitions lie idle
                 "topic.metadata.refresh.interval.ms": options.refresh_ms,  # for new partitions
                 **source.client,
