@@ -1,12 +1,13 @@
 """The statements under `audit.queries`: rows of the store to balances, in one transaction.
 
-Rules: a sum over topics or windows is the database's work; what comes back is small.
+Rules: a sum over topics or windows is the database's work; what comes back is small. A question
+is a handful of statements, however many windows it is about: each costs more than what it asks.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +46,8 @@ __all__ = [
 ]
 
 _w = tables.windows.c
-_SUMMED = tables.COUNTED
+_SUMMED = tuple(name for name in tables.COUNTED if name != "bytes")
+_NOTHING = dict.fromkeys(_SUMMED, 0)
 _SENT = ("attempted", "delivered", "failed", "dropped", "unresolved")  # the reference's columns
 _Columns = Any  # of a table or an alias of one, by name
 _AHEAD_MS = 3_600_000  # windows further in the future are somebody's broken clock
@@ -78,22 +80,27 @@ def newest_windows(
     connection: Connection, tier: str | None, now: int, count: int, topic: str | None = None
 ) -> list[int]:
     """The starts of the newest windows that hold anything, oldest first."""
-    before, found = now + _AHEAD_MS + 1, list[int]()
-    mine = [] if tier is None else [_w.tier == tier]
-    sent = [] if tier is None else [_w.tier == PRODUCER_TIER]
-    of = [] if topic is None else [_w.topic == topic]
-    while len(found) < count:
-        # One seek in an index for each: a scan would read every topic of every window.
-        newest = [
-            connection.scalar(select(func.max(_w.window_start)).where(_w.window_start < before, *w))
-            for w in ((*mine, *of), (*sent, *of))
-        ]
-        starts = [start for start in newest if start is not None]
-        if not starts:
-            break
-        before = max(starts)
-        found.append(before)
-    return found[::-1]
+    of = {} if topic is None else {"topic": topic}
+    kinds = [of] if tier is None else [{**of, "tier": name} for name in {tier, PRODUCER_TIER}]
+    before = literal(now + _AHEAD_MS + 1)
+    found = {start for kind in kinds for start in connection.scalars(_chain(before, count, kind))}
+    return sorted(found - {None})[-count:]
+
+
+def _chain(before: ColumnElement[int], count: int, of: Mapping[str, str]) -> Select[Any]:
+    """The newest windows before a time, of a tier or a topic or both; the last may be null.
+
+    One seek in an index for each: a scan would read every topic of every window.
+    """
+    window = tables.windows.alias()
+    mine = [window.c[name] == value for name, value in of.items()]
+    newest = select(func.max(window.c.window_start)).where(*mine)
+    first = newest.where(window.c.window_start < before).scalar_subquery()
+    found = select(first.label("start"), literal(1).label("number")).cte("found", recursive=True)
+    older = newest.where(window.c.window_start < found.c.start).correlate(found)
+    more = (found.c.number < count) & found.c.start.is_not(None)
+    next_ = select(older.scalar_subquery(), found.c.number + 1).where(more)
+    return select(found.union_all(next_).c.start)
 
 
 def states_in(
@@ -102,9 +109,11 @@ def states_in(
     bounds: Bounds,
 ) -> list[WindowState]:
     """The windows of `tier` and the producers within bounds, by topic and time."""
-    question = select(tables.windows).where(_w.tier.in_((PRODUCER_TIER, tier)), *bounds.of(_w))
+    columns = (_w.topic, _w.window_start, _w.tier, _w.first_sent, _w.last_sent, _w.complete_at)
+    question = select(*columns, *(_w[name] for name in _SUMMED))
+    asked = question.where(_w.tier.in_((PRODUCER_TIER, tier)), *bounds.of(_w))
     pairs: defaultdict[tuple[str, int], dict[str, Row[Any]]] = defaultdict(dict)
-    for row in connection.execute(question):
+    for row in connection.execute(asked).all():
         pairs[row.topic, row.window_start][row.tier] = row
     referenced = _referenced(connection, {topic for topic, _ in pairs})
     return [
@@ -116,21 +125,24 @@ def states_in(
 def _state(
     key: tuple[str, int], sent: Row[Any] | None, seen: Row[Any] | None, referenced: bool
 ) -> WindowState:
-    nothing = dict.fromkeys(_SUMMED, 0)
-    moments = [row for row in (sent, seen) if row is not None]
+    moments = [row.last_sent for row in (sent, seen) if row is not None]
     return WindowState(
         balance=balance_of(
             *key,
-            nothing if sent is None else sent._asdict(),
-            nothing if seen is None else seen._asdict(),
+            _NOTHING if sent is None else _counts(sent),
+            _NOTHING if seen is None else _counts(seen),
             referenced=referenced,
         ),
         window_start=key[1],
         first_sent=None if sent is None else sent.first_sent,
         last_sent=None if sent is None else sent.last_sent,
-        last_heard=max(row.last_sent for row in moments),
+        last_heard=max(moments),
         complete_at=None if seen is None else seen.complete_at,
     )
+
+
+def _counts(row: Row[Any]) -> Mapping[str, int]:
+    return dict(zip(_SUMMED, row[-len(_SUMMED) :], strict=True))
 
 
 def _referenced(connection: Connection, names: set[str]) -> set[str]:
@@ -147,32 +159,42 @@ def topic_sums_in(
     offset: int = 0,
 ) -> list[Balance]:
     """Every topic's balance summed over windows, the worst first."""
-    paired = _paired(tier, bounds).subquery()
-    p = paired.c
-    gap = p.attempted - p.failed - p.dropped - p.accounted
-    over = p.accounted - p.attempted + p.dropped
-    known = (
-        select(tables.topics.c.topic.label("topic"))
-        .where(tables.topics.c.tier == PRODUCER_TIER)
-        .subquery()
+    # Summed before they are put together: sorted are the windows of a topic, not of all at once.
+    parts = (_sums_of(_produced(tier, bounds)), _sums_of(_foreign(tier, bounds)))
+    s = union_all(*parts).subquery().c
+    t = tables.topics.alias()
+    known = (t.c.topic == s.topic) & (t.c.tier == PRODUCER_TIER)
+    lost, duplicated = (
+        func.sum(case((t.c.topic.is_(None), 0), else_=n)) for n in (s.lost, s.duplicated)
     )
-    lost = func.sum(case((known.c.topic.is_(None), 0), (gap > 0, gap), else_=0))
-    duplicated = func.sum(case((known.c.topic.is_(None), 0), (over > 0, over), else_=0))
     question = (
         select(
-            p.topic,
-            func.max(known.c.topic),
-            *(func.sum(p[name]) for name in _SUMMED),
+            s.topic,
+            func.max(t.c.topic),
+            *(func.sum(s[name]) for name in _SUMMED),
             lost,
             duplicated,
         )
-        .select_from(paired.outerjoin(known, known.c.topic == p.topic))
-        .group_by(p.topic)
-        .order_by((lost + duplicated).desc(), p.topic)
+        .outerjoin(t, known)
+        .group_by(s.topic)
+        .order_by((lost + duplicated).desc(), s.topic)
         .limit(limit)
         .offset(offset)
     )
     return [_topic_sum(row) for row in connection.execute(question)]
+
+
+def _sums_of(pairs: Select[Any]) -> Select[Any]:
+    """Per topic: the sums of its windows, and of what is lost and duplicated in each."""
+    p = pairs.subquery().c
+    gap = p.attempted - p.failed - p.dropped - p.accounted
+    over = p.accounted - p.attempted + p.dropped
+    return select(
+        p.topic,
+        *(func.sum(p[name]).label(name) for name in _SUMMED),
+        func.sum(case((gap > 0, gap), else_=0)).label("lost"),
+        func.sum(case((over > 0, over), else_=0)).label("duplicated"),
+    ).group_by(p.topic)
 
 
 def _topic_sum(row: Row[*tuple[Any, ...]]) -> Balance:
@@ -199,18 +221,24 @@ def _topic_sum(row: Row[*tuple[Any, ...]]) -> Balance:
 
 def _paired(tier: str, bounds: Bounds) -> CompoundSelect[Any]:
     """Per topic and window, what the producers sent and what the tier has of it, in one row."""
+    return union_all(_produced(tier, bounds), _foreign(tier, bounds))
+
+
+def _produced(tier: str, bounds: Bounds) -> Select[Any]:
+    """The windows that producers counted into."""
     sent, seen = tables.windows.alias("sent"), tables.windows.alias("seen")
     both = sent.outerjoin(seen, _same_window(seen, sent) & (seen.c.tier == tier))
-    produced = (
-        _pair(sent.c, sent.c, seen.c)
-        .select_from(both)
-        .where(sent.c.tier == PRODUCER_TIER, *bounds.of(sent.c))
-    )
+    pairs = _pair(sent.c, sent.c, seen.c).select_from(both)
+    return pairs.where(sent.c.tier == PRODUCER_TIER, *bounds.of(sent.c))
+
+
+def _foreign(tier: str, bounds: Bounds) -> Select[Any]:
+    """The windows that only the tier counted into."""
+    sent, seen = tables.windows.alias("sent"), tables.windows.alias("seen")
     missing = select(1).where(_same_window(sent, seen), sent.c.tier == PRODUCER_TIER)
-    foreign = _pair(seen.c, None, seen.c).where(
+    return _pair(seen.c, None, seen.c).where(
         seen.c.tier == tier, ~missing.correlate(seen).exists(), *bounds.of(seen.c)
     )
-    return union_all(produced, foreign)
 
 
 def _pair(key: _Columns, sent: _Columns | None, seen: _Columns) -> Select[Any]:

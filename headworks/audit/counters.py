@@ -14,6 +14,9 @@ Rules:
   interpreter's own lock threads change places only where a function is called or a loop turns, and
   these steps do neither between reading and writing. So they may not: no call, no loop, no `with`.
   Where the interpreter has no such lock, nothing is remembered and every step takes ours.
+- The three counts that a message changes (attempted, delivered, bytes) are kept in `Slot`, too, so
+  that they are written and never read: to read a word of the map costs as much as to write it. Who
+  changes one changes both, in one statement.
 - Everything else reads `words` under the lock. Who takes a slot away (`published`), or the file
   (`close`), first takes it out of `_latest`, where alone a step without the lock finds it; growing
   the file has the new map in place before the old one goes.
@@ -104,29 +107,58 @@ class Slot:
     Valid while a message counted in it is unresolved: a slot with nothing open may be reused.
     """
 
-    __slots__ = ("_at", "_at_delivered", "_end", "_file", "_start", "report")
+    __slots__ = (
+        "_at",
+        "_at_bytes",
+        "_at_delivered",
+        "_attempted",
+        "_bytes",
+        "_delivered",
+        "_end",
+        "_file",
+        "_start",
+        "report",
+    )
 
     def __init__(self, file: CounterFile, base: int, window: int) -> None:
         self._file = file
         self._at = base + _CURRENT
-        self._at_delivered = self._at + DELIVERED
+        self._at_delivered, self._at_bytes = self._at + DELIVERED, self._at + _BYTES
+        self._attempted = self._delivered = self._bytes = 0
         self._start, self._end = window, window + WINDOW_MS
-        self.report: Callable[[KafkaError | None, object], None] = self._report
+        self.report: Callable[[KafkaError | None, object], None] = (
+            self._report if _ONE_AT_A_TIME else self._report_alone
+        )
 
     def resolve(self, outcome: int) -> None:
         """Count what became of a message; `outcome` indexes OUTCOMES."""
-        file = self._file
-        with file.lock:
-            if not file.closed:  # else its fate is open: the next process publishes it so
-                file.words[self._at + outcome] += 1
+        with self._file.lock:
+            if not self._file.closed:  # else its fate is open: the next process publishes it so
+                self.add(outcome, 1, 0)
 
-    def _report(self, error: KafkaError | None, _message: object) -> None:
-        """Count a message as delivered, or by what `error` says became of it."""
-        file = self._file
-        if error is None and _ONE_AT_A_TIME and not file.closed:
-            file.words[self._at_delivered] += 1
+    def add(self, outcome: int, number: int, size: int) -> None:
+        """Add messages and bytes; the caller holds the lock."""
+        words = self._file.words
+        if outcome == ATTEMPTED:
+            words[self._at] = self._attempted = self._attempted + number
+        elif outcome == DELIVERED:
+            words[self._at_delivered] = self._delivered = self._delivered + number
         else:
-            self.resolve(DELIVERED if error is None else _FATES.get(error.code(), FAILED))
+            words[self._at + outcome] += number
+        words[self._at_bytes] = self._bytes = self._bytes + size
+
+    def _report(self, error: KafkaError | None, message: object) -> None:
+        """Count a message as delivered, or by what `error` says became of it."""
+        if error is not None:
+            self._report_alone(error, message)
+            return
+        try:
+            self._file.words[self._at_delivered] = self._delivered = self._delivered + 1
+        except ValueError:  # the file is closed: the message's fate is open
+            return
+
+    def _report_alone(self, error: KafkaError | None, _message: object) -> None:
+        self.resolve(DELIVERED if error is None else _FATES.get(error.code(), FAILED))
 
 
 class CounterFile:
@@ -175,9 +207,9 @@ class CounterFile:
         except KeyError:
             return self._attempt(topic, timestamp, size)
         if slot._start <= timestamp < slot._end:
-            words, at = self.words, slot._at
-            words[at] += 1
-            words[at + _BYTES] += size
+            words = self.words
+            words[slot._at] = slot._attempted = slot._attempted + 1
+            words[slot._at_bytes] = slot._bytes = slot._bytes + size
             return slot
         return self._attempt(topic, timestamp, size)
 
@@ -187,8 +219,7 @@ class CounterFile:
             if self.closed:
                 raise UsageError("the producer is closed", fix="send before close, or make another")
             slot = self._slots.get((topic, window)) or self._take(topic, window)
-            self.words[slot._at] += 1
-            self.words[slot._at + _BYTES] += size
+            slot.add(ATTEMPTED, 1, size)
             if _ONE_AT_A_TIME:
                 self._latest[topic] = slot
         return slot
@@ -205,9 +236,7 @@ class CounterFile:
         """
         with self.lock:
             slot = self._slots.get((topic, window)) or self._take(topic, window)
-            at = slot._at
-            self.words[at + outcome] += number
-            self.words[at + _BYTES] += size
+            slot.add(outcome, number, size)
 
     def _take(self, topic: str, window: int) -> Slot:
         if not self._free and self.used >= _MOST_SLOTS:

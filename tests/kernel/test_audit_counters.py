@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from headworks.audit import WINDOW_MS, window_of
 from headworks.audit.counters import (
+    ATTEMPTED,
     BROKER_ERROR,
     DELIVERED,
     FAILED,
@@ -260,3 +261,29 @@ def test_a_window_that_was_published_and_freed_counts_anew(tmp_path: Path) -> No
             counters.published(increment)
     counters.close()
     assert published == {"attempted": 3, "delivered": 3}
+
+
+def test_every_way_to_count_adds_to_the_same_counts_and_a_growing_file_keeps_them(
+    tmp_path: Path,
+) -> None:
+    counters = CounterFile(tmp_path)
+    slots = []
+    for number in range(300):  # more than the file first has room for
+        window = number * WINDOW_MS
+        slots.append(counters.attempt("t", window, 7))
+        counters.count("t", window, 30, ATTEMPTED, 3)
+        counters.attempt("t", window, 5)
+    for number, slot in enumerate(slots):
+        slot.report(None, None)
+        slot.resolve(DELIVERED)
+        counters.count("t", number * WINDOW_MS, 0, DELIVERED)
+        slot.report(None, None)
+        slot.resolve(FAILED)
+    increments = list(counters.increments())
+    assert len(increments) == 300
+    for increment in increments:
+        assert increment.counts == {"attempted": 5, "delivered": 4, "failed": 1}
+        assert increment.bytes == 42
+        counters.published(increment)
+    assert counters.settled()
+    counters.close(remove=True)
