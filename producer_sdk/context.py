@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple
 
-__all__ = ["Headers", "event_headers", "headers_of", "tracing"]
+__all__ = ["Headers", "Tracing", "event_headers", "headers_of", "tracing"]
 
 Headers = Mapping[str, bytes | str]
-Inject = Callable[[dict[str, bytes | str]], object]
 _request: ContextVar[Headers | None] = ContextVar("headworks_headers", default=None)
 
 
@@ -28,34 +28,37 @@ def event_headers(**headers: bytes | str) -> Iterator[None]:
         _request.reset(token)
 
 
-def tracing() -> Inject | None:
-    """What adds the headers of the active trace, or None without OpenTelemetry."""
+class Tracing(NamedTuple):
+    """What OpenTelemetry has under way (nothing, if it is empty), and what adds its headers."""
+
+    active: Callable[[], Mapping[str, object]]
+    inject: Callable[[dict[str, bytes | str]], object]
+
+
+def tracing() -> Tracing | None:
+    """The traces of this process, or None without OpenTelemetry."""
     try:
         from opentelemetry.context import get_current
         from opentelemetry.propagate import inject
     except ImportError:
         return None
-
-    def trace(carrier: dict[str, bytes | str]) -> None:
-        if get_current():  # where nothing is active there is nothing to carry
-            inject(carrier)
-
-    return trace
+    return Tracing(get_current, inject)
 
 
 def headers_of(
-    program: Headers | None, trace: Inject | None, given: Headers | None
+    program: Headers | None, traces: Tracing | None, given: Headers | None
 ) -> Headers | None:
     """The headers of one message, or None if there are none."""
     request = _request.get()
-    if trace is None and request is None and (program is None or given is None):
+    traced = traces is not None and traces.active()
+    if not traced and request is None and (program is None or given is None):
         return program or given
     found: dict[str, bytes | str] = {}
     for headers in (program, request):
         if headers:
             found.update(headers)
-    if trace is not None:
-        trace(found)
+    if traces is not None and traced:
+        traces.inject(found)
     if given:
         found.update(given)
     return found or None

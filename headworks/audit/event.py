@@ -12,11 +12,11 @@ from typing import ClassVar as _ClassVar
 
 from headworks.codec import EventType as _EventType
 from headworks.codec import RecordType as _RecordType
+from headworks.codec.values import KEYS as _KEYS
 from headworks.codec.values import array_of as _array_of
 from headworks.codec.values import instant_millis as _instant_millis
 from headworks.codec.values import map_of as _map_of
 from headworks.codec.values import millis as _millis
-from headworks.codec.values import text_of as _text_of
 from headworks.codec.values import utf8 as _utf8
 from headworks.codec.varints import COUNT as _COUNT
 from headworks.codec.varints import ZIGZAG as _ZIGZAG
@@ -109,7 +109,7 @@ def _encode_AuditCount(_v: AuditCount) -> bytes:
     _8 = [_count(len(_7))] if _7 else []
     for _9, _10 in _7.items():
         _8 += (
-            _text_of(_9),
+            _KEYS[_9],
             _ZIGZAG[_10] if _10.__class__ is int and -8192 <= _10 < 8192 else _int64(_10),
         )
     _11 = _v.bytes

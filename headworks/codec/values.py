@@ -21,6 +21,7 @@ from headworks.codec.varints import count, int32, int64
 
 __all__ = [
     "FALSE",
+    "KEYS",
     "TRUE",
     "array_of",
     "bytes_of",
@@ -37,6 +38,8 @@ __all__ = [
     "local_millis",
     "map_of",
     "millis",
+    "pack_double",
+    "pack_float",
     "refuse",
     "text_of",
     "time_micros",
@@ -51,7 +54,8 @@ utf8 = str.encode
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOCAL_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a local timestamp has no zone
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
-_FLOAT, _DOUBLE = struct.Struct("<f").pack, struct.Struct("<d").pack
+_MOST_KEYS, _LONGEST_KEY = 1024, 64
+pack_float, pack_double = struct.Struct("<f").pack, struct.Struct("<d").pack
 
 
 def refuse(value: object) -> bytes:
@@ -70,14 +74,14 @@ def float32(value: float) -> bytes:
     """Encode an Avro float; a finite number beyond its range is refused."""
     if value.__class__ is not float:
         _check_number(value)
-    return _FLOAT(value)
+    return pack_float(value)
 
 
 def double64(value: float) -> bytes:
     """Encode an Avro double."""
     if value.__class__ is not float:
         _check_number(value)
-    return _DOUBLE(value)
+    return pack_double(value)
 
 
 def _check_number(value: object) -> None:
@@ -90,6 +94,22 @@ def text_of(value: str) -> bytes:
     """Encode an Avro string: its length in UTF-8, then UTF-8."""
     data = str.encode(value)
     return count(len(data)) + data
+
+
+class _Keys(dict[str, bytes]):
+    """Encoded strings by string; what is not there is encoded, and kept if it is short."""
+
+    def __missing__(self, key: str) -> bytes:
+        data = text_of(key)
+        if len(data) <= _LONGEST_KEY:
+            if len(self) >= _MOST_KEYS:
+                self.clear()
+            self[key] = data
+        return data
+
+
+# Maps have the same few keys in every event.
+KEYS = _Keys()
 
 
 def bytes_of(value: bytes) -> bytes:
@@ -120,22 +140,36 @@ def map_of(value: object) -> None:
         raise TypeError(value)
 
 
+_latest: tuple[datetime, int] = _EPOCH, 0
+
+
+def _micros(value: datetime) -> int:
+    """The microseconds from 1970 UTC to an aware datetime.
+
+    An event's time is asked for twice, for its bytes and for its record: the answer is kept.
+    """
+    global _latest
+    latest, micros = _latest
+    if value is not latest:
+        since = value - _EPOCH
+        micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+        _latest = value, micros
+    return micros
+
+
 def millis(value: datetime) -> int:
     """The milliseconds from 1970 UTC to an aware datetime."""
-    since = value - _EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000
+    return _micros(value) // 1_000
 
 
 def instant_millis(value: datetime) -> bytes:
     """Encode a timestamp-millis."""
-    since = value - _EPOCH
-    return int64((since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000)
+    return int64(_micros(value) // 1_000)
 
 
 def instant_micros(value: datetime) -> bytes:
     """Encode a timestamp-micros."""
-    since = value - _EPOCH
-    return int64((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
+    return int64(_micros(value))
 
 
 def local_millis(value: datetime) -> bytes:

@@ -2,7 +2,8 @@
 
 Rules:
 
-- A number is looked up, not computed: one lookup for 2 bytes or less, three for a timestamp.
+- A number is looked up, not computed: one lookup for 2 bytes or less, two for 4, three for a
+  timestamp.
 - `ZIGZAG` is indexed by the number itself, -8192 to 8191: Python's negative indices are the
   table's upper half. `COUNT` is indexed by a length. Generated code tests the bounds first.
 - The functions take every number of their type and refuse everything else, bool included.
@@ -18,6 +19,9 @@ _LONG_MIN, _LONG_MAX = -(1 << 63), (1 << 63) - 1
 # The shortest form of 0 to 16383, and 14 bits followed by more.
 _LAST = [bytes((n,)) if n < 128 else bytes((n & 127 | 128, n >> 7)) for n in range(1 << 14)]
 _MORE = [bytes((n & 127 | 128, n >> 7 | 128)) for n in range(1 << 14)]
+
+# The same 14 bits for a number of 13, not negative and not zigzagged yet.
+_LOW = _MORE[0::2]
 
 ZIGZAG = _LAST[0::2] + _LAST[:0:-2]
 COUNT = _LAST[0::2]
@@ -37,6 +41,8 @@ def int32(n: int) -> bytes:
     """Encode an Avro int; raises TypeError or OverflowError for what is not one."""
     if n.__class__ is not int:
         _check_class(n)
+    if 0x1FFF < n < 1 << 27:
+        return _LOW[n & 0x1FFF] + _LAST[n >> 13]
     if not _INT_MIN <= n <= _INT_MAX:
         raise OverflowError(n)
     return _unsigned((n << 1) ^ (n >> 31))
@@ -46,8 +52,11 @@ def int64(n: int) -> bytes:
     """Encode an Avro long; raises TypeError or OverflowError for what is not one."""
     if n.__class__ is not int:
         _check_class(n)
-    if 1 << 27 <= n < 1 << 41:  # a time in milliseconds is, and is in most events
-        return _MORE[n << 1 & 0x3FFF] + _MORE[n >> 13 & 0x3FFF] + _LAST[n >> 27]
+    if 0x1FFF < n < 1 << 41:  # most that is not small is: a number of somebody, a time
+        high = n >> 13
+        if high < 1 << 14:
+            return _LOW[n & 0x1FFF] + _LAST[high]
+        return _LOW[n & 0x1FFF] + _MORE[high & 0x3FFF] + _LAST[high >> 14]
     if not _LONG_MIN <= n <= _LONG_MAX:
         raise OverflowError(n)
     return _unsigned((n << 1) ^ (n >> 63))
@@ -61,4 +70,4 @@ def _check_class(n: object) -> None:
 
 def count(n: int) -> bytes:
     """Encode a length or the number of items in a block."""
-    return _unsigned(n << 1)
+    return COUNT[n] if n < 8192 else _unsigned(n << 1)

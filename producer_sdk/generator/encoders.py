@@ -38,8 +38,8 @@ _PRIMITIVE = {
     "boolean": "_TRUE if {0} is True else _FALSE if {0} is False else _refuse({0})",
     "int": _SMALL.replace("{1}", "_int32"),
     "long": _SMALL.replace("{1}", "_int64"),
-    "float": "_float32({0})",
-    "double": "_double64({0})",
+    "float": "_pack_float({0}) if {0}.__class__ is float else _float32({0})",
+    "double": "_pack_double({0}) if {0}.__class__ is float else _double64({0})",
     "bytes": "_bytes_of({0})",
 }
 
@@ -168,7 +168,7 @@ class RecordEncoder:
             return []
         if schema.kind == "string":
             return self._string(expression)
-        if schema.kind in ("float", "double", "bytes"):
+        if schema.kind == "bytes":
             return [_PRIMITIVE[schema.kind].format(expression)]
         return [_PRIMITIVE[schema.kind].format(self._held(expression))]
 
@@ -214,7 +214,7 @@ class RecordEncoder:
         self._write(f"    _map_of({x})")
         self._write(f"{parts} = [_count(len({x}))] if {x} else []")
         self._write(f"for {key}, {item} in {x}.items():")
-        self._gather(parts, lambda: [f"_text_of({key})", *self._value(schema.values, item)])
+        self._gather(parts, lambda: [f"_KEYS[{key}]", *self._value(schema.values, item)])
         return f"{_joined_list(parts)}"
 
     def _gather(self, parts: str, pieces: Callable[[], list[str]]) -> None:

@@ -252,9 +252,11 @@ class ModuleWriter:
         if not governance.key:
             return []
         parts = []
+        nullable = False
         for path in governance.key:
             expression, leaf = self._at(record, path)
             branches = leaf.branches if isinstance(leaf, Union) else (leaf,)
+            nullable |= any(branch.kind == "null" for branch in branches)
             if any(isinstance(b, Record | Array | MapType | Fixed) for b in branches):
                 raise SchemaError(
                     f"key {'.'.join(path)!r} is not a plain value",
@@ -263,7 +265,10 @@ class ModuleWriter:
                     fix="name fields of text, number, enum, date or uuid type",
                 )
             parts.append(expression)
-        return ["", "", *_function("key", name, "bytes | None"), *_returned("_key_text", parts)]
+        head = ["", "", *_function("key", name, "bytes | None")]
+        if len(parts) > 1 or nullable:
+            return [*head, *_returned("_key_text", parts)]
+        return [*head, f"    return str({parts[0]}).encode()"]
 
     def _at(self, record: Record, path: Iterable[str]) -> tuple[str, Schema]:
         expression, node = "_v", record

@@ -12,14 +12,15 @@ from enum import StrEnum as _StrEnum
 from typing import ClassVar as _ClassVar
 
 from headworks.codec import EventType as _EventType
+from headworks.codec.values import KEYS as _KEYS
 from headworks.codec.values import double64 as _double64
 from headworks.codec.values import instant_micros as _instant_micros
 from headworks.codec.values import instant_millis as _instant_millis
 from headworks.codec.values import key_text as _key_text
 from headworks.codec.values import map_of as _map_of
 from headworks.codec.values import millis as _millis
+from headworks.codec.values import pack_double as _pack_double
 from headworks.codec.values import refuse as _refuse
-from headworks.codec.values import text_of as _text_of
 from headworks.codec.values import utf8 as _utf8
 from headworks.codec.varints import COUNT as _COUNT
 from headworks.codec.varints import ZIGZAG as _ZIGZAG
@@ -139,7 +140,7 @@ def _encode_LogLine(_v: LogLine) -> bytes:
     for _13, _14 in _11.items():
         _15 = _utf8(_14)
         _16 = len(_15)
-        _12 += (_text_of(_13), _COUNT[_16] if _16 < 8192 else _count(_16), _15)
+        _12 += (_KEYS[_13], _COUNT[_16] if _16 < 8192 else _count(_16), _15)
     _17 = _utf8(_v.host)
     _18 = len(_17)
     _19 = _utf8(_v.application)
@@ -271,32 +272,33 @@ def _encode_MetricSample(_v: MetricSample) -> bytes:
     _1 = _utf8(_v.name)
     _2 = len(_1)
     _3 = _v.kind
-    _4 = _v.labels
-    if _4.__class__ is not dict:
-        _map_of(_4)
-    _5 = [_count(len(_4))] if _4 else []
-    for _6, _7 in _4.items():
-        _8 = _utf8(_7)
-        _9 = len(_8)
-        _5 += (_text_of(_6), _COUNT[_9] if _9 < 8192 else _count(_9), _8)
-    _10 = _v.interval_ms
-    _11 = _utf8(_v.host)
-    _12 = len(_11)
-    _13 = _utf8(_v.application)
-    _14 = len(_13)
+    _4 = _v.value
+    _5 = _v.labels
+    if _5.__class__ is not dict:
+        _map_of(_5)
+    _6 = [_count(len(_5))] if _5 else []
+    for _7, _8 in _5.items():
+        _9 = _utf8(_8)
+        _10 = len(_9)
+        _6 += (_KEYS[_7], _COUNT[_10] if _10 < 8192 else _count(_10), _9)
+    _11 = _v.interval_ms
+    _12 = _utf8(_v.host)
+    _13 = len(_12)
+    _14 = _utf8(_v.application)
+    _15 = len(_14)
     return b"".join(
         (
             _instant_millis(_v.at),
             _COUNT[_2] if _2 < 8192 else _count(_2),
             _1,
             _SYMBOLS_MetricKind[_3] if _3.__class__ is MetricKind else _refuse(_3),
-            _double64(_v.value),
-            b"".join(_5) + b"\x00",
-            _ZIGZAG[_10] if _10.__class__ is int and -8192 <= _10 < 8192 else _int64(_10),
-            _COUNT[_12] if _12 < 8192 else _count(_12),
-            _11,
-            _COUNT[_14] if _14 < 8192 else _count(_14),
-            _13,
+            _pack_double(_4) if _4.__class__ is float else _double64(_4),
+            b"".join(_6) + b"\x00",
+            _ZIGZAG[_11] if _11.__class__ is int and -8192 <= _11 < 8192 else _int64(_11),
+            _COUNT[_13] if _13 < 8192 else _count(_13),
+            _12,
+            _COUNT[_15] if _15 < 8192 else _count(_15),
+            _14,
         )
     )
 

@@ -17,6 +17,7 @@ from typing import ClassVar as _ClassVar
 from headworks.codec import EventType as _EventType
 from headworks.codec import RecordType as _RecordType
 from headworks.codec.values import FALSE as _FALSE
+from headworks.codec.values import KEYS as _KEYS
 from headworks.codec.values import TRUE as _TRUE
 from headworks.codec.values import array_of as _array_of
 from headworks.codec.values import bytes_of as _bytes_of
@@ -28,8 +29,9 @@ from headworks.codec.values import float32 as _float32
 from headworks.codec.values import instant_micros as _instant_micros
 from headworks.codec.values import local_millis as _local_millis
 from headworks.codec.values import map_of as _map_of
+from headworks.codec.values import pack_double as _pack_double
+from headworks.codec.values import pack_float as _pack_float
 from headworks.codec.values import refuse as _refuse
-from headworks.codec.values import text_of as _text_of
 from headworks.codec.values import time_millis as _time_millis
 from headworks.codec.values import utf8 as _utf8
 from headworks.codec.values import uuid_text as _uuid_text
@@ -121,50 +123,52 @@ def _encode_Defaults(_v: Defaults) -> bytes:
     _1 = _v.boolean
     _2 = _v.int
     _3 = _v.long
-    _4 = _utf8(_v.string)
-    _5 = len(_4)
-    _6 = _v.enum
-    _7 = _v.array
-    if _7.__class__ is not list:
-        _array_of(_7)
-    _8 = [_count(len(_7))] if _7 else []
-    for _9 in _7:
-        _8.append(_ZIGZAG[_9] if _9.__class__ is int and -8192 <= _9 < 8192 else _int32(_9))
-    _10 = _v.map
-    if _10.__class__ is not dict:
-        _map_of(_10)
-    _11 = [_count(len(_10))] if _10 else []
-    for _12, _13 in _10.items():
-        _11 += (_text_of(_12), _SYMBOLS_Suit[_13] if _13.__class__ is Suit else _refuse(_13))
-    _14 = _v.nothing
-    if _14 is None:
-        _15 = b"\x00"
-    else:
-        _15 = b"\x02" + _encode_Point(_14)
-    _16 = _v.something
+    _4 = _v.float
+    _5 = _v.double
+    _6 = _utf8(_v.string)
+    _7 = len(_6)
+    _8 = _v.enum
+    _9 = _v.array
+    if _9.__class__ is not list:
+        _array_of(_9)
+    _10 = [_count(len(_9))] if _9 else []
+    for _11 in _9:
+        _10.append(_ZIGZAG[_11] if _11.__class__ is int and -8192 <= _11 < 8192 else _int32(_11))
+    _12 = _v.map
+    if _12.__class__ is not dict:
+        _map_of(_12)
+    _13 = [_count(len(_12))] if _12 else []
+    for _14, _15 in _12.items():
+        _13 += (_KEYS[_14], _SYMBOLS_Suit[_15] if _15.__class__ is Suit else _refuse(_15))
+    _16 = _v.nothing
     if _16 is None:
-        _17 = b"\x02"
+        _17 = b"\x00"
     else:
-        _18 = _utf8(_16)
-        _19 = len(_18)
-        _17 = b"\x00" + (_COUNT[_19] if _19 < 8192 else _count(_19)) + _18
+        _17 = b"\x02" + _encode_Point(_16)
+    _18 = _v.something
+    if _18 is None:
+        _19 = b"\x02"
+    else:
+        _20 = _utf8(_18)
+        _21 = len(_20)
+        _19 = b"\x00" + (_COUNT[_21] if _21 < 8192 else _count(_21)) + _20
     return b"".join(
         (
             _TRUE if _1 is True else _FALSE if _1 is False else _refuse(_1),
             _ZIGZAG[_2] if _2.__class__ is int and -8192 <= _2 < 8192 else _int32(_2),
             _ZIGZAG[_3] if _3.__class__ is int and -8192 <= _3 < 8192 else _int64(_3),
-            _float32(_v.float),
-            _double64(_v.double),
+            _pack_float(_4) if _4.__class__ is float else _float32(_4),
+            _pack_double(_5) if _5.__class__ is float else _double64(_5),
             _bytes_of(_v.bytes),
-            _COUNT[_5] if _5 < 8192 else _count(_5),
-            _4,
+            _COUNT[_7] if _7 < 8192 else _count(_7),
+            _6,
             _fixed_of(_v.fixed, 2),
-            _SYMBOLS_Suit[_6] if _6.__class__ is Suit else _refuse(_6),
-            b"".join(_8) + b"\x00",
-            b"".join(_11) + b"\x00",
+            _SYMBOLS_Suit[_8] if _8.__class__ is Suit else _refuse(_8),
+            b"".join(_10) + b"\x00",
+            b"".join(_13) + b"\x00",
             _encode_Point(_v.record),
-            _15,
             _17,
+            _19,
             _date_days(_v.date),
             _time_millis(_v.time_millis),
             _instant_micros(_v.instant),

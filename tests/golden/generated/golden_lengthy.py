@@ -13,6 +13,7 @@ from typing import ClassVar as _ClassVar
 
 from headworks.codec import EventType as _EventType
 from headworks.codec.values import FALSE as _FALSE
+from headworks.codec.values import KEYS as _KEYS
 from headworks.codec.values import TRUE as _TRUE
 from headworks.codec.values import array_of as _array_of
 from headworks.codec.values import instant_millis as _instant_millis
@@ -20,7 +21,6 @@ from headworks.codec.values import key_text as _key_text
 from headworks.codec.values import map_of as _map_of
 from headworks.codec.values import millis as _millis
 from headworks.codec.values import refuse as _refuse
-from headworks.codec.values import text_of as _text_of
 from headworks.codec.values import utf8 as _utf8
 from headworks.codec.varints import COUNT as _COUNT
 from headworks.codec.varints import ZIGZAG as _ZIGZAG
@@ -122,7 +122,7 @@ def _encode_ApplicationInstallationAttemptedThroughAPartner(
             else:
                 raise TypeError(_11)
             _10.append(_12)
-        _7 += (_text_of(_8), b"".join(_10) + b"\x00")
+        _7 += (_KEYS[_8], b"".join(_10) + b"\x00")
     _15 = _v.the_outcome_or_what_was_said_or_when_it_was_said_instead
     if _15 is None:
         _16 = b"\x00"
@@ -166,7 +166,7 @@ def _encode_ApplicationInstallationAttemptedThroughAPartner(
             else:
                 _29 = _refuse(_28)
             _26 += (
-                _text_of(_27),
+                _KEYS[_27],
                 _29,
             )
         _22 = b"\x02" + b"".join(_26) + b"\x00"
@@ -210,7 +210,7 @@ def _encode_ApplicationInstallationAttemptedThroughAPartner(
                         _45 = [_count(len(_44))] if _44 else []
                         for _46, _47 in _44.items():
                             _45 += (
-                                _text_of(_46),
+                                _KEYS[_46],
                                 _TRUE if _47 is True else _FALSE if _47 is False else _refuse(_47),
                             )
                         _43.append(b"".join(_45) + b"\x00")

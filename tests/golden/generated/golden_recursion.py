@@ -11,9 +11,9 @@ from typing import ClassVar as _ClassVar
 
 from headworks.codec import EventType as _EventType
 from headworks.codec import RecordType as _RecordType
+from headworks.codec.values import KEYS as _KEYS
 from headworks.codec.values import array_of as _array_of
 from headworks.codec.values import map_of as _map_of
-from headworks.codec.values import text_of as _text_of
 from headworks.codec.values import utf8 as _utf8
 from headworks.codec.varints import COUNT as _COUNT
 from headworks.codec.varints import count as _count
@@ -90,7 +90,7 @@ def _encode_Tree(_v: Tree) -> bytes:
         _map_of(_8)
     _9 = [_count(len(_8))] if _8 else []
     for _10, _11 in _8.items():
-        _9 += (_text_of(_10), _encode_Tree(_11))
+        _9 += (_KEYS[_10], _encode_Tree(_11))
     _12 = _v.leaf
     if _12 is None:
         _13 = b"\x00"

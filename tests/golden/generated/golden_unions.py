@@ -13,6 +13,7 @@ from typing import ClassVar as _ClassVar
 from headworks.codec import EventType as _EventType
 from headworks.codec import RecordType as _RecordType
 from headworks.codec.values import FALSE as _FALSE
+from headworks.codec.values import KEYS as _KEYS
 from headworks.codec.values import TRUE as _TRUE
 from headworks.codec.values import array_of as _array_of
 from headworks.codec.values import bytes_of as _bytes_of
@@ -21,8 +22,8 @@ from headworks.codec.values import decimal_fixed as _decimal_fixed
 from headworks.codec.values import double64 as _double64
 from headworks.codec.values import fixed_of as _fixed_of
 from headworks.codec.values import map_of as _map_of
+from headworks.codec.values import pack_double as _pack_double
 from headworks.codec.values import refuse as _refuse
-from headworks.codec.values import text_of as _text_of
 from headworks.codec.values import utf8 as _utf8
 from headworks.codec.varints import COUNT as _COUNT
 from headworks.codec.varints import ZIGZAG as _ZIGZAG
@@ -141,7 +142,7 @@ def _encode_Unions(_v: Unions) -> bytes:
                 _10 = _int64(_7)
             _8 = b"\x06" + _10
     elif type(_7) is float:
-        _8 = b"\n" + _double64(_7)
+        _8 = b"\n" + (_pack_double(_7) if _7.__class__ is float else _double64(_7))
     elif type(_7) is bytes:
         _8 = b"\x0c" + _bytes_of(_7)
     elif type(_7) is str:
@@ -156,7 +157,7 @@ def _encode_Unions(_v: Unions) -> bytes:
         _16 = len(_15)
         _14 = b"\x00" + (_COUNT[_16] if _16 < 8192 else _count(_16)) + _15
     elif type(_13) is float or type(_13) is int:
-        _14 = b"\x02" + _double64(_13)
+        _14 = b"\x02" + (_pack_double(_13) if _13.__class__ is float else _double64(_13))
     else:
         raise TypeError(_13)
     _17 = _v.fixed
@@ -216,7 +217,7 @@ def _encode_Unions(_v: Unions) -> bytes:
                     _30 = b"\x04" + b"".join(_31) + b"\x00"
                 else:
                     raise TypeError(_29)
-                _27 += (_text_of(_28), _30)
+                _27 += (_KEYS[_28], _30)
             _26 = b"\x02" + b"".join(_27) + b"\x00"
         _24.append(_26)
     _34 = _v.alone
