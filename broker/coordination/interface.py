@@ -157,6 +157,9 @@ class Coordination(Protocol):
     async def groups(self) -> list[str]:
         """Groups that have positions."""
 
+    async def has_offsets(self, group: str) -> bool:
+        """Whether a group has positions."""
+
     async def has_members(self, group: str) -> bool:
         """Whether consumers that coordinate themselves are in the group now."""
 

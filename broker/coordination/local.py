@@ -1,7 +1,8 @@
 """Coordination of a single broker: one SQLite file in its data folder.
 
-Rules: every change is one transaction. Topics and producer ids are on disk when the call returns;
-offsets are in the write-ahead log, which survives the process but not a power cut.
+Rules: every change is one transaction. Topics and producer ids are on disk when the call returns
+(ids are taken in blocks: who asks for many must not keep the disk busy); offsets are in the
+write-ahead log, which survives the process but not a power cut.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from broker.coordination.interface import (
     Topic,
     TopicExistsError,
 )
+from broker.outage import Outage
 from headworks.errors import CorruptError, UsageError
 
 __all__ = ["LocalCoordination"]
@@ -40,6 +42,8 @@ CREATE TABLE IF NOT EXISTS offsets (
     next_offset INTEGER NOT NULL, leader_epoch INTEGER NOT NULL, metadata TEXT NOT NULL,
     PRIMARY KEY (member_group, topic, partition)) WITHOUT ROWID;
 """
+_SELECT_TOPICS = "SELECT name, partitions, configs, deleting FROM topics"
+_ID_BLOCK = 1000
 
 
 class LocalCoordination:
@@ -50,6 +54,8 @@ class LocalCoordination:
     def __init__(self, path: Path, broker: int = 1) -> None:
         self.members: dict[int, Member] = {}
         self._broker = broker
+        self._ids = range(0)  # of producers, that may be given out
+        self._outage = Outage(_log, "the coordination store cannot be written now")
         try:
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
             self._db.execute("PRAGMA journal_mode=WAL")
@@ -84,15 +90,17 @@ class LocalCoordination:
 
     async def topics(self) -> list[Topic]:
         """See `Coordination`."""
-        rows = self._db.execute("SELECT name, partitions, configs, deleting FROM topics")
-        return [
-            Topic(name, (self._broker,) * n, json.loads(configs), bool(deleting), (self._broker,))
-            for name, n, configs, deleting in rows
-        ]
+        return [self._topic(row) for row in self._db.execute(_SELECT_TOPICS)]
+
+    def _topic(self, row: tuple[str, int, str, int]) -> Topic:
+        name, count, configs, deleting = row
+        own = (self._broker,)
+        return Topic(name, own * count, json.loads(configs), bool(deleting), own)
 
     async def look(self, name: str) -> Topic | None:
         """See `Coordination`."""
-        return next((topic for topic in await self.topics() if topic.name == name), None)
+        rows = self._db.execute(f"{_SELECT_TOPICS} WHERE name = ?", (name,))
+        return next(map(self._topic, rows), None)
 
     async def create_topic(self, topic: Topic) -> None:
         """See `Coordination`."""
@@ -136,9 +144,14 @@ class LocalCoordination:
 
     async def allocate_producer_ids(self, count: int) -> int:
         """See `Coordination`."""
-        with self._transaction() as db:
-            first = int(self._fact("next_producer_id") or 0)
-            self._set_fact(db, "next_producer_id", str(first + count))
+        if len(self._ids) < count:
+            size = max(count, _ID_BLOCK)
+            with self._transaction() as db:
+                first = int(self._fact("next_producer_id") or 0)
+                self._set_fact(db, "next_producer_id", str(first + size))
+            self._ids = range(first, first + size)
+        first = self._ids[0]
+        self._ids = self._ids[count:]
         return first
 
     async def commit_offsets(self, group: str, offsets: Mapping[PartitionKey, Committed]) -> None:
@@ -165,6 +178,11 @@ class LocalCoordination:
         """See `Coordination`."""
         rows = self._db.execute("SELECT DISTINCT member_group FROM offsets")
         return [group for (group,) in rows]
+
+    async def has_offsets(self, group: str) -> bool:
+        """See `Coordination`."""
+        asked = "SELECT 1 FROM offsets WHERE member_group = ? LIMIT 1"
+        return self._db.execute(asked, (group,)).fetchone() is not None
 
     async def has_members(self, group: str) -> bool:  # noqa: ARG002, it is the interface's
         """Without ZooKeeper none can coordinate themselves."""
@@ -193,9 +211,9 @@ class LocalCoordination:
             self._db.execute("BEGIN IMMEDIATE")
             yield self._db
             self._db.execute("COMMIT")
+            self._outage.over({})
         except sqlite3.OperationalError as error:
-            about = {"error": str(error)}
-            _log.error("the coordination store could not be written: %s", error, extra=about)
+            self._outage.failed(error, {})
             raise StoreFailureError(f"the coordination store: {error}") from None
         finally:
             if self._db.in_transaction:

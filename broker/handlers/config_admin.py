@@ -6,6 +6,7 @@ with: they are shown, and changing them is refused.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -21,12 +22,19 @@ __all__ = ["alter_configs", "describe_configs", "incremental_alter_configs"]
 _TOPIC, _BROKER = 2, 4
 _SOURCE_TOPIC, _SOURCE_STATIC, _SOURCE_DEFAULT = 1, 4, 5
 _SET, _DELETE = 0, 1
+_AT_A_TIME = 20
 
 
 async def describe_configs(node: Node, request: Request) -> Fields:
-    """Every config with its value, where that comes from, its type and its meaning."""
+    """Every config with its value, where that comes from, its type and its meaning.
+
+    Each resource once, however often it is named.
+    """
     results = []
-    for resource in request.message.resources:
+    resources = {(r.resource_type, r.resource_name): r for r in request.message.resources}
+    for number, resource in enumerate(resources.values(), 1):
+        if not number % _AT_A_TIME:
+            await asyncio.sleep(0)  # others want their turn
         fields = _resource(resource)
         try:
             fields["configs"] = await _describe(node, request, resource)

@@ -45,12 +45,12 @@ async def list_groups(node: Node, request: Request) -> Fields:
 
 
 async def describe_groups(node: Node, request: Request) -> Fields:
-    """State and members; a group that nobody knows is dead."""
-    stored = set(await node.coordination.groups())
-    return {"groups": [_describe(node, request, name, stored) for name in request.message.groups]}
+    """State and members, of each group once; a group that nobody knows is dead."""
+    names = dict.fromkeys(request.message.groups)
+    return {"groups": [await _describe(node, request, name) for name in names]}
 
 
-def _describe(node: Node, request: Request, name: str, stored: set[str]) -> dict[str, Any]:
+async def _describe(node: Node, request: Request, name: str) -> dict[str, Any]:
     group = node.groups.find(name)
     fields: dict[str, Any] = {"error_code": ErrorCode.NONE, "group_id": name}
     nobody = {"group_state": "Dead", "protocol_type": "", "protocol_data": "", "members": []}
@@ -59,7 +59,8 @@ def _describe(node: Node, request: Request, name: str, stored: set[str]) -> dict
     if refusal := group_refusal(node, name):
         return fields | nobody | {"error_code": refusal}
     if group is None:
-        return fields | nobody | ({"group_state": State.EMPTY.value} if name in stored else {})
+        stored = await node.coordination.has_offsets(name)
+        return fields | nobody | ({"group_state": State.EMPTY.value} if stored else {})
     return fields | {
         "group_state": group.state.value,
         "protocol_type": group.protocol_type,
@@ -80,7 +81,6 @@ def _describe(node: Node, request: Request, name: str, stored: set[str]) -> dict
 
 async def delete_groups(node: Node, request: Request) -> Fields:
     """Forget groups that nobody is in, with their offsets."""
-    stored = set(await node.coordination.groups())
     results = []
     for name in request.message.groups_names:
         if not request.may_group(name):
@@ -89,7 +89,7 @@ async def delete_groups(node: Node, request: Request) -> Fields:
             error = refusal
         elif node.groups.find(name) is not None or await node.coordination.has_members(name):
             error = ErrorCode.NON_EMPTY_GROUP
-        elif name not in stored:
+        elif not await node.coordination.has_offsets(name):
             error = ErrorCode.GROUP_ID_NOT_FOUND
         else:
             error = await _forget(node, name)
@@ -100,7 +100,6 @@ async def delete_groups(node: Node, request: Request) -> Fields:
 async def offset_delete(node: Node, request: Request) -> Fields:
     """Forget a group's position in single partitions; not while somebody reads for the group."""
     message = request.message
-    stored = set(await node.coordination.groups())
     error = ErrorCode.NONE
     if not request.may_group(message.group_id):
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -110,7 +109,7 @@ async def offset_delete(node: Node, request: Request) -> Fields:
         message.group_id
     ):
         error = ErrorCode.NON_EMPTY_GROUP
-    elif message.group_id not in stored:
+    elif not await node.coordination.has_offsets(message.group_id):
         error = ErrorCode.GROUP_ID_NOT_FOUND
     if error:
         return {"error_code": error, "topics": []}

@@ -155,30 +155,31 @@ async def leave_group(node: Node, request: Request) -> Fields:
         return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED, "members": []}
     if refusal := group_refusal(node, message.group_id):
         return {"error_code": refusal, "members": []}
+    group, now = node.groups.find(message.group_id), node.groups.clock()
+
+    def leave(member_id: str, instance_id: str | None) -> ErrorCode:
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return group.leave(now, member_id, instance_id)
+
+    answer: Fields
     if request.version < 3:
-        return {"error_code": _leave(node, message.group_id, message.member_id, None)}
-    return {
-        "error_code": ErrorCode.NONE,
-        "members": [
-            {
-                "member_id": member.member_id,
-                "group_instance_id": member.group_instance_id,
-                "error_code": _leave(
-                    node, message.group_id, member.member_id, member.group_instance_id
-                ),
-            }
-            for member in message.members
-        ],
-    }
-
-
-def _leave(node: Node, name: str, member_id: str, instance_id: str | None) -> ErrorCode:
-    group = node.groups.find(name)
-    if group is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    error = group.leave(node.groups.clock(), member_id, instance_id)
-    node.groups.changed(group)
-    return error
+        answer = {"error_code": leave(message.member_id, None)}
+    else:
+        answer = {
+            "error_code": ErrorCode.NONE,
+            "members": [
+                {
+                    "member_id": member.member_id,
+                    "group_instance_id": member.group_instance_id,
+                    "error_code": leave(member.member_id, member.group_instance_id),
+                }
+                for member in message.members
+            ],
+        }
+    if group is not None:
+        node.groups.changed(group)
+    return answer
 
 
 def _settle(future: asyncio.Future[_T]) -> Callable[[_T], None]:

@@ -1,6 +1,7 @@
 """Metadata: brokers, topics, partitions and who leads them; creates topics that are asked for.
 
-Rules: a reply without errors is kept as bytes until a topic or a broker changes. A topic that is
+Rules: a reply without errors is kept as bytes until a topic or a broker changes. A partition that
+could not be opened is tried again when its topic is asked for by name. A topic that is
 not there is created only if the client allows it (producers do, consumers do not), the broker does,
 and the client may produce to it. Topics that the client may not see are left out of a listing.
 """
@@ -28,27 +29,29 @@ async def metadata(node: Node, request: Request) -> bytes:
     """Answer for the named topics, or for all."""
     catalogue = node.catalogue
     asked = request.message.topics
-    names = None if asked is None else tuple(topic.name for topic in asked)
+    # each once, however often it is named: a topic's answer may be 10,000 times as long as its name
+    names = None if asked is None else tuple(dict.fromkeys(topic.name for topic in asked))
     question = (request.version, names, request.client.view)
-    kept = node.replies.find(question, catalogue.version)
+    version = catalogue.version
+    kept = node.replies.find(question, version)
     if kept is not None:
         return kept
-    fields, complete = await _answer(node, request)
-    if not complete:
+    fields, lasting = await _answer(node, request, names)
+    if not lasting:
         node.counters.count_errors(request.header.key, fields)
     body = encode(APIS[request.header.key], request.version, fields)
-    if complete:
-        node.replies.keep(question, catalogue.version, body)
+    if lasting and version == catalogue.version:  # nothing changed while it was put together
+        node.replies.keep(question, version, body)
     return body
 
 
-async def _answer(node: Node, request: Request) -> tuple[Fields, bool]:
-    """The reply's fields, and whether every topic asked for is there."""
-    message = request.message
-    names = None if message.topics is None else [topic.name for topic in message.topics]
+async def _answer(
+    node: Node, request: Request, names: tuple[str | None, ...] | None
+) -> tuple[Fields, bool]:
+    """The reply's fields, and whether they stay true until the catalogue changes."""
     if request.version == 0 and not names:
         names = None  # version 0 cannot say null: an empty list means all
-    create = node.auto_create_topics and getattr(message, "allow_auto_topic_creation", True)
+    create = node.auto_create_topics and getattr(request.message, "allow_auto_topic_creation", True)
     if names is None:
         topics = [
             _topic(node, topic)
@@ -67,7 +70,12 @@ async def _answer(node: Node, request: Request) -> tuple[Fields, bool]:
         "controller_id": controller_of(node),
         "topics": topics,
     }
-    return fields, not any(topic["error_code"] for topic in topics)
+    return fields, all(_lasts(node, topic) for topic in topics)
+
+
+def _lasts(node: Node, answer: dict[str, Any]) -> bool:
+    served = None if answer["error_code"] else node.catalogue.topics.get(answer["name"])
+    return served is not None and not served.heals
 
 
 def living(node: Node) -> list[Member]:
@@ -107,6 +115,8 @@ async def _named(node: Node, request: Request, name: str | None, *, create: bool
             topic = node.catalogue.topics.get(name)
     if topic is None:
         topic = await node.finder.find(name)
+    elif topic.heals:
+        await node.catalogue.try_again(name)
     if topic is None:
         return _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return _topic(node, topic)

@@ -19,12 +19,13 @@ __all__ = ["Handler", "Node", "Replies", "Request"]
 
 
 class Replies:
-    """Replies kept as bytes while the topics stay as they are; bounded."""
+    """Replies kept as bytes while the topics stay as they are; bounded in number and in bytes."""
 
-    def __init__(self, limit: int = 256) -> None:
+    def __init__(self, limit: int = 256, size: int = 16 << 20) -> None:
         self._kept: dict[Hashable, bytes] = {}
         self._version = -1
         self._limit = limit
+        self._left = self._size = size
 
     def find(self, question: Hashable, version: int) -> bytes | None:
         """The reply to a question, if it was kept since the catalogue had this version."""
@@ -32,9 +33,12 @@ class Replies:
 
     def keep(self, question: Hashable, version: int, reply: bytes) -> None:
         """Keep a reply that is true for this version of the catalogue."""
-        if version != self._version or len(self._kept) >= self._limit:
+        if len(reply) > self._size:
+            return
+        if version != self._version or len(self._kept) >= self._limit or len(reply) > self._left:
             self._kept.clear()
-            self._version = version
+            self._version, self._left = version, self._size
+        self._left -= len(reply)
         self._kept[question] = reply
 
 

@@ -14,6 +14,7 @@ from broker.topics import ServedTopic
 __all__ = ["offset_commit", "offset_fetch"]
 
 _MAX_METADATA = 4096
+_MOST_POSITIONS = 100_000  # in a reply; groups beyond are refused: they are to be asked for again
 
 
 async def offset_commit(node: Node, request: Request) -> Fields:
@@ -47,23 +48,22 @@ async def offset_commit(node: Node, request: Request) -> Fields:
 async def offset_fetch(node: Node, request: Request) -> Fields:
     """Answer for the named partitions, or for all that have a position."""
     message = request.message
-    if request.version >= 8:
-        return {
-            "groups": [
-                {
-                    "group_id": group.group_id,
-                    **await _fetched(node, request, group.group_id, group.topics),
-                }
-                for group in message.groups
-            ]
-        }
-    return await _fetched(node, request, message.group_id, message.topics)
+    if request.version < 8:
+        return await _fetched(node, request, message.group_id, message.topics)
+    answers, left = [], _MOST_POSITIONS
+    for name, group in {group.group_id: group for group in message.groups}.items():
+        answer = await _fetched(node, request, name, group.topics, full=left <= 0)
+        left -= sum(len(topic["partitions"]) for topic in answer["topics"])
+        answers.append({"group_id": name, **answer})
+    return {"groups": answers}
 
 
-async def _fetched(node: Node, request: Request, group: str, topics: Any) -> dict[str, Any]:
+async def _fetched(
+    node: Node, request: Request, group: str, topics: Any, *, full: bool = False
+) -> dict[str, Any]:
     error = ErrorCode.GROUP_AUTHORIZATION_FAILED
     if request.may_group(group):
-        error = group_refusal(node, group)
+        error = ErrorCode.INVALID_REQUEST if full else group_refusal(node, group)
     if not error:
         found = await _positions(node, request, group, topics)
         return {"error_code": ErrorCode.NONE, "topics": found}

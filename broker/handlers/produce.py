@@ -34,6 +34,7 @@ __all__ = ["Answers", "Outcome", "Production", "check_records", "commit"]
 
 _ALL = -1
 _LAST_CODEC = int(Codec.ZSTD)
+_SHOWN = 249  # characters of what a client calls a topic
 _OF_PRODUCERS = 0b111111  # codec, kind of timestamp, transactional, control
 _CODES = {
     "torn": ErrorCode.CORRUPT_MESSAGE,
@@ -171,7 +172,7 @@ class Production:
             return
         for result in self.results:
             if result.error:
-                where = f"{result.topic}-{result.partition}"
+                where = f"partition {result.partition} of {result.topic[:_SHOWN]!r}"
                 self._answers.close(f"acks=0 to {where}: {result.message}")
                 return
 
@@ -216,10 +217,10 @@ def _find(node: Node, part: Part) -> Partition:
         return partition
     code = why_absent(node, part.topic, part.partition)
     if code is ErrorCode.KAFKA_STORAGE_ERROR:
-        raise refused(code, node.catalogue.topics[part.topic].refused[part.partition])
+        raise refused(code, node.catalogue.topics[part.topic].refused[part.partition].reason)
     if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         raise refused(code, f"{part.topic}-{part.partition} is another broker's")
-    raise refused(code, f"there is no {part.topic}-{part.partition}")
+    raise refused(code, f"there is no partition {part.partition} of {part.topic[:_SHOWN]!r}")
 
 
 def check_records(buffer: Buffer, start: int, stop: int, partition: Partition) -> Batch:

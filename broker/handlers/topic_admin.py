@@ -17,6 +17,7 @@ from broker.topics import (
     CONFIGS,
     InvalidConfigError,
     InvalidTopicError,
+    ServedTopic,
     TooManyPartitionsError,
 )
 from headworks.errors import RefusedError
@@ -65,7 +66,7 @@ async def _create(node: Node, topic: Any, *, validate_only: bool) -> dict[str, A
         if validate_only:
             node.catalogue.check_new(topic.name, count, configs)
         else:
-            await node.catalogue.create(topic.name, count, configs, assignment)
+            _check_served(await node.catalogue.create(topic.name, count, configs, assignment))
     except InvalidTopicError as error:
         raise refused(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
     except TopicExistsError as error:
@@ -136,6 +137,16 @@ def _check_count(count: int) -> None:
         )
 
 
+def _check_served(topic: ServedTopic) -> None:
+    """What is there now cannot be served if its disk was full in that moment."""
+    for index, refusal in topic.refused.items():
+        raise refused(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"{topic.name} is there, but partition {index} cannot be served now:"
+            f" {refusal.reason}; that is tried again when a client asks for the topic",
+        )
+
+
 def _check_allowed(node: Node, request: Request, name: str) -> None:
     if not node.coordination.sure:
         raise refused(
@@ -199,6 +210,7 @@ async def _grow(node: Node, asked: Any, *, validate_only: bool) -> None:
     if not validate_only:
         try:
             await node.catalogue.add_partitions(asked.name, asked.count, added)
+            _check_served(topic)
         except TooManyPartitionsError as error:
             raise refused(ErrorCode.POLICY_VIOLATION, str(error)) from None
         except InvalidTopicError as error:

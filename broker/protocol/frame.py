@@ -21,6 +21,7 @@ from headworks.errors import CorruptError
 
 __all__ = [
     "MOST_ELEMENTS",
+    "MOST_IN_ALL",
     "Header",
     "MalformedError",
     "check_count",
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 MOST_ELEMENTS = 20_000  # of an array in a request
+MOST_IN_ALL = 60_000  # of all its arrays, however they are nested
 _MOST_TAGS = 1000
 
 _FIXED = struct.Struct(">hhih")

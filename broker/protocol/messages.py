@@ -24,7 +24,7 @@ from typing import Any
 from broker.protocol.apis import Api
 from broker.protocol.frame import MalformedError
 from broker.protocol.older import REPLIES, REQUESTS
-from broker.protocol.reading import message_reader, shape_of
+from broker.protocol.reading import Body, message_reader, shape_of
 
 __all__ = ["Fields", "decode", "encode"]
 
@@ -35,7 +35,7 @@ _NO_TIME = timedelta(0)
 def decode(api: Api, version: int, body: bytes) -> Any:
     """The request in `body`: an instance of kio's dataclass for that version (see `older`)."""
     schema, added = REQUESTS.get((api.key, version), (version, b""))
-    body += added
+    body = Body(body + added)
     read = message_reader(_entity(api.name, schema, "request"))
     try:
         message, position = read(body, 0)

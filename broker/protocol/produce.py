@@ -314,7 +314,6 @@ def _count(count: int, flexible: bool) -> bytes:
     return write_unsigned(count + 1) if flexible else _INT.pack(count)
 
 
-@lru_cache(4096)
 def _text(text: str | None, flexible: bool) -> bytes:
     if text is None:
         return b"\0" if flexible else b"\xff\xff"

@@ -6,7 +6,7 @@ promises much ends the whole process. Here nothing is allocated before it is kno
 Rules:
 
 - Every length is checked against the bytes that are left; a count of elements cannot exceed them,
-  as each element takes at least one byte, nor what any client needs.
+  as each element takes at least one byte, nor what any client needs; nor can all counts together.
 - The result is an instance of kio's dataclass of that version. Unknown tagged fields are skipped.
 - Whatever does not fit raises `MalformedError`.
 """
@@ -22,12 +22,19 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from broker.protocol.frame import MalformedError, check_count, read_tag_count
+from broker.protocol.frame import MOST_IN_ALL, MalformedError, check_count, read_tag_count
 from broker.records.varint import read_unsigned
 
-__all__ = ["Shape", "message_reader", "shape_of"]
+__all__ = ["Body", "Shape", "message_reader", "shape_of"]
 
-_Read = Callable[[bytes, int], tuple[Any, int]]
+
+class Body(bytes):
+    """What was sent, and how many elements its arrays may still have."""
+
+    left = MOST_IN_ALL
+
+
+_Read = Callable[[Body, int], tuple[Any, int]]
 _NUMBERS = {
     "int8": ">b",
     "int16": ">h",
@@ -93,7 +100,7 @@ def message_reader(message: Any) -> _Read:
         if shape.tag is not None
     }
 
-    def read(buffer: bytes, position: int) -> tuple[Any, int]:
+    def read(buffer: Body, position: int) -> tuple[Any, int]:
         values = dict(missing)
         for name, field in plain:
             values[name], position = field(buffer, position)
@@ -105,7 +112,7 @@ def message_reader(message: Any) -> _Read:
 
 
 def _read_tags(
-    buffer: bytes, position: int, known: dict[int, tuple[str, _Read]], values: dict[str, Any]
+    buffer: Body, position: int, known: dict[int, tuple[str, _Read]], values: dict[str, Any]
 ) -> int:
     count, position = read_tag_count(buffer, position)
     for _ in range(count):
@@ -141,7 +148,7 @@ def _reader(shape: Shape, flexible: bool) -> _Read:
 def _number(form: str) -> _Read:
     layout = struct.Struct(form)
 
-    def read(buffer: bytes, position: int) -> tuple[Any, int]:
+    def read(buffer: Body, position: int) -> tuple[Any, int]:
         return layout.unpack_from(buffer, position)[0], position + layout.size
 
     return read
@@ -152,7 +159,7 @@ def _count(flexible: bool) -> _Read:
     if not flexible:
         return _number(">i")
 
-    def read(buffer: bytes, position: int) -> tuple[int, int]:
+    def read(buffer: Body, position: int) -> tuple[int, int]:
         count, position = read_unsigned(buffer, position)
         return count - 1, position
 
@@ -167,13 +174,16 @@ def _size(kind: str, flexible: bool) -> _Read:
 
 
 def _array(one: _Read, shape: Shape, count_reader: _Read) -> _Read:
-    def read(buffer: bytes, position: int) -> tuple[Any, int]:
+    def read(buffer: Body, position: int) -> tuple[Any, int]:
         count, position = count_reader(buffer, position)
         if count == -1 and shape.nullable:
             return None, position
         if not 0 <= count <= len(buffer) - position:
             raise MalformedError(f"{shape.name} cannot have {count} elements")
         check_count(shape.name, count)
+        buffer.left -= count
+        if buffer.left < 0:
+            raise MalformedError(f"its arrays have more than {MOST_IN_ALL} elements")
         items = []
         for _ in range(count):
             item, position = one(buffer, position)
@@ -186,7 +196,7 @@ def _array(one: _Read, shape: Shape, count_reader: _Read) -> _Read:
 def _text_or_bytes(shape: Shape, size_reader: _Read) -> _Read:
     text = shape.kind == "string"
 
-    def read(buffer: bytes, position: int) -> tuple[Any, int]:
+    def read(buffer: Body, position: int) -> tuple[Any, int]:
         size, position = size_reader(buffer, position)
         if size == -1 and shape.nullable:
             return None, position
@@ -200,14 +210,14 @@ def _text_or_bytes(shape: Shape, size_reader: _Read) -> _Read:
 
 
 def _duration(number: _Read) -> _Read:
-    def read(buffer: bytes, position: int) -> tuple[timedelta, int]:
+    def read(buffer: Body, position: int) -> tuple[timedelta, int]:
         value, position = number(buffer, position)
         return timedelta(milliseconds=value), position
 
     return read
 
 
-def _uuid(buffer: bytes, position: int) -> tuple[uuid.UUID | None, int]:
+def _uuid(buffer: Body, position: int) -> tuple[uuid.UUID | None, int]:
     end = position + 16
     if end > len(buffer):
         raise MalformedError("the request ends inside an id")

@@ -14,7 +14,7 @@ import ssl
 from broker.server.connection import Connection
 from broker.server.handshake import Handshake
 from broker.server.house import House
-from broker.server.transport import PlainTransport, TlsTransport
+from broker.server.transport import PlainTransport, TlsTransport, prepare
 
 __all__ = ["Acceptor"]
 
@@ -86,8 +86,7 @@ class Acceptor:
                 continue
             self._counters.accepted += 1
             try:
-                sock.setblocking(False)
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                prepare(sock)
                 if self._tls is None:
                     self._welcome(sock, peer)
                 else:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from broker.handlers import HANDLERS, Client, Request
@@ -70,7 +70,8 @@ class Connection:
         self._closed = closed
         self._loop = asyncio.get_running_loop()
         self.last_active = self._loop.time()
-        self._outbox = Outbox(transport)
+        self._account = Account(house.memory)
+        self._outbox = Outbox(transport, self._account)
         self._inbox = Inbox(house.memory, self.last_active)
         self._repeats = produce_messages.Repeats()
         self._productions: list[Outcome] = []
@@ -84,7 +85,6 @@ class Connection:
         self._inspector = Inspector(self._node)
         self._pace = Pace(self._limits)
         self.open = True
-        self._account = Account(house.memory)
         self._has_users = house.desk is not None
         self._login: Login | None = None
         self._deadline: asyncio.TimerHandle | None = None
@@ -202,7 +202,7 @@ class Connection:
         if key == API_VERSIONS:
             body = api_versions(header.version, login=self._has_users)
             frame = seal(api, header.version, header.correlation, body)
-            self._outbox.fill_one(self._outbox.reserve(self.last_active), frame)
+            self._fill(self._outbox.reserve(self.last_active), (frame,))
             return
         if not api.serves(header.version) and (key, header.version) != (SASL_HANDSHAKE, 0):
             raise MalformedError(f"API {api.name} version {header.version} is not served")
@@ -287,9 +287,7 @@ class Connection:
             self._answered += place.count
         else:
             self._produce_time.observe(self._loop.time() - place.since, place.count)
-        self._outbox.fill_one(place, frame)
-        if not self._in_pass:
-            self._send()
+        self._fill(place, (frame,))
 
     def _commit(self) -> None:
         if not self._productions:
@@ -373,8 +371,15 @@ class Connection:
         self._working -= 1
         self._account.give(charge)
         self._counters.seconds[key].observe(self._loop.time() - slot.since)
-        self._outbox.fill(slot, pieces)
-        if not self._in_pass:
+        self._fill(slot, pieces)
+
+    def _fill(self, slot: Slot, pieces: Sequence[Piece]) -> None:
+        """Send a reply when those before it are sent."""
+        if not self.open:
+            return
+        if not self._outbox.fill(slot, pieces):
+            self.close("no memory for a reply", "memory")
+        elif not self._in_pass:
             self._send()
 
     def _send(self) -> None:
@@ -458,12 +463,11 @@ class Connection:
 
     def close_if_slow(self, now: float) -> None:
         """Close if it is silent without waiting for us, or if it has not finished for too long."""
-        inbox, slow = self._inbox, ""
+        inbox, short, slow = self._inbox, self._memory.short, ""
         if self._writing:
-            slow = self._pace.unread(now, self._outbox.sent)
+            slow = self._pace.unread(now, self._outbox.sent, short=short)
         elif inbox.unread and not (self._paused or self._full or self._stopping or self._held):
-            took, short = now - inbox.since, self._memory.short
-            slow = self._pace.unfinished(took, inbox.unread, short=short)
+            slow = self._pace.unfinished(now - inbox.since, inbox.unread, short=short)
         if slow:
             self.close(slow, "stalled")
             return

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 __all__ = ["Account", "Limits", "Memory"]
 
-_FREE = 16 << 10  # bytes of a request that are worked on without being accounted for
+_FREE = 256 << 10  # bytes that a client has without being accounted for
 _OBJECTS = 16  # bytes that a byte of a request takes when it is objects
 
 
@@ -21,10 +21,10 @@ class Limits:
     in_flight: int = 1000  # requests of one connection without a reply
     working: int = 64  # of those, requests that are being worked on or wait, and are not Produce
     reply_bytes: int = 1 << 20  # held for a client that does not read: no more requests then
-    buffer_bytes: int = 512 << 20  # of all connections' requests together
+    buffer_bytes: int = 512 << 20  # of all connections' requests and replies together
     idle_seconds: float = 600.0  # without a byte in or out
     stall_seconds: float = 60.0  # with an unfinished request, or replies that are not read
-    short_seconds: float = 5.0  # the same for requests, while there is no memory for others
+    short_seconds: float = 5.0  # the same, while there is no memory for others
     slowest: int = 4 << 10  # bytes a second that are enough not to be stalled
     setup_seconds: float = 15.0  # for the TLS handshake, and again for the login
     refusal_seconds: float = 1.0  # before a failed login is answered
@@ -51,28 +51,40 @@ class Memory:
 
 
 class Account:
-    """What one client's requests, while they are worked on, have of the memory."""
+    """What one client has of the memory: requests that are worked on, as objects, and replies.
 
-    __slots__ = ("_memory", "_taken")
+    A little is free, so that most clients never ask for any.
+    """
+
+    __slots__ = ("_lent", "_memory", "_used")
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        self._taken = 0
+        self._used = self._lent = 0
 
     def charge(self, size: int) -> int | None:
         """Account for a request of so many bytes: what to give back, or None: no memory is left."""
-        if size <= _FREE:
-            return 0
-        if not self._memory.take(size * _OBJECTS):
-            return None
-        self._taken += size * _OBJECTS
-        return size * _OBJECTS
+        cost = size * _OBJECTS
+        return cost if self.take(cost) else None
 
-    def give(self, charge: int) -> None:
-        """A request is done with."""
-        self._taken -= charge
-        self._memory.give(charge)
+    def take(self, cost: int) -> bool:
+        """Account for so many bytes of memory, or for nothing if there is no room for them."""
+        more = self._used + cost - _FREE - self._lent
+        if more > 0:
+            if not self._memory.take(more):
+                return False
+            self._lent += more
+        self._used += cost
+        return True
+
+    def give(self, cost: int) -> None:
+        """So much is done with."""
+        self._used -= cost
+        spare = min(self._lent, self._lent + _FREE - self._used)
+        if spare > 0:
+            self._lent -= spare
+            self._memory.give(spare)
 
     def close(self) -> None:
         """Give back what is left."""
-        self.give(self._taken)
+        self.give(self._used)

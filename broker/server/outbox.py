@@ -1,9 +1,9 @@
 """What a connection has to send, in order: bytes, and pieces of files.
 
 Rules: replies leave in the order in which their requests came, so a reply that is ready waits for
-those before it. Nothing blocks: what the socket does not take stays, and `send` says so. Files go
-by sendfile where the transport can, and otherwise pass through memory a bounded piece at a time.
-However fast a client reads, others get their turn after a few megabytes.
+those before it. What waits is accounted for. Nothing blocks: what the socket does not take stays,
+and `send` says so. Files go by sendfile where the transport can, and otherwise pass through memory
+a bounded piece at a time. However fast a client reads, others get their turn after a few megabytes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from broker.log import Slice
+from broker.server.limits import Account
 from broker.server.transport import Transport
 
 __all__ = ["Outbox", "Slot"]
@@ -37,9 +38,11 @@ class Slot:
 
 
 class Outbox:
-    """The replies of one connection."""
+    """The replies of one connection; `account` is the connection's."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, account: Account) -> None:
+        self._account = account
+        self._charged = 0  # of what is held
         self._send = transport.send
         self._fd = transport.sock.fileno()
         self._send_slice = self._send_file if transport.sends_files else self._load_file
@@ -56,17 +59,15 @@ class Outbox:
         self.waiting += count
         return slot
 
-    def fill_one(self, slot: Slot, frame: bytes) -> None:
-        """What belongs to a place, in one piece."""
-        slot.pieces = (frame,)
-        self.held += len(frame)
-
-    def fill(self, slot: Slot, pieces: Sequence[bytes | Slice]) -> None:
-        """The reply for a place."""
+    def fill(self, slot: Slot, pieces: Sequence[bytes | Slice]) -> bool:
+        """The reply for a place; False if the memory that all share has no room for it."""
+        size = sum(len(piece) for piece in pieces if not isinstance(piece, Slice))
+        if not self._account.take(size):
+            return False
         slot.pieces = pieces
-        for piece in pieces:
-            if not isinstance(piece, Slice):
-                self.held += len(piece)
+        self._charged += size
+        self.held += size
+        return True
 
     def send(self) -> bool:
         """Send what can be sent now; True when nothing ready is left. Raises OSError."""
@@ -85,6 +86,11 @@ class Outbox:
                     self._send_bytes()
         except BlockingIOError:
             return False
+        finally:
+            done = self._charged - self.held
+            if done > 0:
+                self._charged -= done
+                self._account.give(done)
         return True
 
     def _send_bytes(self) -> None:

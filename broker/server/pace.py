@@ -24,11 +24,11 @@ class Pace:
         """From now on replies wait for the client to read."""
         self._mark = now, sent
 
-    def unread(self, now: float, sent: int) -> str:
-        """Replies still wait; `sent` is how many bytes it has taken in all."""
+    def unread(self, now: float, sent: int, *, short: bool) -> str:
+        """Replies still wait; `sent` is how many bytes it has taken in all; `short` as below."""
         since, before = self._mark
         took, moved = now - since, sent - before
-        if took < self._limits.stall_seconds:
+        if took < self._patience(short=short):
             return ""
         if moved < self._limits.slowest * took:
             return f"read {moved} bytes of its replies in {took:.0f} s"
@@ -37,7 +37,9 @@ class Pace:
 
     def unfinished(self, took: float, moved: int, *, short: bool) -> str:
         """A request has come in part; `short` says that others wait for the memory it holds."""
-        patience = self._limits.short_seconds if short else self._limits.stall_seconds
-        if took >= patience and moved < self._limits.slowest * took:
+        if took >= self._patience(short=short) and moved < self._limits.slowest * took:
             return f"sent {moved} bytes of a request in {took:.0f} s"
         return ""
+
+    def _patience(self, *, short: bool) -> float:
+        return self._limits.short_seconds if short else self._limits.stall_seconds

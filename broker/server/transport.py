@@ -12,7 +12,15 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["PlainTransport", "TlsTransport", "Transport"]
+__all__ = ["PlainTransport", "TlsTransport", "Transport", "prepare"]
+
+# A client that waits for us is never idle: only the kernel can see that its machine is gone.
+_KEEPALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),  # seconds without a byte
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),  # between questions
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),  # questions without an answer
+)
 
 
 class Transport(Protocol):
@@ -28,6 +36,14 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Close at once."""
+
+
+def prepare(sock: socket.socket) -> None:
+    """What every accepted socket is: non-blocking, without delays, and asked whether it lives."""
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for option in _KEEPALIVE:
+        sock.setsockopt(*option)
 
 
 class PlainTransport:

@@ -5,7 +5,8 @@ Rules:
 - The coordination store decides which topics exist and which broker has which partition; the
   folder of a partition is made after the topic is stored and removed before it is forgotten.
 - What other brokers change comes by `follow`, one change after the other with this broker's own.
-- A partition whose log must not be served is `refused`, with the reason; the others are served.
+- A partition whose log must not, or cannot, be served is `refused`, with the reason; the others are
+  served.
 - A change that has begun is finished, even if whoever asked for it goes away meanwhile; it never
   makes others wait for the disk, and is seen when it is whole.
 - The number of partitions is bounded: each holds files open, and anybody's typing error makes one.
@@ -16,70 +17,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import shutil
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from broker.coordination import ConfigChange, Coordination, Topic, TopicExistsError
 from broker.coordination.assignment import assign, load_of
-from broker.log import FlushFailedError, LogConfig, PartitionLog, open_log
+from broker.log import FlushFailedError
 from broker.log.segment import sync_folder
 from broker.topics.compactor import Compactor
 from broker.topics.config import VALIDATION, InvalidConfigError, TopicConfig, resolve_config
 from broker.topics.flusher import Flusher
+from broker.topics.opening import open_logs
 from broker.topics.partition import Partition
 from broker.topics.schema_ids import SchemaIds
-from headworks.errors import CorruptError, UsageError
+from broker.topics.served import (
+    InvalidTopicError,
+    ServedTopic,
+    TooManyPartitionsError,
+    is_topic_name,
+)
 
-__all__ = [
-    "MAX_PARTITIONS",
-    "Catalogue",
-    "InvalidTopicError",
-    "ServedTopic",
-    "TooManyPartitionsError",
-    "is_topic_name",
-]
+__all__ = ["MAX_PARTITIONS", "Catalogue"]
 
 MAX_PARTITIONS = 10_000
 
 _log = logging.getLogger(__name__)
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _T = TypeVar("_T")
-
-
-def is_topic_name(name: str) -> bool:
-    """Whether a topic can be called so."""
-    return _NAME.fullmatch(name) is not None and name not in (".", "..")
-
-
-class InvalidTopicError(UsageError):
-    """A name that a topic cannot have."""
-
-
-class TooManyPartitionsError(UsageError):
-    """There would be more partitions than this broker serves."""
-
-
-@dataclass(slots=True)
-class ServedTopic:
-    """A topic: the broker of each partition, and the partitions that this broker has.
-
-    `refused` are those of them that cannot be served, with the reason.
-    """
-
-    name: str
-    assignment: tuple[int, ...]
-    configs: Mapping[str, str]
-    partitions: dict[int, Partition] = field(default_factory=dict)
-    refused: dict[int, str] = field(default_factory=dict)
-
-    @property
-    def count(self) -> int:
-        """How many partitions the topic has."""
-        return len(self.assignment)
 
 
 class Catalogue:
@@ -109,6 +74,7 @@ class Catalogue:
         self._max_partitions = max_partitions
         self._broker = broker
         self._count = 0  # of partitions, served or not
+        self._loop = asyncio.get_running_loop()
         self._changing = asyncio.Lock()
         self._changes: set[asyncio.Task[object]] = set()
         self.compactor = Compactor(self.partitions, interval=compaction_seconds)
@@ -404,19 +370,49 @@ class Catalogue:
         """Serve what this broker has of a topic's partitions from `first` on."""
         config = self._lenient(topic)
         own = topic.of(self._broker)
-        indexes = [index for index in own if index >= first]
-        logs, refused = await asyncio.to_thread(self._open_logs, topic.name, indexes, config.log)
-        served = self.topics.setdefault(topic.name, ServedTopic(topic.name, (), {**topic.configs}))
+        served = self.topics.get(topic.name) or ServedTopic(topic.name, (), {**topic.configs})
+        await self._open(served, [index for index in own if index >= first], config)
+        self.topics[topic.name] = served
         served.assignment = topic.assignment
-        for index, log in logs.items():
-            served.partitions[index] = Partition(topic.name, index, log, config, self._flusher)
-        served.refused |= refused
         self._count += len(topic.assignment) - first
         self._see_who_inspects()
         self.version += 1
         if own:
             await self._coordination.serving(topic.name, len(own))
         return served
+
+    async def _open(self, topic: ServedTopic, indexes: Iterable[int], config: TopicConfig) -> None:
+        """Open partitions of a topic, as far as that goes."""
+        name = topic.name
+        folders = {index: self._path(name, index) for index in indexes}
+        known = dict(topic.refused)
+        opened = await asyncio.to_thread(open_logs, name, folders, config.log, known)
+        for index, log in opened.logs.items():
+            topic.partitions[index] = Partition(name, index, log, config, self._flusher)
+            topic.refused.pop(index, None)
+        topic.refused |= opened.refused
+        topic.tried = self._loop.time()
+        self.cut_bytes += opened.cut_bytes
+
+    async def try_again(self, name: str) -> None:
+        """Open what the system did not let us open, if it does now; not more than once a second.
+
+        So a topic that was made while the disk was full heals with the first client that asks.
+        """
+        topic = self.topics.get(name)
+        if topic is not None and topic.may_try(self._loop.time()):
+            await self._whole(self._try_again(name))
+
+    async def _try_again(self, name: str) -> None:
+        async with self._changing:
+            topic = self.topics.get(name)
+            if topic is None or not topic.may_try(self._loop.time()):
+                return
+            passing = [index for index, refusal in topic.refused.items() if refusal.passing]
+            stored = Topic(name, topic.assignment, topic.configs)
+            await self._open(topic, passing, self._lenient(stored))
+            self._see_who_inspects()
+            self.version += 1
 
     def _lenient(self, topic: Topic) -> TopicConfig:
         """The topic's configs, or the defaults when this broker cannot follow them."""
@@ -436,44 +432,6 @@ class Catalogue:
 
     def _see_who_inspects(self) -> None:
         self.inspecting = any(partition.config.inspected for partition in self.partitions())
-
-    def _open_logs(
-        self, topic: str, indexes: Sequence[int], config: LogConfig
-    ) -> tuple[dict[int, PartitionLog], dict[int, str]]:
-        """The logs of partitions, and why others are refused. Runs in a thread."""
-        logs: dict[int, PartitionLog] = {}
-        refused: dict[int, str] = {}
-        for index in indexes:
-            try:
-                log, recovery = open_log(self._path(topic, index), config)
-            except (CorruptError, FlushFailedError, OSError) as error:
-                _log.error(
-                    "partition %s-%d is not served: %s",
-                    topic,
-                    index,
-                    error,
-                    extra={"topic": topic, "partition": index},
-                )
-                refused[index] = str(error)
-                continue
-            logs[index] = log
-            if recovery.cut_bytes:
-                self.cut_bytes += recovery.cut_bytes
-                _log.warning(
-                    "partition %s-%d: cut %d bytes after offset %d: %s",
-                    topic,
-                    index,
-                    recovery.cut_bytes,
-                    log.end,
-                    recovery.reason,
-                    extra={
-                        "topic": topic,
-                        "partition": index,
-                        "offset": log.end,
-                        "bytes": recovery.cut_bytes,
-                    },
-                )
-        return logs, refused
 
     def _path(self, topic: str, index: int) -> Path:
         return self._folder / f"{topic}-{index}"

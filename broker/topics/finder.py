@@ -16,7 +16,8 @@ import logging
 from collections.abc import Callable
 
 from broker.coordination import Coordination, Topic
-from broker.topics.catalogue import Catalogue, ServedTopic, is_topic_name
+from broker.topics.catalogue import Catalogue
+from broker.topics.served import ServedTopic, is_topic_name
 from headworks.errors import UnreachableError
 
 __all__ = ["Finder"]

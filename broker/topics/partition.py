@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.log import FlushFailedError, PartitionLog
+from broker.outage import Outage
 from broker.records.batch import Batch
 from broker.topics.config import TopicConfig
 from broker.topics.flusher import Flusher
@@ -46,6 +47,7 @@ class Partition:
         self.config = config
         self.failure: str | None = None
         self._damage = ""
+        self._outage = Outage(_log, f"{topic}-{index}: cannot be written now")
         self._flusher = flusher
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -80,11 +82,14 @@ class Partition:
 
     def commit(self, *, urgent: bool) -> None:
         """Write what is staged and see to its flush, at once if `urgent` (somebody waits)."""
+        before = self.log.end
         try:
             self.log.commit()
         except OSError as error:
             raise self._refuse(error) from error
         end = self.log.end
+        if self._outage.lasts and end > before:
+            self._outage.over(self.about)
         if urgent or end - self.log.flushed >= self.config.flush_messages:
             self.flush()
         elif self.log.nearly_full:
@@ -128,7 +133,7 @@ class Partition:
         except FlushFailedError as error:
             self._flush_failed(error)
         except OSError as error:
-            _log.error("%s: a new segment could not be begun: %s", self, error, extra=self.about)
+            self._outage.failed(error, self.about)
 
     def when_flushed(self, offset: int, callback: Callable[[str | None], None]) -> None:
         """Call back with None once everything before `offset` is on disk, or with an error."""
@@ -196,5 +201,5 @@ class Partition:
             callback()
 
     def _refuse(self, error: OSError) -> StorageFailureError:
-        _log.error("%s: append failed: %s", self, error, extra=self.about)
+        self._outage.failed(error, self.about)
         return StorageFailureError(f"append failed: {error}")

@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
 
+from broker.outage import Outage
 from headworks.errors import HeadworksError
 
 __all__ = ["SchemaIds", "Verdict", "Wanted"]
@@ -55,6 +56,7 @@ class SchemaIds:
 
         self._client = RegistryClient(url, timeout=_TIMEOUT)
         self._clock = clock
+        self._outage = Outage(_log, f"schema ids cannot be asked for at {url}")
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="schema-ids")
         self._known: set[Wanted] = set()  # bounded by what the registry has
         self._other: OrderedDict[Wanted, tuple[Verdict, float]] = OrderedDict()
@@ -94,12 +96,7 @@ class SchemaIds:
     def _ask(self, wanted: Wanted) -> Verdict:
         """In a thread."""
         topic, schema_id = wanted
-        try:
-            version = self._client.version_of(schema_id, f"{topic}-value")
-        except HeadworksError as error:
-            about = {"topic": topic, "schema_id": schema_id}
-            _log.error("schema id %d of topic %s: %s", schema_id, topic, error, extra=about)
-            return Verdict.UNREACHABLE
+        version = self._client.version_of(schema_id, f"{topic}-value")
         return Verdict.UNKNOWN if version is None else Verdict.KNOWN
 
     def _remember(self, wanted: Wanted, answer: asyncio.Future[Verdict]) -> None:
@@ -108,15 +105,17 @@ class SchemaIds:
             asked.set_result(None)
         if answer.cancelled():
             return
-        if answer.exception() is not None:
+        error, verdict = answer.exception(), Verdict.UNREACHABLE
+        about = {"topic": wanted[0], "schema_id": wanted[1]}
+        if error is None:
+            verdict = answer.result()
+            self._outage.over(about)
+        elif isinstance(error, HeadworksError):
+            self._outage.failed(error, about)
+        else:
             _log.error(
-                "schema id %d of topic %s",
-                wanted[1],
-                wanted[0],
-                exc_info=answer.exception(),
-                extra={"topic": wanted[0], "schema_id": wanted[1]},
+                "schema id %d of topic %s", wanted[1], wanted[0], exc_info=error, extra=about
             )
-        verdict = Verdict.UNREACHABLE if answer.exception() is not None else answer.result()
         if verdict is Verdict.KNOWN:
             self._known.add(wanted)
             return

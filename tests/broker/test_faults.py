@@ -18,7 +18,7 @@ from broker.coordination import LocalCoordination
 from broker.server.lock import FolderLock
 from headworks.errors import UsageError
 from tests.broker.build import batch
-from tests.broker.clients import CONSUMERS, DEADLINE
+from tests.broker.clients import CONSUMERS, DEADLINE, eventually
 from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced
 from tests.soak.process import Broker
 
@@ -58,6 +58,57 @@ def test_a_full_disk_refuses_tears_nothing_and_heals(broker: Broker) -> None:
         wire.send(1, 11, fetch("t", 0, 0))
         assert fetched(wire.receive()[1])[:2] == (0, 10)
     assert "cut" not in broker.words(), "nothing was torn"
+
+
+def test_a_full_disk_is_told_once_and_its_end_too(broker: Broker) -> None:
+    full = broker.folder / "full"
+    with Wire(broker.address) as wire:
+        for _ in range(2):
+            full.touch()
+            for _ in range(50):
+                wire.send(0, 7, produce("t", 0, bytes(batch(2)), acks=-1))
+                assert produced(wire.receive()[1], "t")[0] == STORAGE_ERROR
+            full.unlink()
+            for _ in range(3):
+                wire.send(0, 7, produce("t", 0, bytes(batch(2)), acks=-1))
+                assert produced(wire.receive()[1], "t")[0] == 0
+    words = broker.words()
+    assert words.count("t-0: cannot be written now: [Errno 28]") == 2
+    assert words.count("t-0: cannot be written now: over after") == 2
+
+
+def test_a_topic_that_is_made_on_a_full_disk_heals_when_it_is_asked_for(broker: Broker) -> None:
+    full = broker.folder / "full"
+    new = kind(19, 4, "request", "CreatableTopic")(
+        name="new", num_partitions=2, replication_factor=1, assignments=(), configs=()
+    )
+    ask = kind(3, 4, "request", "MetadataRequestTopic")
+    full.touch()
+    with Wire(broker.address) as wire:
+        [created] = wire.ask(19, 4, topics=(new,)).topics
+        assert created.error_code == STORAGE_ERROR
+        assert "new is there, but partition 0 cannot be served now" in created.error_message
+
+        def leaders(name: str) -> set[int]:
+            [topic] = wire.ask(
+                3, 4, topics=(ask(name=name),), allow_auto_topic_creation=True
+            ).topics
+            assert topic.error_code == 0
+            return {partition.leader_id for partition in topic.partitions}
+
+        assert leaders("new") == leaders("auto") == {-1}
+        wire.send(0, 7, produce("new", 1, bytes(batch(2)), acks=-1))
+        assert produced(wire.receive()[1], "new")[0] == STORAGE_ERROR
+        time.sleep(1.1)  # it is tried again, in vain, and that is not told again
+        assert leaders("new") == leaders("auto") == {-1}
+        full.unlink()
+        for name in ("new", "auto"):
+            eventually(lambda name=name: leaders(name) == {1})  # type: ignore[misc]
+            wire.send(0, 7, produce(name, 1, bytes(batch(2)), acks=-1))
+            assert produced(wire.receive()[1], name) == (0, 0)
+    words = broker.words()
+    assert words.count("partition new-1 is not served") == 1
+    assert words.count("partition new-1 is served again") == 1
 
 
 def wait_for_more_refusals(broker: Broker, before: int) -> int:
@@ -181,7 +232,8 @@ def test_a_store_that_cannot_grow_is_told_to_clients_and_heals(broker: Broker) -
         [forgotten] = wire.ask(42, 0, groups_names=("g",)).results
         assert forgotten.error_code == 0
     words = broker.words()
-    assert "the coordination store could not be written" in words
+    assert words.count("the coordination store cannot be written now: ") == 2
+    assert words.count("the coordination store cannot be written now: over after") == 1
     assert "Traceback" not in words
 
 

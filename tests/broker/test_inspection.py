@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,8 @@ from broker.handlers.inspection import Asked, is_large, judge
 from broker.records import Codec, Record, check_batch, encode_batch
 from broker.topics import TopicConfig
 from broker.topics.config import resolve_config
-from tests.broker.conftest import start_broker
-from tests.broker.test_validation import create
-from tests.broker.wire import Wire, produce, produced
+from tests.broker.test_limits import connected, framed, receive, run, serving
+from tests.broker.wire import produce, produced
 
 MB = 1 << 20
 COMPACTED = {"cleanup.policy": "compact"}
@@ -60,20 +58,23 @@ def test_large_is_what_would_keep_the_loop() -> None:
 
 def test_a_large_request_is_looked_at_beside_and_stays_in_order(tmp_path: Path) -> None:
     """It and a small one behind it come in one piece; others are answered meanwhile."""
-    with start_broker(tmp_path) as broker:
-        create(broker.address, "t", COMPACTED)
-        create(broker.address, "u", COMPACTED)
+
+    async def test() -> None:
         large, small = packed(MB, 50_000), packed(10)
-        with Wire(broker.address, 60.0) as wire, Wire(broker.address, 60.0) as other:
-            bodies = [produce("t", 0, data) for data in (large, small, large, small)]
-            for body in bodies:
-                wire.send(0, 7, body)
-            began = time.monotonic()
-            other.send(0, 7, produce("u", 0, small))
-            assert produced(other.receive()[1], "u") == (0, 0)
-            waited = time.monotonic() - began
-            answers = [wire.receive() for _ in bodies]
-            whole = time.monotonic() - began
-            found = [produced(answer, "t") for _, answer in answers]
-        assert found == [(0, 0), (0, 50_000), (0, 50_001), (0, 100_001)]
-        assert waited < whole
+        async with serving(tmp_path) as server:
+            catalogue = server.node.catalogue
+            for name in ("large", "other"):
+                await catalogue.create(name, 1, COMPACTED)
+            log = catalogue.topics["large"].partitions[0].log
+            async with connected(server) as (reader, writer), connected(server) as (other, to):
+                async with server.node.inspecting:  # whatever that takes: here until this ends
+                    for data in (large, small, large, small):
+                        writer.write(framed(0, 7, produce("large", 0, data)))
+                    to.write(framed(0, 7, produce("other", 0, small)))
+                    assert produced((await receive(other))[4:], "other") == (0, 0)
+                    assert log.end == 0
+                answers = [(await receive(reader))[4:] for _ in range(4)]
+                found = [produced(answer, "large") for answer in answers]
+                assert found == [(0, 0), (0, 50_000), (0, 50_001), (0, 100_001)]
+
+    run(test)

@@ -347,6 +347,10 @@ class ZooKeeperCoordination:
     async def _groups(self) -> list[str]:
         return [paths.name_of(name) for name in await self._bridge.children(paths.CONSUMERS)]
 
+    async def has_offsets(self, group: str) -> bool:
+        """See `Coordination`."""
+        return bool(await self._bridge.children(paths.offsets(group)))
+
     async def has_members(self, group: str) -> bool:
         """See `Coordination`."""
         return bool(await self._bridge.children(paths.members(group)))

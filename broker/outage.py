@@ -1,0 +1,71 @@
+"""Something that fails again and again, told in the log as one thing.
+
+Rules: it is said when it begins, once a minute while it lasts, and when it is over; how often it
+failed is in what is said. Who asks again and again must not fill a disk that is full already.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+__all__ = ["Outage"]
+
+_AGAIN_SECONDS = 60.0
+
+
+class Outage:
+    """What fails, and as which logger that is told. `about`: what the records are about."""
+
+    __slots__ = ("_began", "_clock", "_failures", "_log", "_said", "_what")
+
+    def __init__(
+        self,
+        log: logging.Logger,
+        what: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log = log
+        self._what = what
+        self._clock = clock
+        self._failures = 0
+        self._began = self._said = 0.0
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it failed the last time."""
+        return self._failures > 0
+
+    def failed(self, error: Exception, about: Mapping[str, object]) -> None:
+        """It failed, for the first time or once more."""
+        now = self._clock()
+        self._failures += 1
+        if self._failures == 1:
+            self._began = self._said = now
+            self._log.error("%s: %s", self._what, error, extra={**about, "error": str(error)})
+        elif now - self._said >= _AGAIN_SECONDS:
+            self._said = now
+            self._log.error(
+                "%s, %d times in %.0f s: %s",
+                self._what,
+                self._failures,
+                now - self._began,
+                error,
+                extra={**about, "error": str(error), "failures": self._failures},
+            )
+
+    def over(self, about: Mapping[str, object]) -> None:
+        """It did not fail this time."""
+        if not self._failures:
+            return
+        failures, self._failures = self._failures, 0
+        seconds = self._clock() - self._began
+        self._log.warning(
+            "%s: over after %.1f s; it failed %d times",
+            self._what,
+            seconds,
+            failures,
+            extra={**about, "failures": failures, "seconds": seconds},
+        )

@@ -1,0 +1,33 @@
+"""What fails all the time is told when it begins, once a minute, and when it is over."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from broker.outage import Outage
+
+_log = logging.getLogger(__name__)
+
+
+def test_an_outage_is_told_three_times_and_not_each_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = 0.0
+    outage = Outage(_log, "the thing", clock=lambda: now)
+    outage.over({})
+    assert not outage.lasts
+    for second in range(100):
+        now = float(second)
+        outage.failed(OSError("full"), {"topic": "t"})
+    assert outage.lasts
+    outage.over({"topic": "t"})
+    outage.over({"topic": "t"})
+    assert not outage.lasts
+    assert caplog.messages == [
+        "the thing: full",
+        "the thing, 61 times in 60 s: full",
+        "the thing: over after 99.0 s; it failed 100 times",
+    ]
+    assert {record.__dict__["topic"] for record in caplog.records} == {"t"}
