@@ -194,7 +194,7 @@ class Connection:
             raise MalformedError(f"API {key} is not served")
         self._counters.requests[key] += 1
         if self._login is not None and not RULES[key].before_login:
-            raise MalformedError(f"API {api.name} before login")
+            raise MalformedError(f"API {api.name} before login: a client without SASL?")
         if key == PRODUCE:
             self._produce(header, position, stop)
             return

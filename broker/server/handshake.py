@@ -12,7 +12,17 @@ from collections.abc import Callable
 
 __all__ = ["Handshake"]
 
-_PLAINTEXT = {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL"}
+_PLAINTEXT = "it is not TLS: a plaintext client?"
+_HINTS = {
+    "WRONG_VERSION_NUMBER": _PLAINTEXT,
+    "HTTP_REQUEST": _PLAINTEXT,
+    "HTTPS_PROXY_REQUEST": _PLAINTEXT,
+    "UNKNOWN_PROTOCOL": _PLAINTEXT,
+    "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust who signed this broker's certificate",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the client refuses this broker's certificate",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client refuses this broker's certificate",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the client says that this broker's certificate has expired",
+}
 
 
 class Handshake:
@@ -44,8 +54,9 @@ class Handshake:
         except ssl.SSLWantWriteError:
             wants_write = True
         except ssl.SSLError as error:
-            hint = "; it is not TLS: a plaintext client?" if error.reason in _PLAINTEXT else ""
-            self._end(f"TLS handshake failed: {error.reason or error}{hint}")
+            reason = error.reason or str(error)
+            hint = f"; {_HINTS[reason]}" if reason in _HINTS else ""
+            self._end(f"TLS handshake failed: {reason}{hint}")
             return
         except OSError as error:
             self._end(f"TLS handshake failed: {error}")

@@ -23,8 +23,10 @@ from broker.coordination import Coordination, LocalCoordination, Member
 from broker.coordination.folder import refuse_cluster_folder
 from broker.groups import GroupCoordinator, GroupSettings
 from broker.handlers import Authority, Node
+from broker.handlers.api_versions import api_versions
 from broker.handlers.counters import Counters
 from broker.handlers.ownership import coordinates
+from broker.protocol.apis import API_VERSIONS, APIS
 from broker.server.acceptor import Acceptor
 from broker.server.connection import Connection
 from broker.server.house import House
@@ -130,6 +132,8 @@ class BrokerServer:
                 await self._coordination.close()
             self._lock.release()
             raise
+        for version in range(APIS[API_VERSIONS].maximum + 1):  # or the first client waits for it
+            api_versions(version, login=config.users is not None)
         self._acceptor.start()
         self._tasks = [
             loop.create_task(self._keep_retention()),

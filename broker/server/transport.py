@@ -95,6 +95,8 @@ class TlsTransport:
             return self._tls.send(data)
         except ssl.SSLWantWriteError:
             raise BlockingIOError from None
+        except ssl.SSLEOFError:
+            raise BrokenPipeError("the client has gone") from None
 
     def pending(self) -> bool:
         """See `Transport`."""

@@ -5,6 +5,7 @@
                                     # "anonymous": who did not
     roles = ["reader", "writer"]    # reader, writer, admin
     prefix = "shop."                # of the name; all names if left out
+    name = "shop.orders"            # in place of a prefix: this one and no other
     on = ["topics", "subjects"]     # topics, subjects, groups; all three if left out
 
 Rules:
@@ -62,15 +63,20 @@ ANONYMOUS = Principal("anonymous")
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Roles for some principals on the names that begin with `prefix`."""
+    """Roles for some principals on the names that begin with `prefix`, or on `name` alone."""
 
     to: frozenset[str]
     roles: frozenset[Role]
     prefix: str
     on: frozenset[Kind]
+    name: str | None = None
+
+    def matches(self, name: str) -> bool:
+        """Whether it is about the thing of that name."""
+        return name.startswith(self.prefix) if self.name is None else name == self.name
 
     def covers(self, principal: Principal, role: Role, kind: Kind) -> bool:
-        """Whether it gives the role on this kind of thing to the principal, for its prefix."""
+        """Whether it gives the role on this kind of thing to the principal, where it matches."""
         if kind not in self.on or not (role in self.roles or Role.ADMIN in self.roles):
             return False
         if principal == ANONYMOUS:
@@ -102,20 +108,27 @@ def read_grants(text: str) -> tuple[Grant, ...]:
 
 
 def _grant(number: int, grant: Mapping[str, Any]) -> Grant:
-    unknown = set(grant) - {"to", "roles", "prefix", "on"}
+    unknown = set(grant) - {"to", "roles", "prefix", "name", "on"}
     if unknown:
         raise UsageError(
             f"grant {number} has an unknown key {', '.join(sorted(unknown))}",
-            fix="a grant has to, roles, prefix, on",
+            fix="a grant has to, roles, prefix or name, on",
         )
-    prefix = grant.get("prefix", "")
+    prefix, name = grant.get("prefix", ""), grant.get("name")
     if not isinstance(prefix, str):
         raise UsageError(f"grant {number}: prefix must be a string")
+    if name is not None and not (isinstance(name, str) and name):
+        raise UsageError(f"grant {number}: name must be a string, and not empty")
+    if name is not None and "prefix" in grant:
+        raise UsageError(
+            f"grant {number} has a prefix and a name", fix="make two grants of it, or leave one out"
+        )
     return Grant(
         frozenset(_texts(number, grant, "to")),
         _members(number, grant, "roles", Role),
         prefix,
         _members(number, grant, "on", Kind) if "on" in grant else frozenset(Kind),
+        name,
     )
 
 
@@ -153,8 +166,7 @@ class Access:
     def allows(self, principal: Principal, role: Role, kind: Kind, name: str) -> bool:
         """Whether the principal has the role for the thing of that name."""
         return any(
-            name.startswith(grant.prefix) and grant.covers(principal, role, kind)
-            for grant in self.grants
+            grant.matches(name) and grant.covers(principal, role, kind) for grant in self.grants
         )
 
     def allows_everywhere(self, principal: Principal, role: Role, kind: Kind) -> bool:

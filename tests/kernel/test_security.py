@@ -151,6 +151,17 @@ def test_grants(
     assert access.allows(who, role, kind, name) is allowed
 
 
+def test_a_name_is_that_one_and_no_other(tmp_path: Path) -> None:
+    file = tmp_path / "grants.toml"
+    file.write_text("[[grants]]\nto = ['alice']\nroles = ['reader']\nname = 'shop.orders'\n")
+    access = Access.load(file)
+    names = ("shop.orders", "shop.orders_archive", "shop.order", "")
+    found = [access.allows(ALICE, Role.READER, Kind.TOPICS, name) for name in names]
+    assert found == [True, False, False, False]
+    assert not access.allows_everywhere(ALICE, Role.READER, Kind.TOPICS)
+    assert access.allows_somewhere(ALICE, Role.READER, Kind.TOPICS)
+
+
 def test_everywhere_and_somewhere(access: Access) -> None:
     assert access.allows_everywhere(Principal("root"), Role.ADMIN, Kind.TOPICS)
     assert not access.allows_everywhere(ALICE, Role.WRITER, Kind.TOPICS)
@@ -176,6 +187,8 @@ def test_without_a_file_users_may_do_everything_and_others_nothing(
         ("[[grants]]\nto = ['a']\nroles = ['boss']", "boss"),
         ("[[grants]]\nto = ['a']\nroles = ['reader']\ntopic = 'x'", "unknown key topic"),
         ("[[grants]]\nto = ['a']\nroles = ['reader']\nprefix = 1", "prefix"),
+        ("[[grants]]\nto = ['a']\nroles = ['reader']\nname = ''", "name must be"),
+        ("[[grants]]\nto = ['a']\nroles = ['reader']\nname = 'x'\nprefix = 'x'", "and a name"),
         ("[[grants]]\nto = ['a']\nroles = ['reader']\non = ['tables']", "tables"),
         ("x = ", "TOML"),
     ],
