@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import signal
 import threading
@@ -31,7 +32,7 @@ from cli.warehouse import (
     print_report,
     warehouse_folder,
 )
-from headworks.errors import FindingsError, UnreachableError, UsageError
+from headworks.errors import FindingsError, HeadworksError, UnreachableError, UsageError
 from headworks.settings import resolve
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ __all__ = ["load_app"]
 
 load_app = typer.Typer(no_args_is_help=True, help="The Hadoop loader: topics into Hive tables.")
 load_app.registered_commands.extend(again_app.registered_commands)
+_LOG = logging.getLogger("hadoop_loader.every")
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -137,9 +139,10 @@ def status(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Per topic its table, offsets, rows, files, schema version, and how far behind it is."""
+    from hadoop_loader.config import folder_of
     from hadoop_loader.status import status_of
 
-    root = Path(resolve("warehouse", warehouse_folder(data_dir, warehouse)))
+    root = folder_of(warehouse_folder(data_dir, warehouse))
     try:
         found = status_of(root, address_of_brokers(bootstrap, zookeeper))
     except UnreachableError as error:  # what is loaded can be said without a broker
@@ -187,6 +190,8 @@ class _Runs:
         from hadoop_loader.metrics import LoaderMetrics
 
         self._metrics = LoaderMetrics(root)
+        if self._file is not None:
+            self._metrics.write(self._file)
         if address is not None:
             port = self._metrics.serve(*address)
             say(f"metrics are at http://{address[0]}:{port}/metrics")
@@ -200,15 +205,25 @@ class _Runs:
 
     def failed(self, error: Exception, in_a_row: int) -> None:
         """A run failed."""
-        again = f" (the {in_a_row}. time in a row)" if in_a_row > 1 else ""
-        say(f"error: {error}\n  nothing is lost; the next run takes it up{again}")
+        again = f" ({in_a_row} times in a row now)" if in_a_row > 1 else ""
+        _LOG.error(
+            "the run failed%s, and the next one takes it up: %s",
+            again,
+            error if isinstance(error, HeadworksError) else repr(error),
+            extra={"failed_in_a_row": in_a_row},
+            exc_info=None if isinstance(error, HeadworksError) else error,
+        )
         if self._metrics is not None:
             self._metrics.failed()
             self._write()
 
     def _write(self) -> None:
-        if self._metrics is not None and self._file is not None:
+        if self._metrics is None or self._file is None:
+            return
+        try:
             self._metrics.write(self._file)
+        except UsageError as error:  # it could be written when the loader began
+            _LOG.error("%s", error)
 
 
 class _Keeper:
@@ -239,9 +254,9 @@ class _Keeper:
 
     def close(self) -> None:
         """Close what is open."""
-        if self._warehouse is not None:
-            self._warehouse.close()
-        self._warehouse = None
+        closing, self._warehouse = self._warehouse, None
+        if closing is not None:
+            closing.close()
 
 
 def _again_and_again(pause: float, keeper: _Keeper, runs: _Runs) -> None:

@@ -151,6 +151,7 @@ class CommitLog:
         self._schemas = folder / "schemas"
         self._layouts = folder / "layouts"
         self._retired = folder / "retired"
+        self._last_run = folder / "last-run.report"
         self._commits.mkdir(parents=True, exist_ok=True)
         self._schemas.mkdir(exist_ok=True)
         self._texts: dict[str, str] = {}
@@ -226,13 +227,17 @@ class CommitLog:
 
     def keep_report(self, number: int, report: Mapping[str, Any]) -> None:
         """Put what a run told its user beside the commit that it made (nothing depends on it)."""
-        path = self._path(number).with_suffix(".report")
-        path.write_text(json.dumps(report, indent=1), encoding="utf-8")
+        _replace(self._path(number).with_suffix(".report"), json.dumps(report, indent=1))
 
-    def last_report(self) -> dict[str, Any] | None:
-        """What the last run that made a commit told its user, if any came to that."""
-        paths = sorted(self._commits.glob("*.report"))
-        return json.loads(paths[-1].read_text(encoding="utf-8")) if paths else None
+    def keep_last_run(self, report: Mapping[str, Any]) -> None:
+        """Put what a load told its user where the next one's takes its place, commit or not."""
+        _replace(self._last_run, json.dumps(report, indent=1))
+
+    def last_run(self) -> dict[str, Any] | None:
+        """What the last load told its user, if one came to that."""
+        if not self._last_run.exists():
+            return None
+        return dict(json.loads(self._last_run.read_text(encoding="utf-8")))
 
     def retire(self, commit: Commit) -> None:
         """Remember the folders and tables that nobody is sent to any more since `commit`."""
@@ -314,6 +319,13 @@ def _write_durably(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _replace(path: Path, text: str) -> None:
+    """Whoever reads meanwhile sees the old text or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.rename(path)
 
 
 def _corrupt(path: Path) -> CorruptError:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hadoop_loader.policy import Policy
+from headworks.errors import UsageError
 
-__all__ = ["WarehouseConfig"]
+__all__ = ["WarehouseConfig", "folder_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,8 @@ class WarehouseConfig:
 
     @property
     def root(self) -> Path:
-        """The folder of the tables, absolute."""
-        return Path(self.warehouse or Path(self.data_dir) / "warehouse").resolve()
+        """The folder of the tables, absolute; UsageError if it is a URI."""
+        return folder_of(self.warehouse or str(Path(self.data_dir) / "warehouse"))
 
     @property
     def metastore(self) -> Path:
@@ -49,3 +50,14 @@ class WarehouseConfig:
     def files_database(self) -> str:
         """The database of the tables that point at the files."""
         return "headworks_files" if self.database == "default" else f"{self.database}_files"
+
+
+def folder_of(warehouse: str) -> Path:
+    """The folder of a warehouse, absolute; UsageError if it is a URI."""
+    if "://" in warehouse:
+        raise UsageError(
+            f"warehouse {warehouse} is not a folder of this machine",
+            fix="give a local path, of a file system that all of Spark's machines see; other file "
+            "systems are not supported yet",
+        )
+    return Path(warehouse).resolve()

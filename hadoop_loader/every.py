@@ -7,6 +7,7 @@ Rules:
   everything since the last commit.
 - A run that fails is told, and the next one is due as ever. If the session itself is dead (its JVM
   was killed), it is opened anew.
+- A dead session that cannot be closed is no reason to stop either.
 - Asked to stop, it finishes the run that it is in.
 """
 
@@ -71,11 +72,20 @@ def load_every(
             except Exception as error:  # whatever failed, the next run may not
                 failed += 1
                 told.failed(error, failed)
-                if loader is not None and not loader.alive():
-                    loader.close()
-                    loader = None
+                loader = _while_alive(loader, told, failed)
             due = max(due + pause, clock())
             stop.wait(max(0.0, due - clock()))
     finally:
         if loader is not None:
             loader.close()
+
+
+def _while_alive(loader: Loader | None, told: Told, failed: int) -> Loader | None:
+    """The loader, or None after it was closed because its session is dead."""
+    if loader is None or loader.alive():
+        return loader
+    try:
+        loader.close()
+    except Exception as error:  # it is given up in any case
+        told.failed(error, failed)
+    return None

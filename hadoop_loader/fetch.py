@@ -244,7 +244,10 @@ def silent(bootstrap: str, where: str, timeout: float) -> UnreachableError:
 
 def unreachable(bootstrap: str, error: object) -> UnreachableError:
     """What is said of a broker that does not answer, or not as it should."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    told = error.args[0] if isinstance(error, KafkaException) else error
     return UnreachableError(
-        f"broker {bootstrap}: {error}",
+        f"broker {bootstrap}: {told.str() if isinstance(told, KafkaError) else told}",
         fix=NO_BROKER,
     )

@@ -77,11 +77,13 @@ class Loading:
             manifests = self._held_back(plan, found, manifests)
         if plan.empty:
             self._work.clean()
-            return self._report(last.number if last else 0, None, plan)
-        self._parts.reach("staged")
-        commit = self._work.commit(self._draft(plan, manifests, last))
-        report = self._report(commit.number, commit, plan)
-        self._parts.log.keep_report(commit.number, report.as_dict())
+            report = self._report(last.number if last else 0, None, plan)
+        else:
+            self._parts.reach("staged")
+            commit = self._work.commit(self._draft(plan, manifests, last))
+            report = self._report(commit.number, commit, plan)
+            self._parts.log.keep_report(commit.number, report.as_dict())
+        self._parts.log.keep_last_run(report.as_dict())
         return report
 
     def _plan(self, last: Commit | None) -> _Plan:

@@ -9,6 +9,7 @@ statements, and the second compiler costs it more time than it gives back.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import re
 import shutil
@@ -16,17 +17,19 @@ import struct
 import subprocess
 import sys
 import time
+import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from hadoop_loader.config import WarehouseConfig
+from hadoop_loader.trouble import first_line
 from headworks.errors import UnreachableError, UsageError
 
 __all__ = [
     "MIN_JAVA",
     "check_java",
     "check_metastore_free",
-    "first_line",
     "start_session",
     "stop_session",
 ]
@@ -90,6 +93,8 @@ def start_session(config: WarehouseConfig) -> Any:
     if config.metastore_uri is None:
         check_metastore_free(config.metastore)
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    logging.getLogger().addFilter(_not_of_py4j)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     from pyspark.sql import SparkSession
 
     state = config.metastore
@@ -115,12 +120,20 @@ def start_session(config: WarehouseConfig) -> Any:
 
 
 def stop_session(spark: Any) -> None:
-    """Stop Spark and end its JVM, so that the next session starts from nothing."""
+    """Stop Spark and end its JVM, so that the next session starts from nothing.
+
+    A JVM that was killed has no part in it, and is no reason to fail.
+    """
+    from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
     gateway = spark.sparkContext._gateway
     process = getattr(gateway, "proc", None)
-    spark.stop()
+    with warnings.catch_warnings(), suppress(Py4JError, OSError):
+        warnings.simplefilter("ignore", RuntimeWarning)
+        spark.stop()
+    # Where the JVM is gone, this is what clears the names that the next session would find taken.
+    spark.sparkContext.stop()
     gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
@@ -164,11 +177,9 @@ def _settings(config: WarehouseConfig, log_settings: Path) -> dict[str, str]:
     }
 
 
-def first_line(error: Exception) -> str:
-    """The line of a Java error that says what happened."""
-    thrown = getattr(error, "java_exception", None)
-    text = str(thrown.getMessage()) if thrown is not None else str(error)
-    return next((line.strip() for line in text.splitlines() if line.strip()), "unknown")
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    """Py4J writes stack traces into the root logger before it raises what they are about."""
+    return "/py4j/" not in record.pathname
 
 
 def _is_here(master: str) -> bool:

@@ -15,8 +15,8 @@ from typing import Any
 
 from hadoop_loader.raw_fetch import BrokerFetcher
 from hadoop_loader.rewrite import Rewrite, Rewritten, rewrite
-from hadoop_loader.session import first_line
 from hadoop_loader.task import Manifest, Task, load
+from hadoop_loader.trouble import disk_error, first_line
 from headworks.errors import HeadworksError
 
 __all__ = ["SparkJobs", "TaskError"]
@@ -55,12 +55,12 @@ class SparkJobs:
         self._spark.sql(query).write.option("compression", "zstd").parquet(f"file://{folder}")
 
     def _run(self, work: Callable[[Any], Iterator[Any]], tasks: Sequence[Any]) -> list[Any]:
-        from py4j.protocol import Py4JError
+        from py4j.protocol import Py4JJavaError
 
         try:
             rows = self._spark.sparkContext.parallelize(list(tasks), len(tasks))
             found = rows.flatMap(work).collect()
-        except Py4JError as error:
+        except Py4JJavaError as error:
             raise TaskError(
                 f"Spark did not finish the job: {first_line(error)}",
                 fix="see what killed its workers (memory?), then load again: nothing is lost, "
@@ -77,8 +77,22 @@ def _load(client: Mapping[str, Any], task: Task) -> Iterator[Manifest | _Failure
         with BrokerFetcher(client) as fetcher:
             yield load(task, fetcher)
     except HeadworksError as error:
-        yield _Failure(type(error), error.message, error.fix)
+        yield _failure(error)
+    except OSError as error:
+        yield _failure(disk_error(_root(task.staging), error))
 
 
-def _rewrite(job: Rewrite) -> Iterator[Rewritten]:
-    yield rewrite(job)
+def _rewrite(job: Rewrite) -> Iterator[Rewritten | _Failure]:
+    try:
+        yield rewrite(job)
+    except OSError as error:
+        yield _failure(disk_error(_root(job.staging), error))
+
+
+def _failure(error: HeadworksError) -> _Failure:
+    return _Failure(type(error), error.message, error.fix)
+
+
+def _root(staging: str) -> Path:
+    """The warehouse that a load's staging folder is in."""
+    return Path(staging).parent.parent

@@ -36,7 +36,7 @@ def status_of(root: Path, bootstrap: str | None = None) -> dict[str, Any]:
     last = log.latest()
     tables = last.tables if last else {}
     lags, trouble = _ask(bootstrap, last) if bootstrap and last else ({}, None)
-    report = log.last_report() or {}
+    report = log.last_run() or {}
     return {
         "load": last.number if last else 0,
         "applied": last is None or log.is_applied(last.number),

@@ -7,6 +7,8 @@ Rules: holds the warehouse's lock from `open` to `close`; whatever was started i
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +39,8 @@ class Warehouse:
         self._lock = WarehouseLock(_writable(config) / _STATE / "lock")
         config.metastore.mkdir(parents=True, exist_ok=True)
         try:
-            self._parts = self._assemble()
+            with self._working():
+                self._parts = self._assemble()
         except BaseException:
             self._lock.release()
             raise
@@ -71,36 +74,41 @@ class Warehouse:
         from hadoop_loader.compacting import Compacting
         from hadoop_loader.loading import Loading
 
-        report = Loading(self._parts, progress).run()
-        last = self._parts.log.latest()
-        if self._config.policy.compact and last is not None and last.number == report.number:
-            Compacting(self._parts, progress).touched(last)
-        self._mark()
+        with self._working():
+            report = Loading(self._parts, progress).run()
+            last = self._parts.log.latest()
+            if self._config.policy.compact and last is not None and last.number == report.number:
+                Compacting(self._parts, progress).touched(last)
+            self._mark()
         return report
 
     def rewind(self, topic: str, to: Position, progress: Progress | None = None) -> LoadReport:
         """Read a topic again from `to` up to where it was loaded, in place of what is there."""
         from hadoop_loader.reloading import Rewinding
 
-        return Rewinding(self._parts, progress).run(topic, to)
+        with self._working():
+            return Rewinding(self._parts, progress).run(topic, to)
 
     def requeue(self, topic: str, progress: Progress | None = None) -> LoadReport:
         """Decode a topic's quarantined messages again."""
         from hadoop_loader.reloading import Requeueing
 
-        return Requeueing(self._parts, progress).run(topic)
+        with self._working():
+            return Requeueing(self._parts, progress).run(topic)
 
     def rebuild(self, topic: str, progress: Progress | None = None) -> LoadReport:
         """Write a topic's table anew in its latest schema."""
         from hadoop_loader.rebuilding import Rebuilding
 
-        return Rebuilding(self._parts, progress).run(topic)
+        with self._working():
+            return Rebuilding(self._parts, progress).run(topic)
 
     def compact(self, topic: str | None = None, progress: Progress | None = None) -> Compacted:
         """Make the files of all partitions fewer (of one topic), where there are two or more."""
         from hadoop_loader.compacting import Compacting
 
-        return Compacting(self._parts, progress, worth_it=2).everything(topic)
+        with self._working():
+            return Compacting(self._parts, progress, worth_it=2).everything(topic)
 
     def quarantined(self) -> list[str]:
         """The topics that have messages in quarantine."""
@@ -145,6 +153,11 @@ class Warehouse:
     ) -> None:
         self.close()
 
+    def _working(self) -> AbstractContextManager[None]:
+        from hadoop_loader.trouble import working
+
+        return working(self._config.root)
+
     def _mark(self) -> None:
         """Mark how far the tables are complete, if the audit is reconciled somewhere."""
         from hadoop_loader.completeness import CompletenessMarks, judge_by
@@ -188,20 +201,39 @@ class Warehouse:
         )
 
 
-def _writable(config: WarehouseConfig) -> Any:
+def _writable(config: WarehouseConfig) -> Path:
     root = config.root
-    if "://" in str(config.warehouse or ""):
-        raise UsageError(
-            f"warehouse {config.warehouse} is not a folder of this machine",
-            fix="give a local path; other file systems are not supported yet",
-        )
     try:
         root.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise _not_writable(config, FileExistsError("it is no folder")) from None
     except OSError as error:
         raise _not_writable(config, error) from None
     if not os.access(root, os.W_OK):
         raise _not_writable(config, PermissionError("permission denied"))
+    _check_links(config, root / _STATE / f".probe-{os.getpid()}")
     return root
+
+
+def _check_links(config: WarehouseConfig, file: Path) -> None:
+    """A commit is a hard link: better to miss it now than after everything was read."""
+    try:
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+    except OSError as error:
+        raise _not_writable(config, error) from None
+    link = file.with_suffix(".link")
+    try:
+        os.link(file, link)
+    except OSError as error:
+        raise UsageError(
+            f"{config.root} cannot hold a warehouse: no hard link can be made there "
+            f"({error.strerror or error}), and a commit is one",
+            fix="give --warehouse a folder on a local disk, or on NFS or CephFS",
+        ) from None
+    finally:
+        link.unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
 
 
 def _not_writable(config: WarehouseConfig, error: OSError) -> HeadworksError:

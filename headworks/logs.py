@@ -24,11 +24,20 @@ def configure(style: str = "text", level: str = "info", *, stream: TextIO | None
     for what, value, known in (("log_format", style, FORMATS), ("log_level", level, LEVELS)):
         if value not in known:
             raise UsageError(f"{what} {value!r} is not known", fix=f"use {', '.join(known)}")
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = _ToStderr() if stream is None else logging.StreamHandler(stream)
     handler.setFormatter(_json_formatter() if style == "json" else logging.Formatter(_TEXT))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+
+
+class _ToStderr(logging.StreamHandler[TextIO]):
+    """Writes to what sys.stderr is at the time: progress bars put something of theirs there."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        self.stream = sys.stderr
+        super().emit(record)
 
 
 def _json_formatter() -> logging.Formatter:

@@ -16,6 +16,7 @@ from hadoop_loader.metrics import LoaderMetrics
 from hadoop_loader.policy import HOURLY_ABOVE, Policy, QuarantineLimit, bytes_a_day
 from hadoop_loader.quarantine import QUARANTINE_TABLE as BAD
 from hadoop_loader.report import LoadReport
+from hadoop_loader.status import status_of
 from headworks.errors import UnreachableError, UsageError
 from tests.loader.memory import World, encoded
 from tests.loader.test_loading import DAY, HOUR, V1, click, numbers
@@ -126,8 +127,43 @@ def test_the_report_is_kept_with_the_commit(world: World) -> None:
     report = Loading(world.parts()).run()
     kept = json.loads((world.root / "_headworks" / "commits" / "00000001.report").read_text())
     assert kept == json.loads(json.dumps(report.as_dict()))
-    assert world.parts().log.last_report() == kept
     assert kept["ungoverned"] == ["wild"]
+
+
+def test_status_knows_what_the_last_run_left_out_though_it_committed_nothing(world: World) -> None:
+    node = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": "Node"}]}
+    world.register("loops", node)
+    world.log.append("loops", b"")
+    world.log.append("wild", b"")
+    assert not Loading(world.parts()).run().committed
+    said = status_of(world.root)
+    assert (said["load"], said["topics"], said["ungoverned"]) == (0, [], ["wild"])
+    (refusal,) = said["refused"]
+    assert refusal["topic"] == "loops"
+    assert "Node" in refusal["reason"]
+
+
+def test_a_report_is_never_seen_half_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.register("clicks", V1)
+    click(world, 0)
+    Loading(world.parts()).run()
+    before = status_of(world.root)
+    click(world, 1)
+
+    def cut(path: Path, text: str, **_: str) -> int:
+        if "report" not in path.name:
+            return write(path, text)  # how far the tasks are
+        write(path, text[:10])
+        raise OSError("the loader was killed")
+
+    write = Path.write_text
+
+    monkeypatch.setattr(Path, "write_text", cut)
+    with pytest.raises(OSError, match="killed"):
+        Loading(world.parts()).run()
+    after = status_of(world.root)
+    assert (before["load"], after["load"]) == (1, 2)
+    assert json.loads((world.root / "_headworks" / "last-run.report").read_text())["number"] == 1
 
 
 class FakeLoader:
@@ -194,6 +230,26 @@ def test_a_loop_survives_whatever_fails_and_opens_a_dead_session_again() -> None
     assert told == ["loaded 1", "no broker 1", "what 2", "dead 3", "loaded 2"]
     assert log == ["open", "load 1", "close", "open", "load 2", "close"]
     assert clock.waits[:4] == [600, 600, 600, 600]
+
+
+def test_a_dead_session_that_cannot_be_closed_ends_no_loop() -> None:
+    clock, told = Clock(), []
+    script: list[Any] = [OSError("dead"), 1]
+
+    class Stuck(FakeLoader):
+        def close(self) -> None:
+            if self.dead:
+                raise ValueError("stuck")
+
+    class Hears:
+        def loaded(self, report: LoadReport) -> None:
+            told.append(f"loaded {report.number}")
+
+        def failed(self, error: Exception, in_a_row: int) -> None:
+            told.append(f"{error} {in_a_row}")
+
+    load_every(10, lambda: Stuck([], clock, script), Hears(), clock, clock=clock)  # type: ignore[arg-type]
+    assert told == ["dead 1", "stuck 1", "loaded 1"]
 
 
 def test_a_run_that_takes_too_long_delays_the_next_and_skips_none() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -9,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from hadoop_loader import Warehouse, WarehouseConfig
 from hadoop_loader.lock import WarehouseLock
 from hadoop_loader.serve import serve
 from hadoop_loader.session import check_java, check_metastore_free
 from hadoop_loader.sql import QueryError, address_of, query
+from hadoop_loader.trouble import SessionError, working
 from headworks.errors import UnreachableError, UsageError
 
 
@@ -68,6 +71,69 @@ def test_a_warehouse_must_be_a_folder_that_can_be_written(tmp_path: Path) -> Non
         Warehouse.open(config(tmp_path, warehouse=str(tmp_path / "file" / "x")))
     with pytest.raises(UsageError, match="is not a folder of this machine"):
         Warehouse.open(config(tmp_path, warehouse="s3://bucket/x"))
+
+
+def test_what_spark_and_the_disk_throw_is_told_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SessionError, match="JVM has ended") as ended, working(tmp_path):
+        raise ConnectionRefusedError(111, "Connection refused")
+    assert ended.value.exit_code == 3
+    with pytest.raises(SessionError, match=r"failed: no such table\n"), working(tmp_path):
+        raise AnalysisException("no such table\n at org.apache.spark...")
+    with pytest.raises(UsageError, match=r"No space left on device \(/w/x\)"), working(tmp_path):
+        raise OSError(errno.ENOSPC, "No space left on device", "/w/x")
+    with pytest.raises(UsageError, match="a regex"), working(tmp_path):
+        raise UsageError("a regex")
+
+
+_KILLED = """
+import logging, os, signal, sys
+from pathlib import Path
+from hadoop_loader.config import WarehouseConfig
+from hadoop_loader.session import start_session, stop_session
+from hadoop_loader.trouble import SessionError, working
+from headworks.logs import configure
+configure()
+folder = Path(sys.argv[1])
+config = WarehouseConfig(data_dir=folder, bootstrap="", registry="")
+spark = start_session(config)
+os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL)
+try:
+    with working(folder):
+        spark.sparkContext.parallelize([1], 1).collect()
+except SessionError as error:
+    print(error.message)
+stop_session(spark)
+again = start_session(config)
+print(again.sparkContext.parallelize([1], 1).collect())
+stop_session(again)
+"""
+
+
+@pytest.mark.spark
+def test_a_session_whose_jvm_was_killed_is_closed_and_followed_by_another(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-P", "-W", "error", "-c", _KILLED, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.stdout.splitlines() == [
+        "Spark's JVM has ended in the middle of the work: killed, or out of memory",
+        "[1]",
+    ], run.stderr
+    assert run.stderr == ""
+
+
+def test_a_file_system_without_hard_links_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(UsageError, match=r"no hard link can be made there \(Operation not supp"):
+        Warehouse.open(config(tmp_path))
+    assert not list((tmp_path / "warehouse" / "_headworks").iterdir())
 
 
 @pytest.mark.parametrize("text", ["here", ":1", "host:", "host:99999", "host:-1"])

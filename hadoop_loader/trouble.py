@@ -1,0 +1,63 @@
+"""What Spark, its JVM, the metastore and the disk throw while a warehouse is worked on, as ours.
+
+Rules: whoever works on a warehouse does it inside `working`, so that nobody is shown a stack trace
+of three languages; errors of ours pass as they are; what is said names the first line that tells
+what happened. Where the work had come to does not matter: the next run takes it up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headworks.errors import HeadworksError, UnreachableError, UsageError
+
+__all__ = ["SessionError", "disk_error", "first_line", "working"]
+
+_NOTHING_LOST = "nothing is lost: the next run takes up what this one left"
+
+
+class SessionError(UnreachableError):
+    """Spark, or the metastore behind it, did not do its part."""
+
+
+@contextmanager
+def working(root: Path) -> Iterator[None]:
+    """Work on the warehouse at `root`."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except HeadworksError:
+        raise
+    except (Py4JJavaError, PySparkException) as error:
+        raise SessionError(
+            f"Spark or its metastore failed: {first_line(error)}",
+            fix=f"see whether the metastore runs and can be written, then run again; "
+            f"{_NOTHING_LOST}",
+        ) from None
+    except (Py4JError, ConnectionError):
+        raise SessionError(
+            "Spark's JVM has ended in the middle of the work: killed, or out of memory",
+            fix=f"see what killed it, then run again; {_NOTHING_LOST}",
+        ) from None
+    except OSError as error:
+        raise disk_error(root, error) from None
+
+
+def disk_error(root: Path, error: OSError) -> UsageError:
+    """What is said of a file under `root` that could not be read or written."""
+    where = f" ({error.filename})" if error.filename else ""
+    return UsageError(
+        f"warehouse {root}: {error.strerror or error}{where}",
+        fix=f"make room, or give back the right to write there, then run again; {_NOTHING_LOST}",
+    )
+
+
+def first_line(error: Exception) -> str:
+    """The line of a Java error that says what happened."""
+    thrown = getattr(error, "java_exception", None)
+    text = str(thrown.getMessage()) if thrown is not None else str(error)
+    return next((line.strip() for line in text.splitlines() if line.strip()), "unknown")
