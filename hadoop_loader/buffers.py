@@ -40,6 +40,7 @@ Bytes = npt.NDArray[np.uint8]
 _NOTHING, _WORD, _WORDS, _TEXT, _LIST = range(5)
 _WIDTH = (0, 1, 2, 1, 1)
 _FIRST_TEXT = 4096
+_TELLING = 32  # so many datums say what the others are like
 _MOST = 2**31 - 1  # what Arrow's offsets of 32 bits can say
 
 
@@ -83,9 +84,18 @@ class Buffers:
         self.rooms[slot] = _larger(int(self.rooms[slot]), max(self._rows, 16))
         self._lay_out()
 
-    def grow_text(self, slot: int) -> None:
-        """Twice the room for the text of a slot."""
-        self._text_rooms[slot] = _larger(int(self._text_rooms[slot]), _FIRST_TEXT)
+    def grow_text(self, slot: int, done: int, of: int, left: int) -> None:
+        """Twice the room for the text of a slot, and for all what they will come to need.
+
+        After `done` of `of` datums it is known how much text each has; `left` bytes of datums are
+        still to be read, and no slot takes more than those (but for defaults).
+        """
+        rooms = self._text_rooms
+        rooms[slot] = _larger(int(rooms[slot]), _FIRST_TEXT)
+        if done >= _TELLING:
+            wanted = self.texts * of // done
+            likely = np.minimum(wanted + wanted // 8, self.texts + left)
+            np.maximum(rooms, np.minimum(likely, _MOST), out=rooms)
         self._lay_out()
 
     def take(self) -> list[ArrowArray]:
@@ -114,13 +124,15 @@ class Buffers:
         """Make the arenas as large as the rooms say, and move what there is."""
         old = self.layout.copy()
         flags = words = heap = 0
-        for at, shape in enumerate(self._shapes):
-            room = self._rows if shape.inside < 0 else int(self.rooms[shape.inside])
-            text = int(self._text_rooms[at])
-            self.layout[at] = (flags, words, heap, text, shape.kind, shape.child)
+        rooms, texts = self.rooms.tolist(), self._text_rooms.tolist()
+        layout = []
+        for shape, text in zip(self._shapes, texts, strict=True):
+            room = self._rows if shape.inside < 0 else rooms[shape.inside]
+            layout.append((flags, words, heap, text, shape.kind, shape.child))
             flags += room
             words += room * _WIDTH[shape.kind]
             heap += text
+        self.layout[:] = layout
         self.flags = self._moved(self.flags, flags, old, 0, self.sizes)
         widths = np.array([_WIDTH[shape.kind] for shape in self._shapes], np.int64)
         self.words = self._moved(self.words, words, old, 1, self.sizes * widths)
@@ -128,9 +140,12 @@ class Buffers:
 
     def _moved(self, arena: Any, size: int, old: Numbers, column: int, used: Numbers) -> Any:
         moved = np.empty(size, arena.dtype)
-        for at in np.flatnonzero(used):
-            begin, there, count = old[at, column], self.layout[at, column], used[at]
-            moved[there : there + count] = arena[begin : begin + count]
+        places = zip(
+            old[:, column].tolist(), self.layout[:, column].tolist(), used.tolist(), strict=True
+        )
+        for begin, there, count in places:
+            if count:
+                moved[there : there + count] = arena[begin : begin + count]
         return moved
 
     def _array(self, slot: Slot) -> ArrowArray:

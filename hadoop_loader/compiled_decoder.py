@@ -64,5 +64,5 @@ class CompiledDecoder:
             if need == NEEDS_ITEMS:
                 buffers.grow_items(slot)
             else:
-                buffers.grow_text(slot)
+                buffers.grow_text(slot, at, len(starts), int((ends[at:] - starts[at:]).sum()))
         return buffers.take(), np.flatnonzero(bad)
