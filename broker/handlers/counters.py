@@ -45,8 +45,7 @@ class Counters:
     flushes: Histogram = field(default_factory=Histogram)  # written by the flusher's thread alone
     logins: Counter[tuple[str, str]] = field(default_factory=Counter)  # by mechanism, outcome
     failed: Counter[str] = field(default_factory=Counter)  # connections closed, by the reason
-    produced: Counter[str] = field(default_factory=Counter)  # bytes of batches, by topic
-    fetched: Counter[str] = field(default_factory=Counter)
+    fetched: Counter[str] = field(default_factory=Counter)  # bytes of batches, by topic
     received_bytes: int = 0
     sent_bytes: int = 0
     accepted: int = 0
@@ -54,9 +53,8 @@ class Counters:
 
     def forget_topics(self, served: Container[str]) -> None:
         """Forget what was counted of topics that are not served any more."""
-        for counts in (self.produced, self.fetched):
-            for topic in [name for name in counts if name not in served]:
-                del counts[topic]
+        for topic in [name for name in self.fetched if name not in served]:
+            del self.fetched[topic]
 
     def count_errors(self, api: int, answer: Mapping[str, Any]) -> None:
         """Count every error in the fields of an answer."""

@@ -21,6 +21,7 @@ from broker.protocol.messages import Fields
 __all__ = ["find_coordinator", "heartbeat", "join_group", "leave_group", "sync_group"]
 
 _GROUP = 0
+_NO_TRANSACTIONS = "transactions are not supported"
 _T = TypeVar("_T")
 
 
@@ -41,7 +42,8 @@ async def find_coordinator(node: Node, request: Request) -> Fields:
 def _coordinator(node: Node, request: Request, kind: int, key: str) -> dict[str, Any]:
     error, text = ErrorCode.NONE, None
     if kind != _GROUP:
-        error, text = ErrorCode.INVALID_REQUEST, "transactions are not supported"
+        # this ends a transactional producer; other errors librdkafka tries again for its whole time
+        error, text = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_TRANSACTIONS
     elif not request.may_group(key):
         error, text = ErrorCode.GROUP_AUTHORIZATION_FAILED, "may not be in this group"
     found = None if error else coordinator(node, key)

@@ -132,7 +132,6 @@ class Production:
         except StorageFailureError as error:
             raise refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
         self.touched.append((number, partition, base + batch.last_offset_delta + 1))
-        node.counters.produced[part.topic] += batch.size
         return Result(part.topic, part.partition, 0, base, append_time, log.start_offset)
 
     def fail(self, partition: Partition, message: str) -> None:

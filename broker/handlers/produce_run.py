@@ -62,10 +62,10 @@ class Run:
     def __len__(self) -> int:
         return len(self._placed)
 
-    def stage(self, requests: Iterator[Repeated], buffer: bytearray, most: int) -> int:
-        """Stage requests, at most so many, until one cannot be; returns the bytes of batches."""
+    def stage(self, requests: Iterator[Repeated], buffer: bytearray, most: int) -> None:
+        """Stage requests, at most so many, until one cannot be."""
         partition, placed = self._partition, self._placed
-        index, size, end = partition.index, 0, 0
+        index, end = partition.index, 0
         view = memoryview(buffer)
         for correlation, wanted, start, stop, after in requests:
             if wanted != index:
@@ -76,12 +76,11 @@ class Run:
             except _LONG_WAY:
                 break
             placed.append((correlation, base))
-            size, end = size + stop - start, base + batch.last_offset_delta + 1
+            end = base + batch.last_offset_delta + 1
             self.after = after
             if len(placed) == most:
                 break
         self.touched = [(0, partition, end)]
-        return size
 
     def fail(self, partition: Partition, message: str) -> None:
         """Writing to `partition` failed: nothing that was staged there happened."""
@@ -147,9 +146,8 @@ def take_run(
     ):
         return None
     run = Run(repeats, partition, answers)
-    size = run.stage(chain((first,), requests), buffer, most)
+    run.stage(chain((first,), requests), buffer, most)
     if not run:
         return None
     node.counters.requests[PRODUCE] += len(run)
-    node.counters.produced[repeats.topic] += size
     return run

@@ -79,6 +79,7 @@ class PartitionLog:
         active = segments[-1]
         self._next = active.next_offset
         self._flushed = self._written = _Point(self._next, active.base_offset, active.size)
+        self.appended_bytes = 0  # since it was opened
         self._staged: list[Buffer] = []
         self._staged_batches: list[tuple[int, int, int, int]] = []
         self._staged_bytes = 0
@@ -171,6 +172,7 @@ class PartitionLog:
             raise
         else:
             self._written = _Point(self._next, active.base_offset, active.size)
+            self.appended_bytes += self._staged_bytes
         finally:
             self._staged.clear()
             self._staged_batches.clear()

@@ -16,6 +16,7 @@ __all__ = ["Inbox"]
 _SMALL = 16 << 10
 _LARGE = 1 << 20
 _TLS_HELLO = b"\x16\x03"
+_HTTP = (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI")
 
 
 class Inbox:
@@ -70,8 +71,11 @@ class Inbox:
 
     def wrong_size(self, size: int, largest: int) -> str:
         """What to say of a length that no request can have."""
-        tls = self.buffer[self.start : self.start + 2] == _TLS_HELLO
-        hint = "; a TLS client, and this is not TLS?" if tls else ""
+        hint = ""
+        if self.buffer.startswith(_TLS_HELLO, self.start):
+            hint = "; a TLS client, and this is not TLS?"
+        elif self.buffer.startswith(_HTTP, self.start):
+            hint = "; it speaks HTTP"
         return f"a request of {size} bytes is not within 8..{largest}{hint}"
 
     def release(self) -> None:

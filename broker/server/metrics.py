@@ -155,7 +155,7 @@ class _Collector:
         segments = GaugeMetricFamily("broker_topic_segments", "Segment files.", labels=_TOPIC)
         for topic in self._served():
             logs = [partition.log for partition in tuple(topic.partitions.values())]
-            taken.add_metric([topic.name], counters.produced[topic.name])
+            taken.add_metric([topic.name], sum(log.appended_bytes for log in logs))
             given.add_metric([topic.name], counters.fetched[topic.name])
             messages.add_metric([topic.name], sum(log.end for log in logs))
             segments.add_metric([topic.name], sum(len(log.segments) for log in logs))

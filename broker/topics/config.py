@@ -203,7 +203,7 @@ def resolve_config(
                     f"config {name!r} is not known; known: {', '.join(CONFIGS)}"
                 )
             if not key.check(value):
-                raise InvalidConfigError(f"config {name} cannot be {value!r}: it is {key.meaning}")
+                raise InvalidConfigError(f"config {name} cannot be {value!r} ({key.meaning})")
     merged = {name: key.default for name, key in CONFIGS.items()} | {**defaults} | {**configs}
     policies = merged["cleanup.policy"].split(",")
     deletes = "delete" in policies

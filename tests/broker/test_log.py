@@ -246,7 +246,7 @@ def test_a_failed_write_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(OSError, match="space"):
         log.commit()
     monkeypatch.undo()
-    assert (log.end, log.size) == (2, size)
+    assert (log.end, log.size, log.appended_bytes) == (2, size, size)
     assert append(log, batch(2, producer=(7, 0, 2))) == 2
     log.close()
     again, recovery = open_log(tmp_path, SMALL)

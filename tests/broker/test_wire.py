@@ -10,13 +10,14 @@ from typing import Any
 
 import psutil
 import pytest
+from confluent_kafka import KafkaException, Producer
 
 from broker.protocol import APIS, ErrorCode
 from broker.protocol.apis import LOGIN
 from broker.records import check_batch, iter_batches
 from headworks import service
 from tests.broker.build import batch
-from tests.broker.clients import eventually
+from tests.broker.clients import DEADLINE, eventually
 from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced
 
 HOURS = 10_000_000  # milliseconds
@@ -306,6 +307,17 @@ def test_acks_that_do_not_exist_and_transactions_are_refused(address: str, topic
             PRODUCER_ID, 1, transactional_id="tx", transaction_timeout=timedelta(seconds=1)
         )
         assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        found = wire.ask(10, 1, key="tx", key_type=1)
+        assert found.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+@pytest.mark.our_broker("it has no transactions")
+def test_a_transactional_producer_is_told_at_once(address: str) -> None:
+    """librdkafka would ask again and again after another error, until its time is up."""
+    producer = Producer({"bootstrap.servers": address, "transactional.id": "tx", "log_level": 0})
+    with pytest.raises(KafkaException, match="transactions are not supported") as caught:
+        producer.init_transactions(DEADLINE)
+    assert caught.value.args[0].fatal()
 
 
 def test_idempotence_over_the_wire(address: str, topic: str) -> None:
