@@ -68,15 +68,26 @@ class ClusterBroker(Broker):
 
     # -- what it says --------------------------------------------------------------------------
 
+    def _wire(self, timeout: float = DEADLINE) -> Wire:
+        """A connection; where nobody listens any more, the error says what became of the broker."""
+        try:
+            return Wire(self.address, timeout)
+        except ConnectionRefusedError as error:
+            state = "it runs" if self.alive else "it has ended"
+            words = self.words()[-2000:]
+            raise ConnectionRefusedError(
+                f"broker {self.number}: {error}; {state}:\n{words}"
+            ) from None
+
     def produce(self, topic: str, partition: int) -> int:
         """Send one message with acks=all; the error code."""
-        with Wire(self.address) as wire:
+        with self._wire() as wire:
             wire.send(_PRODUCE, 7, produce(topic, partition, bytes(batch()), acks=-1))
             return produced(wire.receive()[1], topic)[0]
 
     def fetch(self, topic: str, partition: int) -> int:
         """Read from the beginning; the error code."""
-        with Wire(self.address) as wire:
+        with self._wire() as wire:
             wire.send(_FETCH, 11, fetch(topic, partition, 0))
             body = wire.receive()[1]
             # throttle, error, session, topics, name, partitions, partition
@@ -88,7 +99,7 @@ class ClusterBroker(Broker):
         topics = kind(_LIST, 5, "request", "ListOffsetsTopic")
         partitions = kind(_LIST, 5, "request", "ListOffsetsPartition")
         asked = partitions(partition_index=partition, timestamp=-1, current_leader_epoch=-1)
-        with Wire(self.address, timeout) as wire:
+        with self._wire(timeout) as wire:
             reply = wire.ask(
                 _LIST,
                 5,
@@ -101,7 +112,7 @@ class ClusterBroker(Broker):
     def leaders(self, topic: str) -> dict[int, int]:
         """The leader of each partition, -1: none."""
         topics = kind(_METADATA, 8, "request", "MetadataRequestTopic")
-        with Wire(self.address) as wire:
+        with self._wire() as wire:
             reply = wire.ask(
                 _METADATA,
                 8,
@@ -114,18 +125,18 @@ class ClusterBroker(Broker):
 
     def peers(self) -> list[int]:
         """The brokers that it knows to be alive."""
-        with Wire(self.address) as wire:
+        with self._wire() as wire:
             reply = wire.ask(_METADATA, 1, topics=())
         return [broker.node_id for broker in reply.brokers]
 
     def coordinator(self, group: str) -> int:
         """The id of the broker that it names as the group's coordinator; -1: none."""
-        with Wire(self.address) as wire:
+        with self._wire() as wire:
             return int(wire.ask(_COORDINATOR, 2, key=group, key_type=0).node_id)
 
     def heartbeat(self, group: str) -> int:
         """The error code for a member that nobody knows."""
-        with Wire(self.address) as wire:
+        with self._wire() as wire:
             reply = wire.ask(
                 _HEARTBEAT,
                 3,

@@ -49,6 +49,15 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
+@pytest.fixture(autouse=True)
+def whole_again(three: Cluster) -> Iterator[None]:
+    """A test that fails while it has killed a broker is not to fail those that come after it."""
+    yield
+    for broker in three.brokers.values():
+        if not broker.alive:
+            broker.start()
+
+
 _admins: dict[str, AdminClient] = {}
 
 
