@@ -19,6 +19,7 @@ from audit.findings import Finding
 from audit.reconciler import Progress
 from audit.store import AuditStore
 from audit.store.fold import PRODUCER_TIER
+from headworks.audit import WINDOW_MS
 
 __all__ = ["Look", "Metrics", "look"]
 
@@ -59,7 +60,8 @@ def look(store: AuditStore, now: int, found: Sequence[Finding]) -> Look:
                 state,
                 total(rows),
                 tuple(row for row in rows[:_WORST] if not row.complete),
-                queries.time_to_complete(store, state.tier, since=since, until=now),
+                # Of windows that have ended: one that runs is complete by chance alone.
+                queries.time_to_complete(store, state.tier, since=since, until=now - WINDOW_MS + 1),
             )
         )
     holes = queries.holes(store)

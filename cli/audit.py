@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["audit_app"]
 
+_WAREHOUSE = "hadoop"
+_CATCH_UP = "run the loader (`headworks load run`) if it has not run since, then "
+
 audit_app = typer.Typer(no_args_is_help=True, help="The audit trail: sent, arrived, lost, doubled.")
 
 for _command in (run, wait, verify):
@@ -37,7 +40,7 @@ def audit() -> None:
 
 @audit_app.command()
 def status(
-    tier: Annotated[str, typer.Option(help="the tier to compare with the producers")] = "hadoop",
+    tier: Annotated[str, typer.Option(help="the tier to compare with the producers")] = _WAREHOUSE,
     topic: Annotated[str | None, typer.Option(help="one topic, window by window")] = None,
     since: Annotated[
         str | None, typer.Option(help="windows that start at this time, or after")
@@ -55,7 +58,7 @@ def status(
     """Compare a tier with the producers, per topic; exit 1 if one is below the SLA."""
     from audit import queries
     from audit.balance import total
-    from headworks.errors import FindingsError
+    from headworks.errors import FindingsError, UsageError
 
     first = None if since is None else instant(since, "--since")
     end = None if until is None else instant(until, "--until")
@@ -69,6 +72,12 @@ def status(
         else:
             rows = queries.balances(opened, tier, topic, since=first, until=end)
         holes = queries.holes(opened)
+        tiers = [state.tier for state in queries.tiers(opened)]
+    if tier not in (_WAREHOUSE, *tiers):  # the warehouse's counts as empty until the first load
+        raise UsageError(
+            f"tier {tier!r} has counted nothing yet",
+            fix=f"tiers that have: {', '.join(tiers) or 'none'}",
+        )
     everything = total(rows, "all")
     if format is Format.JSON:
         listed = [_as_json(r) for r in rows]
@@ -88,8 +97,8 @@ def status(
         raise FindingsError(
             f"{everything.lost} messages lost and {everything.duplicated} duplicated "
             f"between the producers and {tier}",
-            fix="run the loader (`headworks load run`) if it has not run since, then look at "
-            "the windows of a topic with --topic, and at one with `headworks audit explain`",
+            fix=f"{_CATCH_UP if tier == _WAREHOUSE else ''}look at the windows of a topic with "
+            "--topic, and at one with `headworks audit explain`",
         )
 
 

@@ -13,7 +13,7 @@ from cli.audit_store import caught_up
 from cli.instants import instant, shown, span
 from cli.kafka import ZooKeeper, address_of
 from cli.output import Format, FormatOption, print_json, print_table, say
-from headworks.errors import FindingsError, UsageError
+from headworks.errors import CorruptError, FindingsError, UsageError
 from headworks.settings import resolve
 
 if TYPE_CHECKING:
@@ -138,7 +138,10 @@ def verify(
     from hadoop_loader.verify import rows_of
 
     at = address_of(bootstrap, zookeeper), resolve("registry", registry)
-    tables = rows_of(Path(resolve("warehouse", warehouse)))
+    try:
+        tables = rows_of(Path(resolve("warehouse", warehouse)))
+    except CorruptError as error:
+        raise FindingsError(error.message, fix=error.fix) from None
     with caught_up(store, *at) as opened:
         audited = {row.topic: row.accounted for row in queries.topic_sums(opened, "hadoop")}
         differing = _differing(opened, *at)

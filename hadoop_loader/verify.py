@@ -1,6 +1,7 @@
 """What is in the tables' files, by their footers, beside what the commits say: no Spark, no scan.
 
-Rules: reads only, and only where readers are sent; what waits to be removed is no row.
+Rules: reads only, and only where readers are sent; what waits to be removed is no row. The commits
+are believed when each of them is what was written, and names the one before it.
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from hadoop_loader.commits import CommitLog
-from headworks.errors import UsageError
+from hadoop_loader.commits import Commit, CommitLog
+from headworks.errors import CorruptError, UsageError
 
 __all__ = ["TableRows", "rows_of"]
 
@@ -26,10 +27,13 @@ class TableRows:
 
 
 def rows_of(root: Path) -> list[TableRows]:
-    """Every table of the warehouse in `root`, by topic; UsageError if it is none."""
+    """Every table of the warehouse in `root`, by topic; UsageError if it is none.
+
+    CorruptError if a commit is not what the loader wrote, or is gone.
+    """
     state = root / "_headworks"
     log = CommitLog(state) if (state / "commits").is_dir() else None
-    last = log.latest() if log is not None else None
+    last = _last_of_chain(log) if log is not None else None
     if log is None or last is None:
         raise UsageError(
             f"{root} is no warehouse: nothing was ever loaded into it",
@@ -45,6 +49,20 @@ def rows_of(root: Path) -> list[TableRows]:
         )
         for topic, table in sorted(last.tables.items())
     ]
+
+
+def _last_of_chain(log: CommitLog) -> Commit | None:
+    last: Commit | None = None
+    for number in log.numbers():
+        commit = log.read(number)
+        if commit.previous != log.checksum(last):
+            raise CorruptError(
+                f"commit {number} does not follow {'nothing' if last is None else last.number}: "
+                "a commit between them is gone, or was changed",
+                fix="restore the commits from a backup of the warehouse",
+            )
+        last = commit
+    return last
 
 
 def _rows_in(root: Path, table: str, moved: dict[str, str]) -> int:

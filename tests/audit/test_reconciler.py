@@ -155,6 +155,9 @@ def test_status_explain_and_their_exit_codes(stack: Stack) -> None:
     assert "0: 0-3" in told.stdout
     assert "lost 1" in told.stderr
     assert headworks(stack, "audit", "explain", "nobody", "1970-01-01").returncode == 2
+    unheard = headworks(stack, "audit", "status", "--tier", "consumer:typo")
+    assert unheard.returncode == 2
+    assert "tiers that have: hadoop, producer" in unheard.stderr
     assert headworks(stack, "audit", "status", "--since", "yesterday").returncode == 2
 
 

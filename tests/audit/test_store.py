@@ -6,16 +6,19 @@ import random
 import tempfile
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Engine, event, select
 
 from audit import queries
 from audit.increments import Increment, Range
-from audit.store import AuditStore
+from audit.store import AuditStore, tables
 from audit.store.writing import Batch, MovedError, apply, positions
 
 WINDOW = 600_000
@@ -162,6 +165,57 @@ def test_any_order_redelivery_restart_and_rival_give_the_brute_force_answer(
                             c.window_start: c.complete_at for c in line.cells if c is not None
                         } == {w: v[2] for (t, w), v in answer.items() if t == name}
         store.close()
+
+
+class DeathError(Exception):
+    """In the place of a process's end."""
+
+
+@contextmanager
+def dying_at(step: int) -> Iterator[None]:
+    """The process's end at a statement, or where the transaction commits."""
+    left = step
+
+    def count(*_: object) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise DeathError
+
+    for what in ("before_cursor_execute", "commit"):
+        event.listen(Engine, what, count)
+    try:
+        yield
+    finally:
+        for what in ("before_cursor_execute", "commit"):
+            event.remove(Engine, what, count)
+
+
+def everything(store: AuditStore) -> list[Any]:
+    with store.read() as connection:
+        return [
+            connection.execute(select(table)).all()
+            for table in (tables.positions, tables.increments, tables.windows, tables.topics)
+        ]
+
+
+def test_a_death_at_any_step_leaves_counts_and_offsets_in_step(store: AuditStore) -> None:
+    add(store, increment("t", "producer", 0, {"attempted": 5, "delivered": 5}))
+    before = everything(store)
+    loaded = increment("t", "hadoop", 0, {"loaded": 4, "quarantined": 1})
+    batch = Batch({0: 1}, {0: 2}, [loaded], 0, live=True)
+    for step in range(1, 100):
+        try:
+            with dying_at(step):
+                apply(store, batch)
+        except DeathError:
+            assert everything(store) == before, step
+        else:
+            break
+    assert step > 10
+    after = everything(store)
+    assert after[0] == [(0, 2)]
+    assert queries.balances(store, "hadoop")[0].complete
 
 
 def test_a_copy_of_an_increment_counts_once_within_a_batch_and_later(store: AuditStore) -> None:

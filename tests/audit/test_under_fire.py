@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from hadoop_loader.verify import rows_of
+from headworks.errors import CorruptError
 from tests.soak import fire
 
 
@@ -18,3 +21,13 @@ def test_the_audit_says_what_a_ledger_outside_the_system_says(tmp_path: Path) ->
     assert {row.topic for row in rows} >= {"fire.killed", "fire.cut", "fire.doubled"}
     assert all(row.in_files == row.in_commits > 0 for row in rows)
     assert sum(report.events.values()) >= 10
+    every = sorted((tmp_path / "warehouse" / "_headworks" / "commits").glob("*.json"))
+    first, second = every[0], every[1]
+    text = first.read_text()
+    first.write_text(text.replace('"rows":', '"rows":1', 1))
+    with pytest.raises(CorruptError, match="is not what the loader wrote"):
+        rows_of(tmp_path / "warehouse")
+    first.write_text(text)
+    second.unlink()
+    with pytest.raises(CorruptError, match="does not follow 1"):
+        rows_of(tmp_path / "warehouse")

@@ -39,6 +39,7 @@ __all__ = ["Report", "campaign"]
 
 _TOPICS = ("fire.killed", "fire.cut", "fire.doubled")
 _KILLED, _CUT, _DOUBLED = _TOPICS
+_LONGEST = 1800.0  # a first load of everything, on a machine that does more besides
 _ROOT = Path(__file__).parent.parent.parent
 
 
@@ -90,7 +91,7 @@ class Child:
     def restart(self) -> None:
         self.process = self._start()
 
-    def end(self, timeout: float = 120.0) -> int:
+    def end(self, timeout: float = _LONGEST) -> int:
         """End it by SIGTERM, when it has begun its work."""
         _wait(lambda: self._ready() or self.process.poll() is not None)
         self.signal(signal.SIGTERM)
@@ -110,6 +111,7 @@ class _Fire:
         self.schemas = {topic: self._register(topic) for topic in _TOPICS}
         self.producers = [self._producer(topic, i) for topic in _TOPICS for i in range(2)]
         self.loader = Child(self._load(spark), folder / "loader.log")
+        self._committed = 0
         reconcile = ["headworks.launch", "audit", "run", "--store", self.store]
         at = ["--bootstrap", self.broker.address, "--registry", registry]
         self.reconciler = Child([*reconcile, *at], folder / "audit.log")
@@ -151,12 +153,12 @@ class _Fire:
     def burn(self, seconds: float) -> None:
         """Do something bad, again and again."""
         end = time.monotonic() + seconds
-        evils: list[tuple[int, str, Callable[[], None]]] = [
+        evils: list[tuple[int, str, Callable[[], bool | None]]] = [
             (4, "producer killed", self._kill_producer),
             (2, "producer paused", lambda: self._pause(self.chance.choice(self.producers))),
             (1, "broker killed", self._kill_broker),
             (1, "broker paused", self._pause_broker),
-            (2, "loader killed", lambda: self._kill(self.loader)),
+            (2, "loader killed", self._kill_loader),
             (1, "loader paused", lambda: self._pause(self.loader)),
             (1, "reconciler killed", lambda: self._kill(self.reconciler)),
             (1, "reconciler paused", lambda: self._pause(self.reconciler)),
@@ -169,12 +171,26 @@ class _Fire:
             unseen = [evil for evil in evils if evil[1] not in self.report.events]
             overdue = time.monotonic() >= end
             _, what, do = self.chance.choice(unseen if overdue else turns)
-            do()
-            self.report.events[what] = self.report.events.get(what, 0) + 1
+            if do() is not False:
+                self.report.events[what] = self.report.events.get(what, 0) + 1
 
     def _kill(self, child: Child) -> None:
         child.kill()
         child.restart()
+
+    def _kill_loader(self) -> bool:
+        """Not before it has committed something: else a slow start is all that is ever killed."""
+        commits = self._commits()
+        if commits == self._committed and self.loader.process.poll() is None:
+            return False
+        self._kill(self.loader)
+        self._committed = commits
+        return True
+
+    def _commits(self) -> int:
+        """The number of the last one."""
+        folder = self.root / "_headworks" / "commits"
+        return max((int(path.stem) for path in folder.glob("*.json")), default=0)
 
     def _pause(self, child: Child) -> None:
         child.signal(signal.SIGSTOP)
@@ -252,8 +268,8 @@ class _Fire:
             once = once[: once.index("--every")] + once[once.index("--every") + 2 :]
         else:
             once.append("--once")
-        last = Child(once, self.loader.log)
-        if last.process.wait(300) != 0:
+        self.loader = last = Child(once, self.loader.log)
+        if last.process.wait(_LONGEST) != 0:
             self.report.wrong.append(f"the last load failed: {self.loader.log}")
         self.reconciler.end()
 
@@ -274,6 +290,7 @@ class _Fire:
             self._compare(topic, truth, queries.balances(store, "hadoop", topic))
         gone = sum(row.gone for row in queries.balances(store, "hadoop", _CUT))
         self.report.lines.append(f"messages of {_CUT} that the loader knows it missed: {gone}")
+        self.report.lines.append(f"commits of the loader: {self._commits()}")
         store.close()
 
     def _compare(self, topic: str, truth: Truth, balances: list[Any]) -> None:
