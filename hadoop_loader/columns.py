@@ -82,9 +82,14 @@ class StructField:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """A struct with named members."""
+    """A struct with named members; `of`: what it stands for (record, union, duration).
+
+    A record's members are its fields and a union's are its types: no table has one in a column of
+    the other, although Hive would see nothing but more members.
+    """
 
     fields: tuple[StructField, ...]
+    of: str = "record"
 
     def field(self, name: str) -> StructField | None:
         """The member of that name, or None."""
@@ -138,7 +143,9 @@ _LOGICAL = {
     "local-timestamp-micros": TIMESTAMP,
     "uuid": STRING,
 }
-_DURATION = Struct(tuple(StructField(name, BIGINT) for name in ("months", "days", "millis")))
+_DURATION = Struct(
+    tuple(StructField(name, BIGINT) for name in ("months", "days", "millis")), "duration"
+)
 
 
 def table_name(topic: str) -> str:
@@ -218,7 +225,7 @@ def union_type(schema: Union, inside: tuple[Schema, ...] = ()) -> ColumnType:
     names = branch_names(values)
     fields = tuple(StructField(name, type_) for name, type_ in zip(names, types, strict=True))
     _check_case(fields, schema.pointer)
-    return Struct(fields)
+    return Struct(fields, "union")
 
 
 def branch_names(branches: list[Schema]) -> list[str]:

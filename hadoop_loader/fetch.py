@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from hadoop_loader.messages import Message
+from hadoop_loader.messages import Message, dated
 from hadoop_loader.plan import Range, Watermarks, dropped, rounds
 from headworks.broker_client import READ_AHEAD
 from headworks.errors import UnreachableError
@@ -196,10 +196,8 @@ class KafkaFetcher:
             error = m.error()
             if error is None:
                 if offset < end:
-                    timestamp = m.timestamp()[1]
-                    messages.append(
-                        Message(partition, offset, max(timestamp, 0), m.key(), m.value())
-                    )
+                    timestamp = dated(m.timestamp()[1])
+                    messages.append(Message(partition, offset, timestamp, m.key(), m.value()))
                 reached = offset + 1 >= end
             elif _is_end(error):
                 reached = offset >= end

@@ -17,7 +17,7 @@ from hadoop_loader.quarantine import QUARANTINE_TABLE
 from hadoop_loader.report import Refusal
 from hadoop_loader.roll_forward import history_of
 from hadoop_loader.task import TopicPlan, Writer
-from hadoop_loader.views import Projection, file_columns
+from hadoop_loader.views import Projection, file_columns, view_query
 from headworks.errors import HeadworksError, UsageError
 from headworks.registry_client import RegistryClient
 from headworks.schema import Record, governance_of, parse, subject_of
@@ -119,4 +119,7 @@ def _check(plan: TopicPlan, before: TableState | None, log: CommitLog) -> None:
     schema = parse(plan.latest.text, strict=False)
     if isinstance(schema, Record):
         governance_of(schema)
-    file_columns([*history, Projection(0, plan.latest.version, schema)])
+    now = Projection(0, plan.latest.version, schema)
+    file_columns([*history, now])
+    if changes(plan, before):
+        view_query("", [*history, now])  # raises what no view can show of the rows there are

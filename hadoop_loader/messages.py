@@ -14,16 +14,22 @@ import numpy.typing as npt
 
 from headworks.wire import HEADER_SIZE, MAGIC
 
-__all__ = ["NO_SCHEMA", "Bytes", "Message", "Messages", "Numbers"]
+__all__ = ["LAST_MS", "NO_SCHEMA", "Bytes", "Message", "Messages", "Numbers", "dated"]
 
 Numbers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 NO_SCHEMA = -1
+LAST_MS = 253_402_300_799_999  # the end of the year 9999
+
+
+def dated(timestamp: int) -> int:
+    """A record's timestamp, which may be any number, as a time that has a date: 1970 to 9999."""
+    return min(max(timestamp, 0), LAST_MS)
 
 
 class Message(NamedTuple):
-    """A record as the log has it; `timestamp` in ms."""
+    """A record as the log has it; `timestamp` in ms, and `dated`."""
 
     partition: int
     offset: int

@@ -35,7 +35,6 @@ QUARANTINE_COLUMNS: tuple[StructField, ...] = (
     StructField("_timestamp", TIMESTAMP, "timestamp of the record in the log"),
     StructField("_load", BIGINT, "number of the load that set it aside"),
 )
-_LAST_DAY_MS = 253_402_300_799_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def quarantine_table(bad: Sequence[Bad], load: int) -> tuple[pa.Table, list[tupl
         [b.message.value for b in rows],
         [b.message.partition for b in rows],
         [b.message.offset for b in rows],
-        [min(b.message.timestamp, _LAST_DAY_MS) * 1000 for b in rows],
+        [b.message.timestamp * 1000 for b in rows],
         [load] * len(rows),
     ]
     table = pa.Table.from_arrays(
@@ -78,4 +77,4 @@ def quarantine_table(bad: Sequence[Bad], load: int) -> tuple[pa.Table, list[tupl
 
 
 def _day(bad: Bad) -> int:
-    return min(bad.message.timestamp, _LAST_DAY_MS) * 1000 // DAY_MICROS
+    return bad.message.timestamp * 1000 // DAY_MICROS

@@ -19,7 +19,7 @@ from broker.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL
 from broker.records.record import iter_records
 from hadoop_loader.backend import Choice
 from hadoop_loader.fetch_wire import Fetched
-from hadoop_loader.messages import Message, Messages
+from hadoop_loader.messages import Message, Messages, dated
 from headworks.errors import CorruptError
 
 __all__ = ["Block", "blocks", "messages"]
@@ -85,7 +85,7 @@ def _body(block: Block) -> bytes | memoryview:
 def _split(found: list[tuple[Block, bytes | memoryview]], choice: Choice) -> Messages:
     if not choice.compiled(sum(len(body) for _, body in found)):
         return Messages.of(
-            Message(block.partition, r.offset, max(r.timestamp, 0), r.key, r.value)
+            Message(block.partition, r.offset, dated(r.timestamp), r.key, r.value)
             for block, _ in found
             for r in iter_records(block.reply, block.batch, limit=_MOST_BATCH)
         )

@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
@@ -191,16 +193,17 @@ class _Quarantined:
         """Every quarantined message of the topic, whatever the ranges."""
         for source in self._sources:
             for batch in pq.ParquetFile(source).iter_batches(10_000):
-                rows = batch.filter(pc.field("topic") == topic)
+                rows: Any = batch.filter(pc.field("topic") == topic)
+                stamps = rows.column("_timestamp").cast(pa.int64()).to_pylist()  # microseconds
+                names = ("_partition", "_offset", "key", "value")
+                partitions, offsets, keys, values = (
+                    rows.column(name).to_pylist() for name in names
+                )
                 yield [
-                    Message(
-                        row["_partition"],
-                        row["_offset"],
-                        int(row["_timestamp"].timestamp() * 1000),
-                        row["key"],
-                        row["value"],
+                    Message(partition, offset, stamp // 1000, key, value)
+                    for partition, offset, stamp, key, value in zip(
+                        partitions, offsets, stamps, keys, values, strict=True
                     )
-                    for row in rows.to_pylist()
                 ]
 
 

@@ -110,7 +110,7 @@ def _may_drop(source: Path, dropped: Dropped) -> bool:
 
 def _filter(source: Path, job: Rewrite, stager: Stager, done: Rewritten) -> None:
     assert job.dropped is not None
-    file = pq.ParquetFile(source)
+    file = _opened(source)
     path, rows = stager.path(), 0
     writer = pq.ParquetWriter(path, file.schema_arrow, compression="zstd", store_schema=False)
     found: dict[int, int] = {}
@@ -167,7 +167,12 @@ def _merge(
 
 def _batches(sources: Sequence[Path]) -> Iterator[pa.RecordBatch]:
     for source in sources:
-        yield from pq.ParquetFile(source).iter_batches(_ROWS)
+        yield from _opened(source).iter_batches(_ROWS)
+
+
+def _opened(source: Path) -> pq.ParquetFile:
+    """A file whose timestamps are microseconds, in whatever form some Spark has written them."""
+    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
 
 
 def _link(source: Path, job: Rewrite, stager: Stager) -> None:

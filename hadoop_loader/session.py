@@ -171,6 +171,8 @@ def _settings(config: WarehouseConfig, log_settings: Path) -> dict[str, str]:
         # Listing a few hundred local folders is faster in place than as a Spark job.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
         "spark.sql.files.openCostInBytes": "262144",
+        # As the loader's own files have them; the old form has no years before 1678 in Arrow.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # Nested and widened columns; `widening` decides what is allowed.
         "spark.hadoop.hive.metastore.disallow.incompatible.col.type.changes": "false",
         "spark.hadoop.hive.stats.autogather": "false",

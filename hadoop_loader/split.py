@@ -9,6 +9,7 @@ from typing import Any
 
 from hadoop_loader.jit import compiled
 from hadoop_loader.kernel_values import number
+from hadoop_loader.messages import LAST_MS
 
 __all__ = ["split"]
 
@@ -58,7 +59,7 @@ def _split(
                     at += length
             offsets[row] = bases[batch] + delta
             stamp = stamps[batch]
-            timestamps[row] = max(times[batch] + time if stamp < 0 else stamp, 0)
+            timestamps[row] = min(max(times[batch] + time if stamp < 0 else stamp, 0), LAST_MS)
             row += 1
             at = stop
     return -1

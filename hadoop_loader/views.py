@@ -45,9 +45,20 @@ from hadoop_loader.literals import literal, text
 from hadoop_loader.values import default_of, union_names
 from hadoop_loader.widening import widened
 from headworks.compatibility import check_pair
+from headworks.compatibility.words import type_name
 from headworks.decoding.resolution import resolve_branch, source_field
 from headworks.errors import IncompatibleError
-from headworks.schema import Array, EnumType, Field, MapType, Primitive, Record, Schema, Union
+from headworks.schema import (
+    Array,
+    EnumType,
+    Field,
+    Fixed,
+    MapType,
+    Primitive,
+    Record,
+    Schema,
+    Union,
+)
 
 __all__ = ["Projection", "file_columns", "rebuild_query", "view_columns", "view_query"]
 
@@ -59,6 +70,9 @@ _CASTS = {
     (STRING, BINARY),
     (BINARY, STRING),
 }
+
+
+_BESIDE = "add a field of the new type beside the old one, or give the new events a new topic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +179,7 @@ class _Rebuild:
 
     def value(self, at: str, stored: ColumnType, old: Schema, new: Schema) -> str:
         target = column_type(new)
-        if isinstance(target, Struct) and isinstance(stored, Struct):
+        if isinstance(target, Struct) and isinstance(stored, Struct) and target.of == stored.of:
             return self._struct(at, stored, old, new, target)
         if isinstance(target, Struct) and isinstance(new, Union):
             return self._wrapped(at, stored, old, new, target)
@@ -182,6 +196,8 @@ class _Rebuild:
             return _symbol(at, old, new)
         if new.kind == "float" and old.kind in ("int", "long"):
             return f"CAST(CAST({at} AS float) AS double)"
+        if _text_of(old) != _text_of(new):
+            return _other_text(at, old, new)
         return at if stored == target else _cast(at, stored, target, old, new)
 
     def _wrapped(self, at: str, stored: ColumnType, old: Schema, new: Union, target: Struct) -> str:
@@ -189,7 +205,9 @@ class _Rebuild:
         value = _only(old)
         to = resolve_branch(value, new)
         names = union_names(new) or {}
-        if to is None or to not in names:
+        # Numbers of [int, long] are one column, which does not know their branch.
+        merged = isinstance(old, Union) and len(_values(old)) > 1
+        if merged or to is None or to not in names:
             raise _unlike(at, stored, target)
         inside = self.value(at, stored, value, new.branches[to])
         members = {name: literal(None, column_type(new.branches[i])) for i, name in names.items()}
@@ -280,6 +298,29 @@ def _cast(at: str, stored: ColumnType, target: ColumnType, old: Schema, new: Sch
     raise _unlike(at, stored, target)
 
 
+def _text_of(schema: Schema) -> str | None:
+    """What a column's text says that Avro has as bytes: a UUID, a decimal of many digits."""
+    logical = getattr(schema, "logical", None)
+    if logical is None or schema.kind == "string" or column_type(schema) != STRING:
+        return None
+    return f"decimal of scale {logical.scale}" if logical.name == "decimal" else "uuid"
+
+
+def _other_text(at: str, old: Schema, new: Schema) -> str:
+    """Bytes as the text of a UUID, or the other way; a wide decimal's digits are no bytes."""
+    if isinstance(old, Fixed) and isinstance(new, Fixed) and old.size == new.size == 16:
+        if (_text_of(old), _text_of(new)) == (None, "uuid"):
+            parts = "".join(f"(.{{{n}}})" for n in (8, 4, 4, 4, 12))
+            return f"regexp_replace(lower(hex(CAST({at} AS binary))), '{parts}', '$1-$2-$3-$4-$5')"
+        if (_text_of(old), _text_of(new)) == ("uuid", None):
+            return f"unhex(replace(CAST({at} AS string), '-', ''))"
+    raise IncompatibleError(
+        f"column {at} is {type_name(old)} in rows of an earlier version, which the table keeps as "
+        f"{ddl(column_type(old))}: it cannot be made {type_name(new)}",
+        fix=_BESIDE,
+    )
+
+
 def _unit(schema: Schema) -> str | None:
     logical = getattr(schema, "logical", None)
     name = logical.name if logical else ""
@@ -289,7 +330,7 @@ def _unit(schema: Schema) -> str | None:
 def _unlike(at: str, stored: ColumnType, target: ColumnType) -> IncompatibleError:
     return IncompatibleError(
         f"column {at} cannot be made {ddl(target)} from {ddl(stored)} without changing its values",
-        fix="add a field of the new type beside the old one, or give the new events a new topic",
+        fix=_BESIDE,
     )
 
 
@@ -305,8 +346,12 @@ def _only(schema: Schema) -> Schema:
     """The one value type of a union that became one column; other schemas as they are."""
     if not isinstance(schema, Union):
         return schema
-    values = [branch for branch in schema.branches if branch.kind != "null"]
+    values = _values(schema)
     return values[-1] if values else schema.branches[0]
+
+
+def _values(union: Union) -> list[Schema]:
+    return [branch for branch in union.branches if branch.kind != "null"]
 
 
 def _member(at: str, name: str) -> str:

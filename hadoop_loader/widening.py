@@ -54,8 +54,8 @@ def _field(before: StructField, after: StructField, path: str) -> StructField:
 
 
 def _type(before: ColumnType, after: ColumnType, path: str) -> ColumnType:
-    if isinstance(before, Struct) and isinstance(after, Struct):
-        return Struct(widened(before.fields, after.fields, path))
+    if isinstance(before, Struct) and isinstance(after, Struct) and before.of == after.of:
+        return Struct(widened(before.fields, after.fields, path), after.of)
     if isinstance(before, ListOf) and isinstance(after, ListOf):
         return ListOf(_type(before.item, after.item, f"{path}[]"))
     if isinstance(before, MapOf) and isinstance(after, MapOf):

@@ -20,7 +20,7 @@ from hadoop_loader.reloading import Rewinding
 from hadoop_loader.spark_job import SparkJobs
 from hadoop_loader.work import Parts
 from headworks.errors import IncompatibleError
-from tests.loader.memory import MemoryJobs, World
+from tests.loader.memory import MemoryJobs, World, encoded
 from tests.loader.test_loading import DAY, V1, V2, Killed, click, killer
 
 pytestmark = pytest.mark.spark
@@ -127,6 +127,37 @@ def test_a_table_that_cannot_follow_is_rebuilt(world: World, parts: Parts, spark
     world.register("clicks", TEXT)
     with pytest.raises(IncompatibleError, match="rows of version 4 cannot be read as version 5"):
         Rebuilding(parts).run("clicks")
+
+
+def test_a_rebuilt_table_is_one_like_any_other(world: World, parts: Parts, spark: Any) -> None:
+    old = {"type": "record", "name": "Old", "fields": [{"name": "x", "type": "int"}]}
+    new = {"type": "record", "name": "New", "fields": [{"name": "y", "type": "int"}]}
+    when = {"name": "when", "type": {"type": "long", "logicalType": "timestamp-micros"}}
+    first: Any = {**V1, "fields": [V1["fields"][0], when, {"name": "n", "type": old}]}
+    second: Any = {**V1, "fields": [V1["fields"][0], when, {"name": "n", "type": [old, new]}]}
+    world.register("clicks", first)
+    times = [-62_135_596_800_000_000, 253_402_300_799_999_999, 1]  # years 1, 9999 and 1970
+    for n, time in enumerate(times):
+        value = {"at": 0, "when": time, "n": {"x": n}}
+        world.log.append("clicks", encoded(first, value), n)
+    Loading(parts).run()
+    world.register("clicks", second)
+    (refusal,) = Loading(parts).run().refused
+    assert "column n cannot change from struct<`x`:int> to struct<`Old`:" in refusal.reason
+    Rebuilding(parts).run("clicks")
+    world.log.append("clicks", encoded(second, {"at": 0, "when": 5, "n": ("New", {"y": 3})}, 2), 3)
+    Loading(parts).run()
+    for _ in range(2):
+        rows = spark.sql(
+            "SELECT unix_micros(when) AS t, n.old.x AS x, n.new.y AS y, unix_millis(_timestamp) "
+            f"AS at FROM {view(parts)} ORDER BY _offset"
+        ).collect()
+        assert [(r.t, r.x, r.y, r["at"]) for r in rows] == [
+            *((time, n, None, n) for n, time in enumerate(times)),
+            (5, None, 3, 3),
+        ]
+        Rewinding(parts).run("clicks", Position.parse("1"))
+        assert Compacting(parts, worth_it=2).everything().partitions == 1
 
 
 def test_a_metastore_that_was_lost_is_defined_again(world: World, parts: Parts, spark: Any) -> None:

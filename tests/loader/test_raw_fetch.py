@@ -16,7 +16,7 @@ from broker.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL
 from hadoop_loader.backend import Choice
 from hadoop_loader.fetch import KafkaFetcher
 from hadoop_loader.fetch_wire import Fetched
-from hadoop_loader.messages import NO_SCHEMA, Message, Messages
+from hadoop_loader.messages import LAST_MS, NO_SCHEMA, Message, Messages
 from hadoop_loader.plan import GapError, Range
 from hadoop_loader.raw_batches import blocks, messages
 from hadoop_loader.raw_fetch import BrokerFetcher
@@ -42,7 +42,11 @@ def test_gives_what_librdkafka_gives(broker: Service, codec: str) -> None:
     for n in range(3000):
         value = None if n % 97 == 0 else b"value %d " % n * (n % 40)
         producer.produce(
-            topic, value, key=[None, b"", b"k%d" % n][n % 3], timestamp=n, partition=n % 2
+            topic,
+            value,
+            key=[None, b"", b"k%d" % n][n % 3],
+            timestamp=n if n % 500 else 2**62 + n,
+            partition=n % 2,
         )
         if n % 700 == 0:
             producer.flush()
@@ -51,6 +55,7 @@ def test_gives_what_librdkafka_gives(broker: Service, codec: str) -> None:
     ranges = [Range(topic, 0, 10, 1490), Range(topic, 1, 3, 700), Range(topic, 1, 900, 1500)]
     expected = read(KafkaFetcher(client), ranges)
     assert len(expected) == 1480 + 697 + 600
+    assert {m.timestamp for m in expected if m.timestamp > 3000} == {LAST_MS}
     for choice in (LITTLE, MUCH):
         with BrokerFetcher(client, choice=choice) as fetcher:
             assert read(fetcher, ranges) == expected

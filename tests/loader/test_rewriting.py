@@ -7,6 +7,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from hadoop_loader.task import Writer
 from headworks.errors import FindingsError, UsageError
 from tests.loader.memory import World, encoded
 from tests.loader.test_loading import DAY, HOUR, V1, V2, Killed, click, killer, numbers
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
@@ -122,7 +125,9 @@ def test_a_rewind_of_bad_messages_leaves_each_once(world: World) -> None:
 
 def test_quarantined_messages_become_rows_once_their_schema_is_there(world: World) -> None:
     click(world, 0)
-    world.log.append("clicks", encoded(V2, {"at": DAY, "n": 1, "how": "x"}, 7), DAY, 1)
+    # As a number of seconds this time is a little less than itself.
+    stamp = 1_094_818_431_705
+    world.log.append("clicks", encoded(V2, {"at": DAY, "n": 1, "how": "x"}, 7), stamp, 1)
     world.log.append("clicks", b"junk", 2 * DAY, 1)
     load(world)
     assert Requeueing(world.parts()).run("clicks").number == 1
@@ -130,6 +135,8 @@ def test_quarantined_messages_become_rows_once_their_schema_is_there(world: Worl
     report = Requeueing(world.parts()).run("clicks")
     assert (report.kind, report.rows, report.topics[0].quarantined) == ("requeue", 1, -1)
     assert numbers(world) == [0, 1]
+    (row,) = (row for row in world.rows("clicks") if row["n"] == 1)
+    assert row["_timestamp"] == EPOCH + timedelta(milliseconds=stamp)
     (left,) = world.rows(QUARANTINE_TABLE)
     assert (left["value"], left["_partition"], left["_offset"]) == (b"junk", 1, 1)
     assert audited(world) == {"loaded": 2, "quarantined": 1}

@@ -15,7 +15,7 @@ from fastavro import parse_schema, schemaless_reader
 from hadoop_loader.catalog import HiveCatalog
 from hadoop_loader.loading import Loading
 from hadoop_loader.sql import query
-from hadoop_loader.views import Projection, file_columns, view_query
+from hadoop_loader.views import Projection, file_columns, rebuild_query, view_query
 from headworks.errors import IncompatibleError
 from headworks.schema import parse
 from tests.evolution import Names, as_column, evolved, record, value_of
@@ -74,6 +74,13 @@ def history(*schemas: Json) -> list[Projection]:
     return [Projection(i, i, parse(json.dumps(s))) for i, s in enumerate(schemas, 1)]
 
 
+A: Json = {"type": "record", "name": "A", "fields": [{"name": "x", "type": "int"}]}
+B: Json = {"type": "record", "name": "B", "fields": [{"name": "y", "type": "int"}]}
+DURATION: Json = {"type": "fixed", "name": "D", "size": 12, "logicalType": "duration"}
+UUID: Json = {"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"}
+WIDE: Json = {"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2}
+
+
 def fields(*types: Json) -> Json:
     return {
         "type": "record",
@@ -104,6 +111,10 @@ def test_untouched_columns_stay_plain() -> None:
         ),
         ("long", {"type": "long", "logicalType": "timestamp-millis"}),
         ("int", ["int", "string"]),
+        (A, [A, B]),
+        (["null", A], ["null", A, B]),
+        ([A, B], A),
+        (DURATION, {**A, "fields": [{"name": "months", "type": "long"}]}),
     ],
 )
 def test_what_parquet_cannot_follow_is_refused_at_its_path(old: Json, new: Json) -> None:
@@ -111,6 +122,26 @@ def test_what_parquet_cannot_follow_is_refused_at_its_path(old: Json, new: Json)
     later = {"type": "array", "items": {**fields(new), "name": "Inner"}}
     with pytest.raises(IncompatibleError, match=r"column f0\[\].f0 cannot change from"):
         file_columns(history(fields(inner), fields(later)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("bytes", WIDE), (WIDE, "bytes"), (WIDE, {**WIDE, "scale": 3}), (UUID, "bytes")],
+)
+def test_text_that_bytes_do_not_become_is_refused_before_a_load(old: Json, new: Json) -> None:
+    later = history(
+        fields({"type": "array", "items": old}), fields({"type": "array", "items": new})
+    )
+    with pytest.raises(IncompatibleError, match=r"column x1 is .* it cannot be made"):
+        view_query("t", later)
+    with pytest.raises(IncompatibleError):
+        rebuild_query("t", later[:1], later[1])
+
+
+def test_numbers_whose_branch_is_not_known_become_no_union() -> None:
+    old, new = history(fields(["int", "long"]), fields(["int", "long", "string"]))
+    with pytest.raises(IncompatibleError, match="without changing its values"):
+        rebuild_query("t", [old], new)
 
 
 @pytest.mark.spark
@@ -125,18 +156,22 @@ def test_defaults_over_hiveserver2_and_a_dropped_then_restored_field(
         **inner,
         "fields": [*inner["fields"], {"name": "b", "type": "string", "default": "it's"}],
     }
-    first = {**fields("int", ["null", inner]), "doc": "Doc."}
-    second = fields("long", ["null", wider])
+    plain = {**UUID, "logicalType": "none"}
+    first = {**fields("int", ["null", inner], UUID, {"type": "array", "items": "U"}), "doc": "Doc."}
+    second = fields("long", ["null", wider], plain, {"type": "array", "items": "U"})
+    first["fields"] += [{"name": "f4", "type": {**plain, "name": "V"}}]
+    second["fields"] += [{"name": "f4", "type": {**UUID, "name": "V"}}]
+    ids: Json = {"f2": bytes(range(16)), "f3": [bytes(range(16))], "f4": bytes(range(16))}
     second["fields"].append({"name": "new", "doc": "its doc", "type": "double", "default": 1.5})
     for schema, value in ((first, {"f0": 1, "f1": {"a": 1}}), (first, {"f0": 2, "f1": None})):
         schema_id = 1 if "t" in world.subjects else world.register("t", schema)
-        world.log.append("t", encoded(schema, value, schema_id))
+        world.log.append("t", encoded(schema, {**value, **ids}, schema_id))
     Loading(world.parts()).run()
     schema_id = world.register("t", second)
-    value = {"f0": 2**40, "f1": {"a": 3, "b": "new"}, "new": 2.5}
+    value = {"f0": 2**40, "f1": {"a": 3, "b": "new"}, "new": 2.5, **ids}
     world.log.append("t", encoded(second, value, schema_id))
     # Written in version 1, loaded after version 2: the decoder and the view must agree.
-    world.log.append("t", encoded(first, {"f0": 4, "f1": {"a": 4}}, 1))
+    world.log.append("t", encoded(first, {"f0": 4, "f1": {"a": 4}, **ids}, 1))
     Loading(world.parts()).run()
     select = "SELECT f0, f1.a, f1.b, new, _schema_version, _load FROM t ORDER BY _offset"
     assert query(hive, select, database="defaults").rows == [
@@ -144,6 +179,10 @@ def test_defaults_over_hiveserver2_and_a_dropped_then_restored_field(
         (2, None, None, 1.5, 1, 1),
         (2**40, 3, "new", 2.5, 2, 2),
         (4, 4, "it's", 1.5, 1, 2),
+    ]
+    select = "SELECT DISTINCT f2, f3[0], f4 FROM t"
+    assert query(hive, select, database="defaults").rows == [
+        (bytes(range(16)), bytes(range(16)), "00010203-0405-0607-0809-0a0b0c0d0e0f")
     ]
     described = {row[0]: row[1:] for row in query(hive, "DESCRIBE defaults.t").rows}
     assert described["new"] == ("double", "its doc")
