@@ -10,17 +10,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
+from types import NoneType
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from headworks.errors import UsageError
 
 if TYPE_CHECKING:
-    from headworks.schema.model import Fixed, Logical, Primitive, Record, Schema
+    from headworks.schema.model import Fixed, Logical, Primitive, Record, Schema, Union
 
 __all__ = ["EncodeError", "explain"]
 
 _RANGES = {"int": (-(1 << 31), (1 << 31) - 1), "long": (-(1 << 63), (1 << 63) - 1)}
+_EXACT = {NoneType, bool, int, float, bytes, str, list, dict, datetime, date, time, Decimal, UUID}
 _FLOAT_MAX = 3.4028235677973366e38
 _LONGEST = 120
 
@@ -69,7 +71,7 @@ def _wrong(schema: Schema, value: object, path: str) -> Iterator[_Wrong]:
     if isinstance(schema, model.Record):
         yield from _wrong_record(schema, value, path)
     elif isinstance(schema, model.Union):
-        yield from _wrong_union(schema.branches, value, path)
+        yield from _wrong_union(schema, value, path)
     elif isinstance(schema, model.Array):
         if not isinstance(value, list | tuple):
             yield _Wrong(path, value, "a list")
@@ -94,7 +96,8 @@ def _wrong(schema: Schema, value: object, path: str) -> Iterator[_Wrong]:
 def _wrong_record(schema: Record, value: object, path: str) -> Iterator[_Wrong]:
     made = getattr(type(value), "__headworks__", None)
     if getattr(made, "name", None) != schema.name:
-        yield _Wrong(path, value, f"a {_simple(schema)}")
+        like = type(value).__name__ == _simple(schema)  # a class of that name, from elsewhere
+        yield _Wrong(path, value, _a(schema.name if like else _simple(schema)))
         return
     for field in schema.fields:
         attribute = made.fields[field.name]  # type: ignore[union-attr]
@@ -102,16 +105,28 @@ def _wrong_record(schema: Record, value: object, path: str) -> Iterator[_Wrong]:
         yield from _wrong(field.type, getattr(value, attribute), below)
 
 
-def _wrong_union(branches: tuple[Schema, ...], value: object, path: str) -> Iterator[_Wrong]:
+def _wrong_union(union: Union, value: object, path: str) -> Iterator[_Wrong]:
+    branches = _candidates(union, value)
     attempts = [list(_wrong(branch, value, path)) for branch in branches]
-    if not all(attempts):
+    if branches and not all(attempts):
         return
     # A branch that fails further inside is the one that was meant.
     inner = [wrong for attempt in attempts for wrong in attempt[:1] if wrong.path != path]
     if inner:
         yield inner[0]
     else:
-        yield _Wrong(path, value, " or ".join(_describe(branch) for branch in branches))
+        yield _Wrong(path, value, " or ".join(_describe(branch) for branch in union.branches))
+
+
+def _candidates(union: Union, value: object) -> tuple[Schema, ...]:
+    """The branches that a value may be of: unions are told apart by exact class."""
+    branches, cls = union.branches, type(value)
+    if union.nullable is not None:
+        return branches
+    if cls not in _EXACT and not vars(cls).keys() & {"__headworks__", "__avro_name__"}:
+        return ()
+    whole = [branch for branch in branches if branch.kind in _RANGES and _is_leaf(branch, 0)]
+    return tuple(whole) if cls is int and whole else branches
 
 
 def _is_leaf(schema: Schema, value: object) -> bool:
@@ -207,7 +222,11 @@ def _describe(schema: Schema) -> str:
         return f"bytes of length {schema.size}"
     if isinstance(schema, model.EnumType):
         return f"a member of the enum {_simple(schema)}"
-    return _PLAIN[schema.kind] if schema.kind in _PLAIN else f"a {_simple(schema)}"
+    return _PLAIN[schema.kind] if schema.kind in _PLAIN else _a(_simple(schema))
+
+
+def _a(name: str) -> str:
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
 def _simple(schema: Schema) -> str:

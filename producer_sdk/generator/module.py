@@ -83,6 +83,7 @@ class ModuleWriter:
             MARKER,
             "# ruff: noqa",
             "# fmt: off",
+            "# pyright: standard",
             f'"""Events and types of the namespace {self._namespace or "without a name"}."""',
             "",
             "from __future__ import annotations",

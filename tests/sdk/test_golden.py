@@ -41,6 +41,16 @@ def test_generated_code_is_strictly_typed() -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_generated_code_is_clean_in_a_project_that_is_strict(tmp_path: Path) -> None:
+    write(generate([GOLDEN / "schemas"]), tmp_path / "events")
+    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
+    command = [sys.executable, "-m", "basedpyright", "--pythonpath", sys.executable]
+    done = subprocess.run(
+        [*command, "--project", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def test_generated_code_is_formatted(tmp_path: Path) -> None:
     for path in (GOLDEN / "generated").glob("*.py"):
         text = path.read_text(encoding="utf-8")

@@ -44,6 +44,7 @@ EVENT = """{
     {"name": "time", "type": {"type": "int", "logicalType": "time-millis"}},
     {"name": "id", "type": {"type": "string", "logicalType": "uuid"}},
     {"name": "choice", "type": ["null", "string", "int", "Item"]},
+    {"name": "number", "type": ["int", "long", "double"], "default": 0},
     {"name": "nothing", "type": "null"}
   ]
 }"""
@@ -114,6 +115,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("choice", 1.5, "choice"),
     ("choice", True, "choice"),
     ("choice", 1 << 40, "choice"),
+    ("choice", type("Text", (str,), {})("x"), "choice"),
+    ("number", 1 << 70, "number"),
     ("nothing", 0, "nothing"),
 ]
 
@@ -148,6 +151,14 @@ def test_a_decimal_that_fits_is_taken(shop: Any, value: str) -> None:
     expected = unscaled.to_bytes(size, "big", signed=True)
     encoded = shop.Order.__headworks__.encode(order(shop, item=shop.Item(price=Decimal(value))))
     assert bytes([2 * size]) + expected in encoded
+
+
+def test_a_record_of_another_module_is_told_from_its_namesake(shop: Any) -> None:
+    namesake = type("Item", (), {})()
+    with pytest.raises(EncodeError, match=r"expected an? [a-z.]+\.Item$"):
+        shop.Order.__headworks__.encode(order(shop, item=namesake))
+    with pytest.raises(EncodeError, match=r"expected an Item$"):
+        shop.Order.__headworks__.encode(order(shop, item=None))
 
 
 def test_a_symbol_of_another_enum_is_refused(shop: Any) -> None:
