@@ -5,6 +5,8 @@ Rules:
 - The writer's schema is found by the id in the message and kept for ever: an id never changes.
 - With a class, its schema is the reader's (Avro 1.12.0, "Schema Resolution"): what the writer did
   not know takes its default. Without one, events are dicts in the writer's own schema.
+- A schema that the registry says it does not have makes the message bad; a registry that does not
+  answer, or refuses for another reason, says nothing about the message.
 - Bytes that do not decode raise DecodeError with the reason; they never give a half-filled event.
 """
 
@@ -21,13 +23,14 @@ from fastavro.schema import SchemaParseException
 
 from consumer_sdk.compiled import DATUM_ERRORS, Decode, compiled
 from headworks.codec.event import EventType
-from headworks.errors import HeadworksError, SchemaError
+from headworks.errors import HeadworksError, RefusedError, SchemaError
 from headworks.registry_client import RegistryClient
 from headworks.schema import parse, subject_of
 from headworks.wire import HEADER_SIZE, unframe
 
 __all__ = ["DecodeError", "Decoder"]
 
+_NO_SCHEMA = 40403
 _BAD_DATA = (
     *DATUM_ERRORS,
     ArithmeticError,
@@ -86,6 +89,12 @@ class Decoder:
     def _fetch(self, schema_id: int) -> Decode:
         try:
             return self._compile(self._registry.schema_text(schema_id))
+        except RefusedError as error:
+            if error.code != _NO_SCHEMA:
+                raise
+            raise DecodeError(
+                f"{self._registry.url} has no schema {schema_id}, which the message names"
+            ) from error
         except (SchemaError, SchemaParseException, ValueError) as error:
             raise DecodeError(f"schema {schema_id} cannot be read: {error}") from error
 

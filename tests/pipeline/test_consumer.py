@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -126,27 +126,31 @@ def test_explicit_commits_only(
         assert [m.event.count for m in read(again, 2)] == [2, 3]
 
 
-def poison(topic: Topic, broker: Service) -> None:
+NOT_OURS = (b"not framed", b"\x00\x00\x00\x00\x01\xff")
+NO_SUCH_SCHEMA = b"\x00\x7f\x00\x00\x00x"
+
+
+def poison(topic: Topic, broker: Service, values: Sequence[bytes] = NOT_OURS) -> None:
     plain = confluent_kafka.Producer({"bootstrap.servers": broker.address})
-    plain.produce(topic.name, b"not framed", partition=0)
-    plain.produce(topic.name, b"\x00\x00\x00\x00\x01\xff", partition=0)
+    for value in values:
+        plain.produce(topic.name, value, partition=0)
     assert plain.flush(60) == 0
 
 
 def test_poison_stops_with_its_place_or_is_skipped_and_counted(
     producer: Make, topic: Topic, broker: Service, registry: Service
 ) -> None:
-    poison(topic, broker)
+    poison(topic, broker, [*NOT_OURS, NO_SUCH_SCHEMA])
     with producer() as running:
         running.send(topic.v1.Click(user="good", at=AT, count=1))
     place = rf"{topic.name} partition 0 offset 0"
     stopping = consumer(topic, broker, registry)
     with stopping, pytest.raises(PoisonMessageError, match=place):
-        read(stopping, 3)
+        read(stopping, 4)
     with consumer(topic, broker, registry, group="skips", on_poison=OnPoison.SKIP) as skipping:
-        messages = read_until(skipping, lambda found: bool(found) and skipping.skipped == 2)
+        messages = read_until(skipping, lambda found: bool(found) and skipping.skipped == 3)
     found = [message.event.user for message in messages]
-    assert (found, skipping.skipped) == (["good"], 2)
+    assert (found, skipping.skipped) == (["good"], 3)
 
 
 def test_it_reads_either_classes_or_topics(topic: Topic) -> None:
