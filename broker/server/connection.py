@@ -467,7 +467,9 @@ class Connection:
         if self._writing:
             slow = self._pace.unread(now, self._outbox.sent, short=short)
         elif inbox.unread and not (self._paused or self._full or self._stopping or self._held):
-            slow = self._pace.unfinished(now - inbox.since, inbox.unread, short=short)
+            slow = self._pace.unfinished(now, inbox.since, inbox.unread, short=short)
+        elif short:
+            inbox.shrink()
         if slow:
             self.close(slow, "stalled")
             return

@@ -1,8 +1,11 @@
 """What a connection has received: one buffer, in which whole requests are handled where they lie.
 
-Rules: the buffer moves only in `make_room`, between passes, because produced batches lie in it
-until they are written. What it grows beyond its smallest size is taken from the memory that all
-connections share; what is not there is waited for.
+Rules: the buffer moves only between passes, because produced batches lie in it until they are
+written. What it grows beyond its smallest size is taken from the memory that all connections
+share; what is not there is waited for. While half of that memory is left, a buffer grows as the
+bytes come: a promise alone must not hold what others need. Beyond, a request gets all that it needs
+or nothing, so that those who were given memory can be served. Who has nothing to say keeps none of
+it while others wait.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ __all__ = ["Inbox"]
 
 _SMALL = 16 << 10
 _LARGE = 1 << 20
+_PROOF = 4  # times what has come is believed to come
 _TLS_HELLO = b"\x16\x03"
 _HTTP = (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI")
 
@@ -61,13 +65,21 @@ class Inbox:
             self.start, self.end = 0, unread
         size = len(self.buffer)
         if wanted > size:
-            return self._grow(wanted - size)
+            step = min(wanted, max(2 * size, _PROOF * unread))
+            left = self._memory.left - (step - size)
+            return self._grow((step if left >= self._memory.size // 2 else wanted) - size)
         if full and size < _LARGE:
             self._grow(size)  # busy: read more at a time
-        elif size > 2 * _LARGE and not unread:
+        elif size > 2 * _LARGE:
+            self.shrink()
+        return True
+
+    def shrink(self) -> None:
+        """Become small again, unless something waits for the rest of its request."""
+        if self._taken and not self.unread:
             self.release()
             self.buffer = bytearray(_SMALL)
-        return True
+            self.start = self.end = 0
 
     def wrong_size(self, size: int, largest: int) -> str:
         """What to say of a length that no request can have."""

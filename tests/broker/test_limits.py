@@ -8,7 +8,7 @@ import time
 from asyncio import StreamReader as Reader
 from asyncio import StreamWriter as Writer
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 from broker.server import BrokerServer, ServerConfig
 from broker.server.limits import Limits
+from broker.server.pace import Pace
 from tests.broker.build import batch
 from tests.broker.wire import fetch, produce, request
 
@@ -176,14 +177,61 @@ def test_memory_that_others_hold_without_moving_is_taken_back(tmp_path: Path) ->
         async with serving(tmp_path, **limits) as server:
             body = framed(0, 7, produce("t", 0, bytes(batch(1, size=size))))
             async with connected(server) as (idle, hoarder), connected(server) as (reader, writer):
-                hoarder.write(body[:20])
-                while server.memory.left == server.memory.size:
+                hoarder.write(body[:400_000])
+                while server.memory.size - server.memory.left < size - 20_000:
                     await asyncio.sleep(0.01)
                 writer.write(body)
                 assert struct.unpack_from(">h", await receive(reader), 4 + 4 + 3 + 4 + 4) == (0,)
                 assert await closed(idle)
 
     run(test)
+
+
+def test_a_promise_alone_holds_little(tmp_path: Path) -> None:
+    async def test() -> None:
+        size = 900_000
+        async with serving(tmp_path, buffer_bytes=4 << 20, stall_seconds=60.0) as server:
+            body = framed(0, 7, produce("t", 0, bytes(batch(1, size=size))))
+            async with AsyncExitStack() as stack:
+                for _ in range(8):
+                    _, promising = await stack.enter_async_context(connected(server))
+                    promising.write(body[:20])
+                reader, writer = await stack.enter_async_context(connected(server))
+                writer.write(body)
+                assert await receive(reader)
+                assert server.node.counters.failed["stalled"] == 0
+
+    run(test)
+
+
+def test_who_has_nothing_to_say_gives_memory_to_those_who_have(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with serving(tmp_path, buffer_bytes=4 << 20) as server:
+            body = framed(0, 7, produce("t", 0, bytes(batch(1, size=900_000))))
+            async with AsyncExitStack() as stack:
+                clients = []
+                for _ in range(10):
+                    clients.append(await stack.enter_async_context(connected(server)))
+                    clients[-1][1].write(body)
+                    assert await receive(clients[-1][0])
+                for reader, writer in clients:
+                    writer.write(body)
+                    assert await receive(reader)
+            assert not server.node.counters.failed
+
+    run(test)
+
+
+def test_standing_still_is_noticed_however_fast_it_began() -> None:
+    limits = Limits(stall_seconds=60.0, short_seconds=5.0, slowest=4096)
+    pace = Pace(limits)
+    assert not pace.unfinished(5.0, 0.0, 1_000_000, short=True)
+    assert pace.unfinished(10.0, 0.0, 1_000_000, short=True)
+    pace = Pace(limits)
+    for second in range(0, 600, 10):
+        assert not pace.unfinished(float(second), 0.0, 5000 * second, short=False)
+    assert not pace.unfinished(659.0, 600.0, 0, short=False), "another request"
+    assert pace.unfinished(661.0, 600.0, 4096 * 60, short=False)
 
 
 @pytest.mark.parametrize("key", [1, 3])
