@@ -32,11 +32,14 @@ class Relay:
         """Nothing passes any more."""
         self._whole.clear()
 
-    def drop(self) -> None:
-        """Connections are closed; new ones pass."""
+    def drop(self) -> int:
+        """Connections are closed, new ones pass; how many ends were closed."""
+        dropped = 0
         for one in tuple(self._sockets):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
+                dropped += 1
+        return dropped
 
     def mend(self) -> None:
         """Everything passes again."""

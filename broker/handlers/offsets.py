@@ -20,7 +20,7 @@ _MOST_POSITIONS = 100_000  # in a reply; groups beyond are refused: they are to 
 async def offset_commit(node: Node, request: Request) -> Fields:
     """Store what may be stored; every partition has its own answer."""
     message = request.message
-    group_error = _group_error(node, request)
+    group_error = _group_error(node, request) or await _others_error(node, message)
     accepted: dict[tuple[str, int], Committed] = {}
     topics: list[dict[str, Any]] = []
     for topic in message.topics:
@@ -104,6 +104,14 @@ def _group_error(node: Node, request: Request) -> ErrorCode:
         getattr(message, "group_instance_id", None),
         generation,
     )
+
+
+async def _others_error(node: Node, message: Any) -> ErrorCode:
+    """Whoever is no member moves no group whose members coordinate themselves."""
+    if message.generation_id_or_member_epoch >= 0:
+        return ErrorCode.NONE
+    others = await node.coordination.has_members(message.group_id)
+    return ErrorCode.UNKNOWN_MEMBER_ID if others else ErrorCode.NONE
 
 
 def _topic_error(request: Request, topic: str) -> ErrorCode:

@@ -30,6 +30,11 @@ T = TypeVar("T")
 _TIMEOUT = 15.0
 _IN_FLIGHT = 100
 _ACTIVE = {"stable", "preparing_rebalancing", "completing_rebalancing"}
+_STOP = (
+    "somebody is in the group: stop its consumers; those that coordinate themselves are shown with"
+    " --zookeeper"
+)
+_BUSY = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP}
 _AWAY = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
@@ -176,7 +181,11 @@ class ClassicGroups:
                 f"no broker answers at {self._bootstrap}: {problem.str()}",
                 fix="start one with `headworks up`, or give --bootstrap",
             )
-        return RefusedError(f"the broker refused to {what}: {problem.str()}", code=problem.code())
+        return RefusedError(
+            f"the broker refused to {what}: {problem.str()}",
+            code=problem.code(),
+            fix=_STOP if problem.code() in _BUSY else None,
+        )
 
 
 _GONE = {

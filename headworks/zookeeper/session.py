@@ -15,6 +15,7 @@ import contextlib
 import importlib
 import logging
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -175,9 +176,12 @@ def open_session(
     session = Session(client, where)
     if listener is not None:
         session.on_state(listener)
+    deadline = time.monotonic() + wait
     try:
         client.start(wait)
-        _enter_chroot(client, where, create=create_chroot)
+        while not _entered_chroot(client, where, create=create_chroot):
+            if time.monotonic() > deadline:
+                raise kazoo("exceptions").ConnectionLoss
     except BaseException as error:
         session.close()
         if isinstance(error, _unreachable()):
@@ -202,17 +206,25 @@ def _client(where: EnsembleAddress, timeout: float) -> Any:
     )
 
 
-def _enter_chroot(client: Any, where: EnsembleAddress, *, create: bool) -> None:
+def _entered_chroot(client: Any, where: EnsembleAddress, *, create: bool) -> bool:
+    """Whether all paths are the chroot's from now on; not if the connection was lost meanwhile."""
     if not where.chroot:
-        return
-    if create:
-        client.ensure_path(where.chroot)
-    elif client.exists(where.chroot) is None:
+        return True
+    try:
+        if create:
+            client.ensure_path(where.chroot)
+            there = True
+        else:
+            there = client.exists(where.chroot) is not None
+    except kazoo("exceptions").ConnectionLoss:
+        return False
+    if not there:
         raise UsageError(
             f"the ZooKeeper at {', '.join(where.hosts)} has no node {where.chroot}",
             fix="correct the chroot, or start a broker there first: it creates the node",
         )
     client.chroot = where.chroot
+    return True
 
 
 def _unreachable() -> tuple[type[BaseException], ...]:

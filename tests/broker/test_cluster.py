@@ -27,6 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from typer.testing import CliRunner
 
 from broker.protocol.errors import ErrorCode
+from cli.group import group_app
 from cli.topic import topic_app
 from headworks import service
 from headworks.zookeeper import TopicNode, paths
@@ -298,6 +299,18 @@ def refused(three: Cluster, folder: Path, number: int, *options: str) -> str:
     )
     assert done.returncode == 2, done.stderr
     return done.stderr
+
+
+def test_a_group_that_coordinates_itself_is_not_moved_by_who_is_no_member(three: Cluster) -> None:
+    name, group = create(three, 1), "by-itself"
+    coordinator = three.brokers[three.brokers[1].coordinator(group)]
+    with three.session() as session:
+        session.client.create(paths.member(group, "host:1"), b"{}", ephemeral=True, makepath=True)
+        assert _commit_at(coordinator, group, name) == ErrorCode.UNKNOWN_MEMBER_ID
+        asked = ["reset", group, "--to", "latest", "--topic", name, "--bootstrap", three.bootstrap]
+        refused = CliRunner().invoke(group_app, asked).exception
+        assert "the broker refused to set group by-itself" in str(refused)
+    assert _commit_at(coordinator, group, name) == ErrorCode.NONE
 
 
 def test_an_id_is_one_broker_s(three: Cluster, tmp_path: Path) -> None:

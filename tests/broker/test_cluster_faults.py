@@ -143,6 +143,24 @@ def test_a_short_pause_of_zookeeper_is_not_noticed(two: Cluster, topic: str) -> 
         eventually(lambda b=broker: serves(b, topic))  # type: ignore[misc]
 
 
+def test_connections_that_are_lost_while_it_starts_do_not_keep_a_broker_away(
+    two: Cluster, topic: str
+) -> None:
+    broker = two.brokers[2]
+    broker.stop()
+    broker.launch()
+    dropped = 0
+
+    def dropped_often() -> bool:
+        nonlocal dropped
+        dropped += sum(cable.drop() for cable in broker.cables)
+        return dropped > 20
+
+    eventually(dropped_often)
+    broker.wait()
+    eventually(lambda: serves(broker, topic))
+
+
 def test_a_lost_connection_alone_ends_nothing(two: Cluster, topic: str) -> None:
     broker = two.brokers[1]
     registered, doubts = (broker.words().count(w) for w in ("is registered at", "cannot be sure"))

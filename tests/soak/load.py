@@ -104,7 +104,7 @@ class Load:
         of = self.partitions if name == "noise" else self.partitions - 1
         for partition, number in self._numbers(rate, of):
             value = value_of(name, partition, number)
-            while True:
+            while not self._stop.is_set():  # or a broker that is gone for good would hold it up
                 try:
                     producer.produce(
                         self.topic,
@@ -144,7 +144,9 @@ class Load:
                 self.ledger.fail(f"{name} was refused {partition} {number}: {error}")
 
         for partition, number in self._numbers(rate, self.partitions - 1):
-            open_messages.acquire()  # no more than the broker keeps up with
+            # no more than the broker keeps up with, and not for ever if it is gone
+            while not open_messages.acquire(timeout=0.2) and not self._stop.is_set():
+                pass
             value = value_of(name, partition, number)
             future = producer.send(self.topic, value, partition=partition)
             future.add_callback(lambda _, p=partition, n=number: answered(p, n, None))

@@ -20,6 +20,7 @@ __all__ = ["Bridge"]
 
 _T = TypeVar("_T")
 _AT_A_TIME = 200
+_PAUSE = 0.2
 _PATIENCE = 10.0  # seconds; a connection that is lost ends the waiting sooner
 
 
@@ -54,6 +55,20 @@ class Bridge:
             raise UnreachableError(
                 f"ZooKeeper at {self.session.address} does not answer ({type(error).__name__})"
             ) from None
+
+    async def insist(self, question: Callable[[], Awaitable[_T]], seconds: float) -> _T:
+        """Ask what may be asked again until it is answered, or so many seconds are over."""
+        deadline = self.loop.time() + seconds
+        while True:
+            try:
+                return await question()
+            except UnreachableError as error:
+                if self.loop.time() > deadline:
+                    raise UnreachableError(
+                        f"{error.message} (tried for {seconds:.0f} s)",
+                        fix="see that it runs, with a majority of its servers",
+                    ) from None
+                await asyncio.sleep(_PAUSE)
 
     def hand_over(self, function: Callable[..., object], *arguments: Any) -> None:
         """Call a function in the loop; for kazoo's threads."""

@@ -108,13 +108,17 @@ class Registration:
                 await self._bridge.remove(paths.broker(self._broker))
 
     async def serve(self, topic: str, partitions: int) -> None:
-        """Register how many partitions of a topic are served; 0: none any more."""
+        """Register how many partitions of a topic are served; 0: none any more.
+
+        What is served before the broker joins is registered when it does.
+        """
         if not partitions:
             self.served.pop(topic, None)
             await self._bridge.remove(paths.served(topic, self._broker))
             return
         self.served[topic] = partitions
-        await self._register_topic(topic)
+        if self._node is not None:
+            await self._register_topic(topic)
 
     # -- checks ------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from broker.coordination.interface import (
@@ -32,6 +33,7 @@ from headworks.zookeeper import OffsetNode, TopicNode, open_session, paths
 __all__ = ["ClusterOptions", "ZooKeeperCoordination"]
 
 _log = logging.getLogger(__name__)
+_START_SECONDS = 15.0  # a lost connection, or an ensemble without a leader, is waited for
 _SPREAD_SECONDS = 5.0
 _LOOK_SECONDS = 0.02
 _ID_BLOCK = 1000
@@ -71,8 +73,9 @@ class ZooKeeperCoordination:
         bridge = Bridge(session, asyncio.get_running_loop())
         store = cls(bridge, broker, folder)
         try:
-            await store._registration.claim(take_over=options.take_over)
-            await store._view.refresh()
+            claim = partial(store._registration.claim, take_over=options.take_over)
+            await bridge.insist(claim, _START_SECONDS)
+            await bridge.insist(store._view.refresh, _START_SECONDS)
         except BaseException:
             await asyncio.to_thread(session.close)
             raise
@@ -102,8 +105,8 @@ class ZooKeeperCoordination:
 
     async def join(self, member: Member) -> None:
         """See `Coordination`."""
-        await self._registration.join(member)
-        await self._view.refresh()
+        await self._bridge.insist(partial(self._registration.join, member), _START_SECONDS)
+        await self._bridge.insist(self._view.refresh, _START_SECONDS)
         self._tell()
 
     async def leave(self) -> None:
