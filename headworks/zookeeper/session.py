@@ -100,6 +100,7 @@ class Session:
         self.timeout = 0.0
         self._listeners: list[tuple[Callable[[State], None], Any]] = []
         self._watch_timeout()
+        self._survive_lost_answers()
 
     @property
     def id(self) -> int:
@@ -144,6 +145,24 @@ class Session:
             return read_ms, connect_ms
 
         connection._connect = noting
+
+    def _survive_lost_answers(self) -> None:
+        """A server that loses its leader may leave a question unanswered and answer the next.
+
+        kazoo's thread ends with that, and with it every session there could be: instead, the
+        connection is taken for lost, as it is of no use any more.
+        """
+        connection = self.client._connection
+        read = connection._read_response
+        dropped = kazoo("exceptions").ConnectionDropped
+
+        def reading(header: Any, *more: Any) -> Any:
+            pending = self.client._pending
+            if pending and header.xid != pending[0][2]:
+                raise dropped("an answer was lost")
+            return read(header, *more)
+
+        connection._read_response = reading
 
     def __enter__(self) -> Session:
         return self

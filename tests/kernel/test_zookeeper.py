@@ -27,6 +27,7 @@ from headworks.zookeeper import (
     paths,
 )
 from headworks.zookeeper.embedded import Ensemble, Server
+from headworks.zookeeper.session import kazoo
 from tests.decentralised.cluster import eventually
 from tests.ensemble import ensemble
 
@@ -170,6 +171,21 @@ def test_a_chroot_is_made_by_who_says_so_only(zookeeper: Ensemble) -> None:
 def test_the_agreed_timeout_is_known(zookeeper: Ensemble) -> None:
     with open_session(zookeeper.address, timeout=600) as session:
         assert session.timeout == 10  # 20 ticks of half a second are the most that it grants
+
+
+def test_a_lost_answer_ends_the_connection_and_not_the_session(zookeeper: Ensemble) -> None:
+    lost = kazoo("exceptions").ConnectionLoss
+    with open_session(zookeeper.address) as session:
+        number = session.id
+        nobody = session.client.handler.async_result()
+        session.client._pending.append((None, nobody, 1 << 30))  # it waits for what will not come
+        with pytest.raises(lost):
+            session.client.get("/")
+        with pytest.raises(lost):
+            nobody.get(WAIT)
+        eventually("the connection", lambda: session.state is State.CONNECTED)
+        assert session.client.get("/")
+        assert session.id == number
 
 
 def test_brokers_are_followed_through_the_end_of_a_session(zookeeper: Ensemble) -> None:

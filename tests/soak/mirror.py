@@ -93,7 +93,7 @@ def campaign(folder: Path, kills: int, seed: int) -> Report:
             if random.random() < 0.2:
                 _die(*random.choice(((source, "source"), (target, "target"))), report, random)
         load.finish()
-        _wait(lambda: _drained(source))
+        _drain(source)
         report.wrong += judge_all(source.address, target.address, noted, report)
     except Exception as error:
         report.wrong.append(f"it could not go on: {error!r}")
@@ -266,10 +266,18 @@ def committed(address: str, group: str, topic: str, partitions: int) -> dict[int
         consumer.close()
 
 
-def _drained(source: Broker) -> bool:
-    """Whether the mirror's group has committed all there is."""
+def _drain(source: Broker) -> None:
+    """Wait until the mirror's group has committed all there is, for as long as it gets on."""
     ends = end_offsets(source.address, _TOPIC)
-    return committed(source.address, _GROUP, _TOPIC, _PARTITIONS) == ends
+    before: dict[int, int] = {}
+    patience = time.monotonic() + _SECONDS
+    while before != ends:
+        now = committed(source.address, _GROUP, _TOPIC, _PARTITIONS)
+        if now != before:
+            before, patience = now, time.monotonic() + _SECONDS
+        elif time.monotonic() > patience:
+            raise TimeoutError(f"the mirror does not get on: {now} of {ends}")
+        time.sleep(0.1)
 
 
 def _wait_for_progress(target: str) -> None:
