@@ -6,7 +6,7 @@ Rules:
   one begin at once: runs never overlap, and none is skipped for ever, because a load takes
   everything since the last commit.
 - A run that fails is told, and the next one is due as ever. If the session itself is dead (its JVM
-  was killed), it is opened anew.
+  was killed), it is opened anew, also when there is nothing to load: it may be serving.
 - A dead session that cannot be closed is no reason to stop either.
 - Asked to stop, it finishes the run that it is in.
 """
@@ -66,7 +66,7 @@ def load_every(
     try:
         while not stop.is_set():
             try:
-                loader = loader or open_()
+                loader = _while_alive(loader, told, failed) or open_()
                 told.loaded(loader.load())
                 failed = 0
             except Exception as error:  # whatever failed, the next run may not

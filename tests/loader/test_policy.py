@@ -252,6 +252,27 @@ def test_a_dead_session_that_cannot_be_closed_ends_no_loop() -> None:
     assert told == ["dead 1", "stuck 1", "loaded 1"]
 
 
+def test_a_session_that_died_between_two_runs_is_opened_anew_before_the_next() -> None:
+    clock, log = Clock(), []
+    opened: list[FakeLoader] = []
+
+    class Hears:
+        def loaded(self, report: LoadReport) -> None:
+            opened[-1].dead = report.number == 1  # what serves has died, and nothing is new
+
+        def failed(self, error: Exception, in_a_row: int) -> None:
+            raise AssertionError(error)
+
+    def open_() -> FakeLoader:
+        log.append("open")
+        opened.append(FakeLoader(log, clock, script))  # type: ignore[arg-type]
+        return opened[-1]
+
+    script: list[Any] = [1, 2]
+    load_every(10, open_, Hears(), clock, clock=clock)  # type: ignore[arg-type]
+    assert log == ["open", "load 1", "close", "open", "load 2", "close"]
+
+
 def test_a_run_that_takes_too_long_delays_the_next_and_skips_none() -> None:
     clock = Clock()
     began: list[float] = []
