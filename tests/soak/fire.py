@@ -77,6 +77,7 @@ class Child:
                 stdout=log,
                 stdin=subprocess.DEVNULL,
                 cwd=_ROOT,
+                env={k: v for k, v in os.environ.items() if not k.startswith("HEADWORKS_")},
                 start_new_session=True,
             )
 
