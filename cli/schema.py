@@ -185,13 +185,13 @@ def register(
 def list_subjects(registry: RegistryOption = None, form: FormatOption = Format.TEXT) -> None:
     """The subjects of the registry, with their versions, level and policy."""
     client = _client(registry)
+    versions: dict[str, list[int]] = {}
+    for one in client.listing(":*:"):  # of every context
+        versions.setdefault(one.subject, []).append(one.version)
     rows = []
-    for subject in client.subjects():
-        latest = client.latest(subject)
-        if latest is not None:
-            held = client.compatibility(subject)
-            level, policy = str(held.level), str(held.policy)
-            rows.append((subject, len(client.versions(subject)), latest.version, level, policy))
+    for subject, numbers in versions.items():
+        held = client.compatibility(subject)
+        rows.append((subject, len(numbers), max(numbers), str(held.level), str(held.policy)))
     header = ("subject", "versions", "latest", "compatibility", "policy")
     if form is Format.JSON:
         print_json([dict(zip(header, row, strict=True)) for row in rows])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,13 +28,16 @@ Name = Annotated[str, typer.Argument(help="the topic")]
 
 @topic_app.command("list")
 def list_topics(bootstrap: Bootstrap = None, format: FormatOption = Format.TEXT) -> None:
-    """List the topics and their partitions."""
-    found = topics_of(address_of(bootstrap))
-    rows = [(name, len(found[name].partitions)) for name in sorted(found)]
+    """List the topics, their partitions, and how many messages they keep."""
+    address = address_of(bootstrap)
+    found = topics_of(address)
+    kept = _kept(address, found)
+    header = ("topic", "partitions", "messages")
+    rows = [(name, len(found[name].partitions), kept[name]) for name in sorted(found)]
     if format is Format.JSON:
-        print_json([{"topic": name, "partitions": count} for name, count in rows])
+        print_json([dict(zip(header, row, strict=True)) for row in rows])
     else:
-        print_table(("topic", "partitions"), rows)
+        print_table(header, [["away" if v is None else v for v in row] for row in rows])
 
 
 @topic_app.command()
@@ -119,6 +123,22 @@ def _ends(consumer: Consumer, topic: str, partition: int) -> tuple[int, int] | N
                 raise RefusedError(f"the broker refused to describe {topic}: {problem}") from None
             time.sleep(min(left, _AGAIN))
     return None
+
+
+def _kept(address: str, topics: Mapping[str, Any]) -> dict[str, int | None]:
+    """The messages of each topic; None if a partition's broker is away."""
+    from headworks.groups import Place
+    from headworks.groups.classic import ClassicGroups
+    from headworks.groups.log_ends import LogEnds
+
+    places = {name: [Place(name, number) for number in topics[name].partitions] for name in topics}
+    ends = LogEnds(ClassicGroups(address)).of([one for some in places.values() for one in some])
+    return {
+        name: sum(ends[one].end - ends[one].start for one in some)
+        if ends.keys() >= {*some}
+        else None
+        for name, some in places.items()
+    }
 
 
 def _wait(futures: dict[str, Any], address: str, what: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,18 +9,19 @@ from typing import Final
 
 from ci.verdict import Consumer
 from console.app.ask import Ask, NotThereError
+from console.app.commands import curl, gate_command, headworks
 from console.app.page import Page
 from console.app.words import iso
 from console.sources.readers import readers_of
 from console.sources.subjects import SubjectRow
-from console.sources.topics import TopicRow
 from console.views.audit import audit_page, window_page
-from console.views.groups import group_list, group_page
+from console.views.groups import group_list, group_page, topic_readers
 from console.views.health import health_page
 from console.views.loads import load_list, run_page, table_page
 from console.views.messages import (
     MOST,
     Filter,
+    Governed,
     Seek,
     message_list,
     one_message,
@@ -30,14 +30,18 @@ from console.views.messages import (
 )
 from console.views.schema import field_paths, schema_page, subject_list
 from console.views.topics import topic_list
-from console.views.trying import Trial, gate_command, try_change
+from console.views.trying import Trial, try_change
 from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client import SubjectVersion
-from headworks.schema import topic_of
+from headworks.schema import key_subject_of, topic_of
 
 __all__ = ["SCREENS", "WITH_FORM"]
 
 _LONGEST_SCHEMA = 1_000_000
+_TIER = "hadoop"
+# Where the commands of a page ask, unless it is where they do anyway.
+_BROKER = ("bootstrap", "zookeeper")
+_AUDIT = (*_BROKER, "registry", "store")
 
 
 def health(ask: Ask) -> Page:
@@ -47,7 +51,7 @@ def health(ask: Ask) -> Page:
         ask.sources.subjects.latest,
         ask.sources.loads.latest,
     )
-    tier = ask.text("tier", "hadoop")
+    tier = ask.text("tier", _TIER)
     if audit.value is not None and not ask.text("tier") and tier not in audit.value.health:
         tier = min(audit.value.health, default=tier)
     view = health_page(
@@ -60,9 +64,9 @@ def health(ask: Ask) -> Page:
         now_ms=_now_ms(),
     )
     states = (audit.state, registry.state, loads.state)
-    command = f"headworks audit status --tier {shlex.quote(tier)}"
-    if view.windows:  # the newest windows only; the command would sum all there ever were
-        command += f" --since {iso(view.windows[0])}"
+    # The newest windows only; the command would sum all there ever were.
+    since = ("--since", iso(view.windows[0])) if view.windows else ()
+    command = headworks(ask.sources, "audit", "status", "--tier", tier, *since, at=_AUDIT)
     return Page("health.html", "Health", view, command, states, live=True)
 
 
@@ -82,8 +86,11 @@ def audit(ask: Ask) -> Page:
         )
     view = audit_page(found, _now_ms())
     state = ask.sources.audit.latest.state
-    command = f"headworks audit status --topic {shlex.quote(topic)}"
-    command += f" --since {iso(min(found.windows))}"  # of the newest windows, like the page
+    tiers = [one.tier for one in found.tiers]
+    tier = _TIER if _TIER in tiers or not tiers else tiers[0]
+    since = iso(min(found.windows))  # the newest windows, like the page
+    words = ("audit", "status", "--tier", tier, "--topic", topic, "--since", since)
+    command = headworks(ask.sources, *words, at=_AUDIT)
     return Page("audit.html", f"Audit of {topic}", view, command, (state,), live=True)
 
 
@@ -94,7 +101,7 @@ def window(ask: Ask) -> Page:
     if found is None or not (found.states or found.contributions):
         raise NotThereError(f"nobody has counted messages of {topic!r} in that window")
     view = window_page(found, _now_ms())
-    command = f"headworks audit explain {shlex.quote(topic)} {iso(start)}"
+    command = headworks(ask.sources, "audit", "explain", names=(topic, iso(start)), at=_AUDIT)
     return Page("window.html", f"{topic} {iso(start)}", view, command)
 
 
@@ -102,7 +109,7 @@ def groups(ask: Ask) -> Page:
     """The consumer groups."""
     found = ask.sources.groups.latest
     view = group_list(found.value, ask.sight, ask.wanted())
-    command = "headworks group list --lag"
+    command = headworks(ask.sources, "group", "list", "--lag", at=_BROKER)
     return Page("groups.html", "Consumer groups", view, command, (found.state,), live=True)
 
 
@@ -113,7 +120,7 @@ def group(ask: Ask) -> Page:
     view = group_page(found.value, name, ask.sight)
     if view is None:
         raise NotThereError(f"there is no group {name!r}", fix="headworks group list")
-    command = f"headworks group describe {shlex.quote(name)}"
+    command = headworks(ask.sources, "group", "describe", names=(name,), at=_BROKER)
     return Page("group.html", name, view, command, (found.state,), live=True)
 
 
@@ -126,13 +133,14 @@ def topics(ask: Ask) -> Page:
     )
     view = topic_list(broker.value, registry.value, loads.value, ask.sight, ask.wanted())
     states = (broker.state, registry.state, loads.state)
-    return Page("topics.html", "Topics", view, "headworks topic list", states, live=True)
+    command = headworks(ask.sources, "topic", "list", at=("bootstrap",))
+    return Page("topics.html", "Topics", view, command, states, live=True)
 
 
 def messages(ask: Ask) -> Page:
     """Messages of a topic."""
     topic = ask.name("topic")
-    row, subject = _topic(ask, topic)
+    governed = _topic(ask, topic)
     seek = Seek(
         ask.optional_number("partition", most=10**6),
         ask.optional_number("offset"),
@@ -142,41 +150,41 @@ def messages(ask: Ask) -> Page:
     )
     view = message_list(
         ask.sources.messages,
-        topic,
-        row.partitions,
-        subject,
+        governed,
         seek,
         Filter(ask.text("field"), ask.text("value")),
-        fields=_fields(ask, subject),
-        groups=tuple(_readers(ask, topic)),
+        fields=_fields(ask, governed.subject),
+        readers=topic_readers(
+            topic, _readers(ask, topic), ask.sources.groups.latest.value, ask.sight
+        ),
     )
     states = (
         ask.sources.topics.latest.state,
         ask.sources.subjects.latest.state,
         ask.sources.groups.latest.state,
     )
-    return Page("messages.html", topic, view, _curl(ask), states, live=view.newest_first)
+    return Page("messages.html", topic, view, curl(ask.request), states, live=view.newest_first)
 
 
 def message(ask: Ask) -> Page:
     """One message."""
     topic = ask.name("topic")
-    row, subject = _topic(ask, topic)
+    governed = _topic(ask, topic)
     partition, offset = ask.path_number("partition"), ask.path_number("offset")
-    view = one_message(ask.sources.messages, topic, row.partitions, subject, partition, offset)
+    view = one_message(ask.sources.messages, governed, partition, offset)
     if view is None:
         raise NotThereError(
             f"{topic} has no message at partition {partition}, offset {offset}",
             fix="it was not written yet, or retention has removed it",
         )
-    return Page("message.html", f"{topic} {partition}:{offset}", view, _curl(ask))
+    return Page("message.html", f"{topic} {partition}:{offset}", view, curl(ask.request))
 
 
 def schemas(ask: Ask) -> Page:
     """The list of subjects."""
     registry = ask.sources.subjects.latest
     view = subject_list(registry.value, ask.sight, ask.wanted())
-    command = "headworks schema list"
+    command = headworks(ask.sources, "schema", "list", at=("registry",))
     return Page("schemas.html", "Schemas", view, command, (registry.state,), live=True)
 
 
@@ -207,10 +215,9 @@ def schema(ask: Ask) -> Page:
         consumers=_readers(ask, topic_of(subject)),
         producers=_producers(ask, topic_of(subject)),
     )
-    command = f"headworks schema show {shlex.quote(f'{subject}:{shown}')}"
-    if before is not None:
-        names = shlex.quote(f"{subject}:{before}"), shlex.quote(f"{subject}:{shown}")
-        command = f"headworks schema diff {' '.join(names)}"
+    names = tuple(f"{subject}:{one}" for one in (before, shown) if one is not None)
+    verb = "show" if before is None else "diff"
+    command = headworks(ask.sources, "schema", verb, names=names, at=("registry",))
     states = (
         ask.sources.subjects.latest.state,
         ask.sources.groups.latest.state,
@@ -229,10 +236,9 @@ def trying(ask: Ask) -> Page:
     text = ask.sent("schema")
     if len(text) > _LONGEST_SCHEMA:
         raise UsageError(f"the schema is longer than {_LONGEST_SCHEMA:,} characters")
-    command = gate_command(client.url)
     if not text.strip():
         start = "" if latest is None else latest.text
-        view = Trial(start, subject, None, command=command)
+        view = Trial(start, subject, None)
     else:
         view = try_change(
             text,
@@ -243,6 +249,7 @@ def trying(ask: Ask) -> Page:
             beside=_beside(ask, latest),
             sees=ask.sight.subject,
         )
+    command = gate_command(ask.sources)
     return Page("try.html", "Try a change", view, command, (ask.sources.subjects.latest.state,))
 
 
@@ -250,7 +257,8 @@ def loads(ask: Ask) -> Page:
     """Loads and tables."""
     found = ask.sources.loads.latest
     view = load_list(found.value, ask.sight, ask.wanted())
-    command = "headworks load status"
+    at = ("warehouse", *_BROKER)
+    command = headworks(ask.sources, "load", "status", at=at)
     return Page("loads.html", "Loads and tables", view, command, (found.state,), live=True)
 
 
@@ -261,8 +269,7 @@ def run(ask: Ask) -> Page:
     view = run_page(ask.sources.places.warehouse, found.value, number, ask.sight)
     if view is None:
         raise NotThereError(f"there is no load {number}")
-    command = "headworks load status --format json"
-    return Page("run.html", f"Load {number}", view, command, (found.state,))
+    return Page("run.html", f"Load {number}", view, curl(ask.request), (found.state,))
 
 
 def table(ask: Ask) -> Page:
@@ -274,19 +281,13 @@ def table(ask: Ask) -> Page:
         view = table_page(ask.sources.places.warehouse, found.value, topic)
     if view is None:
         raise NotThereError(f"there is no table of a topic {topic!r}", fix="headworks load run")
-    command = f'headworks sql "DESCRIBE {view.table.table}"'
+    ask_for = f"DESCRIBE {view.table.table}"
+    command = headworks(ask.sources, "sql", ask_for, at=("data-dir",))
     return Page("table.html", f"Table {view.table.table}", view, command, (found.state,))
 
 
-def _curl(ask: Ask) -> str:
-    """The command for what no other command shows in the same way: masked, from a place."""
-    url = ask.request.url
-    path = url.path if url.path.endswith(".json") else f"{url.path}.json"
-    return f"curl -s {shlex.quote(str(url.replace(path=path)))}"
-
-
-def _topic(ask: Ask, topic: str) -> tuple[TopicRow, SubjectRow | None]:
-    """A topic and its subject. Without the registry nothing is known of what must be masked."""
+def _topic(ask: Ask, topic: str) -> Governed:
+    """A topic and its subjects. Without the registry nothing is known of what must be masked."""
     broker, registry = ask.sources.topics.latest, ask.sources.subjects.latest
     if broker.value is None:
         raise UnreachableError(broker.state.problem or "the broker was not heard of yet")
@@ -298,7 +299,8 @@ def _topic(ask: Ask, topic: str) -> tuple[TopicRow, SubjectRow | None]:
             registry.state.problem or "the registry was not heard of yet",
             fix="messages are shown when it is known what must be masked",
         )
-    return row, registry.value.of_topic(topic)
+    keys = registry.value.rows.get(key_subject_of(topic))
+    return Governed(row, registry.value.of_topic(topic), keys.version if keys else None)
 
 
 def _history(ask: Ask, subject: str) -> list[SubjectVersion]:

@@ -91,6 +91,12 @@ def iso(millis: int) -> str:
     return str(millis) if moment is None else f"{moment:%Y-%m-%dT%H:%MZ}"
 
 
+def picked(millis: int | None) -> str:
+    """A moment as a browser's field for one takes it, UTC; empty for none."""
+    moment = None if millis is None else _moment(millis)
+    return "" if moment is None else f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}"
+
+
 def short_clock(millis: int) -> str:
     """Hour and minute, UTC."""
     moment = _moment(millis)
@@ -168,6 +174,7 @@ FILTERS: dict[str, Callable[..., str]] = {
     "duration": duration,
     "ago": ago,
     "clock": clock,
+    "picked": picked,
     "short_clock": short_clock,
     "day": day,
     "percent": percent,

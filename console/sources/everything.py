@@ -19,6 +19,7 @@ from headworks.registry_client import RegistryClient
 __all__ = ["Places", "Sources"]
 
 _REGISTRY_DEADLINE = 3.0  # while somebody waits
+_REGISTRY_ATTEMPTS = 2  # a connection that was kept may have been closed
 _REGISTRY_PATIENCE = 30.0  # in the background: all subjects at once
 
 
@@ -39,7 +40,9 @@ class Sources:
 
     def __init__(self, places: Places) -> None:
         self.places = places
-        self.registry = RegistryClient(places.registry, timeout=_REGISTRY_DEADLINE)
+        self.registry = RegistryClient(
+            places.registry, timeout=_REGISTRY_DEADLINE, attempts=_REGISTRY_ATTEMPTS
+        )
         patient = RegistryClient(places.registry, timeout=_REGISTRY_PATIENCE)
         self.governance = read_governance(places.schemas)
         self.messages = MessageReader(places.bootstrap, self.registry)

@@ -31,7 +31,7 @@ from consumer_sdk.plain import plain
 from headworks.broker_client import broker_client
 from headworks.errors import HeadworksError, RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient
-from headworks.schema import Record, governance_of, parse, subject_of
+from headworks.schema import Record, Schema, governance_of, key_subject_of, parse, subject_of
 from headworks.wire import FramingError, unframe
 
 __all__ = ["Bounds", "BusyError", "MessageReader", "Shown", "Slice"]
@@ -43,6 +43,8 @@ _MOST_SCANNED = 5_000
 _LONGEST_RAW = 2_000
 _REMEMBERED = 128
 Bounds = Mapping[int, tuple[int, int]]
+# A topic, and the latest versions of the schemas of its values and of its keys.
+_Governed = tuple[str, int | None, int | None]
 
 
 class BusyError(UnreachableError):
@@ -77,11 +79,15 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class _Secrets:
-    """What a topic's schemas, all together, do not want to be shown."""
+    """What a topic's schemas, all together, do not want to be shown.
+
+    `key`: the key is made of it. `key_paths`: those of the keys' own schemas; None: they have none.
+    """
 
     paths: Paths
     key: bool
     governed: bool
+    key_paths: Paths | None
 
 
 class MessageReader:
@@ -100,7 +106,7 @@ class MessageReader:
         self._slots = threading.BoundedSemaphore(_READERS)
         self._lock = threading.Lock()
         self._decoders: OrderedDict[str, Decoder] = OrderedDict()
-        self._secrets: OrderedDict[tuple[str, int | None], _Secrets] = OrderedDict()
+        self._secrets: OrderedDict[_Governed, _Secrets] = OrderedDict()
         self._by_id: OrderedDict[int, Paths] = OrderedDict()
 
     def bounds(self, topic: str, partitions: int) -> Bounds:
@@ -130,14 +136,16 @@ class MessageReader:
         ends: Mapping[int, int],
         *,
         latest_version: int | None,
+        key_version: int | None,
         limit: int,
         keep: Callable[[Shown], bool] | None = None,
     ) -> Slice:
         """The messages between the offsets that are kept, at most `limit`.
 
-        `latest_version` is that of the topic's subject; None if it has none.
+        `latest_version` is that of the topic's subject, `key_version` that of its keys' subject;
+        None if there is none.
         """
-        secrets = self._secrets_of(topic, latest_version)
+        secrets = self._secrets_of((topic, latest_version, key_version))
         decoder = self._decoder(topic)
         wanted = {p: start for p, start in starts.items() if start < ends[p]}
         following = dict(starts)
@@ -196,13 +204,12 @@ class MessageReader:
             except HeadworksError as error:
                 hidden = secrets.paths or self._hides(value)
                 problem = "the value does not decode" if hidden else error.message
-        key = message.key()
         headers = cast("list[tuple[str, bytes | str | None]]", message.headers() or [])
         return Shown(
             message.partition() or 0,
             message.offset() or 0,
             message.timestamp()[1],
-            MASK if key is not None and secrets.key else _text(key),
+            self._key(message.key(), decoder, secrets),
             tuple((name, _text(inner)) for name, inner in headers),
             len(value or b""),
             schema_id,
@@ -210,6 +217,20 @@ class MessageReader:
             event,
             problem,
         )
+
+    def _key(self, key: bytes | None, decoder: Decoder, secrets: _Secrets) -> str | None:
+        """A key as it may be shown; one that has a schema as JSON."""
+        if key is None or secrets.key_paths is None:
+            return MASK if key is not None and secrets.key else _text(key)
+        try:
+            decoded, schema_id = decoder.decode(key)
+            paths = secrets.key_paths | self._paths_of(schema_id)
+        except UnreachableError:
+            raise
+        except HeadworksError:
+            return MASK if secrets.key or secrets.key_paths else _text(key)
+        shown = MASK if secrets.key else _printable(masked(decoded, paths))
+        return shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
 
     def _hides(self, value: bytes) -> bool:
         """Whether the schema that a value names has secrets, or cannot be asked."""
@@ -224,29 +245,32 @@ class MessageReader:
             _remember(self._decoders, topic, found)
             return found
 
-    def _secrets_of(self, topic: str, version: int | None) -> _Secrets:
+    def _secrets_of(self, governed: _Governed) -> _Secrets:
         with self._lock:
-            known = self._secrets.get((topic, version))
+            known = self._secrets.get(governed)
         if known is None:
-            known = self._find_secrets(topic, version)
+            known = self._find_secrets(*governed)
             with self._lock:
-                _remember(self._secrets, (topic, version), known)
+                _remember(self._secrets, governed, known)
         return known
 
-    def _find_secrets(self, topic: str, version: int | None) -> _Secrets:
-        if version is None:
-            return _Secrets(frozenset(), False, False)
-        subject = subject_of(topic)
+    def _find_secrets(self, topic: str, version: int | None, key_version: int | None) -> _Secrets:
         paths, key = Paths(), False
-        for one in self._registry.listing(subject):
-            if one.subject != subject:
-                continue
-            text = self._registry.schema_text(one.id) if one.references else one.text
-            schema = parse(text, strict=False)
+        for schema in self._ever(subject_of(topic)) if version is not None else ():
             paths |= sensitive_paths(schema)
             if isinstance(schema, Record):
                 key = key or any(_touches(path, paths) for path in governance_of(schema).key)
-        return _Secrets(paths, key, True)
+        if key_version is None:
+            return _Secrets(paths, key, version is not None, None)
+        ever = [sensitive_paths(schema) for schema in self._ever(key_subject_of(topic))]
+        return _Secrets(paths, key, version is not None, Paths().union(*ever))
+
+    def _ever(self, subject: str) -> Iterator[Schema]:
+        """Every schema that a subject has had, deleted ones too: their messages are still there."""
+        for one in self._registry.listing(subject, deleted=True):
+            if one.subject == subject:
+                text = self._registry.schema_text(one.id) if one.references else one.text
+                yield parse(text, strict=False)
 
     def _paths_of(self, schema_id: int) -> Paths:
         with self._lock:

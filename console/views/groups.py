@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
+from ci.verdict import Consumer
 from console.sources.groups import GroupRow, GroupsKnown
 from console.views.listing import Part, Wanted, part_of
 from console.views.seeing import Seeing
 from headworks.groups import Member, Position
 
-__all__ = ["GroupLine", "GroupList", "GroupPage", "group_lines", "group_list", "group_page"]
+__all__ = [
+    "GroupLine",
+    "GroupList",
+    "GroupPage",
+    "TopicReader",
+    "group_lines",
+    "group_list",
+    "group_page",
+    "topic_readers",
+]
 
 _ORDER = ("stopped", "stalled", "falling behind", "rewound", "ok")
 
@@ -59,6 +70,49 @@ class GroupPage:
     line: GroupLine
     members: tuple[Member, ...]
     positions: tuple[PositionLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReader:
+    """Who reads a topic, and how it is known; of a group also how far it is in this topic.
+
+    `state` is the group's, None for a reader that is only declared; `behind_ms` None: unknown.
+    """
+
+    name: str
+    known_from: str
+    state: str | None
+    because: str | None
+    lag: int
+    behind_ms: int | None
+
+
+def topic_readers(
+    topic: str, readers: Iterable[Consumer], groups: GroupsKnown | None, seeing: Seeing
+) -> tuple[TopicReader, ...]:
+    """The readers of a topic, the groups that are worst first, those that are declared last."""
+    rows = groups.rows if groups else {}
+    # Who is declared and has committed as well is one reader.
+    once = {one.name: one for one in reversed(list(readers))}
+    found = [_reader(topic, one, rows.get(one.name), seeing) for one in once.values()]
+    return tuple(
+        sorted(
+            found,
+            key=lambda one: (
+                _ORDER.index(one.state) if one.state else len(_ORDER),
+                -one.lag,
+                one.name,
+            ),
+        )
+    )
+
+
+def _reader(topic: str, one: Consumer, row: GroupRow | None, seeing: Seeing) -> TopicReader:
+    if row is None or not seeing.group(one.name):
+        return TopicReader(one.name, one.known_from, None, None, 0, None)
+    line = _line(row, seeing)
+    here = replace(row.group, positions=tuple(p for p in row.group.positions if p.topic == topic))
+    return TopicReader(one.name, one.known_from, line.state, line.because, here.lag, here.behind_ms)
 
 
 def group_list(groups: GroupsKnown | None, seeing: Seeing, wanted: Wanted) -> GroupList:

@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ci.verdict import Consumer
 from console.sources.messages import Bounds, MessageReader, Shown, Slice
 from console.sources.subjects import SubjectRow
+from console.sources.topics import TopicRow
+from console.views.groups import TopicReader
 from headworks.errors import UsageError
 
 __all__ = [
     "MOST",
     "Filter",
+    "Governed",
     "MessageList",
     "OneMessage",
     "Seek",
@@ -28,6 +30,15 @@ __all__ = [
 
 MOST = 100
 _MOST_TAIL = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Governed:
+    """A topic, the subject of its values, and the latest version of that of its keys, if any."""
+
+    row: TopicRow
+    subject: SubjectRow | None
+    key_version: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +81,18 @@ class MessageList:
     masked: bool
     partitions: tuple[tuple[int, int, int], ...]
     total: int
+    rate: float | None
+    rates: tuple[float, ...]
     rows: tuple[Shown, ...]
     scanned: int
     newest_first: bool
     older: str | None
     newer: str | None
+    sought: Seek
     field: str
     value: str
     fields: tuple[str, ...]
-    groups: tuple[Consumer, ...]
+    readers: tuple[TopicReader, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +133,16 @@ def read_cursor(text: str) -> Mapping[int, int] | None:
 
 def message_list(
     reader: MessageReader,
-    topic: str,
-    partitions: int,
-    subject: SubjectRow | None,
+    governed: Governed,
     seek: Seek,
     kept: Filter,
     *,
     fields: tuple[str, ...],
-    groups: tuple[Consumer, ...],
+    readers: tuple[TopicReader, ...],
 ) -> MessageList:
     """Read what is sought. UnreachableError if broker or registry do not answer."""
-    bounds = reader.bounds(topic, partitions)
+    row, subject, topic = governed.row, governed.subject, governed.row.topic
+    bounds = reader.bounds(topic, row.partitions)
     chosen = {
         p: bound for p, bound in bounds.items() if seek.partition is None or p == seek.partition
     }
@@ -144,6 +157,7 @@ def message_list(
         starts,
         ends,
         latest_version=subject.version if subject else None,
+        key_version=governed.key_version,
         limit=most,
         keep=keep,
     )
@@ -157,28 +171,30 @@ def message_list(
         bool(subject and subject.sensitive),
         tuple((p, first, end) for p, (first, end) in sorted(bounds.items())),
         sum(end - first for first, end in bounds.values()),
+        row.rate,
+        row.rates,
         rows[::-1] if newest_first else rows,
         found.scanned,
         newest_first,
         _older(rows, starts, chosen, seek, filtered=keep is not None),
         None if found.complete else _cursor(found.following),
+        seek,
         kept.field,
         kept.value,
         fields,
-        groups,
+        readers,
     )
 
 
 def one_message(
     reader: MessageReader,
-    topic: str,
-    partitions: int,
-    subject: SubjectRow | None,
+    governed: Governed,
     partition: int,
     offset: int,
 ) -> OneMessage | None:
     """The message at an offset; None if it is not there (any more)."""
-    bound = reader.bounds(topic, partitions).get(partition)
+    row, subject, topic = governed.row, governed.subject, governed.row.topic
+    bound = reader.bounds(topic, row.partitions).get(partition)
     if bound is None or not bound[0] <= offset < bound[1]:
         return None
     found: Slice = reader.read(
@@ -186,6 +202,7 @@ def one_message(
         {partition: offset},
         {partition: offset + 1},
         latest_version=subject.version if subject else None,
+        key_version=governed.key_version,
         limit=1,
     )
     if not found.rows:

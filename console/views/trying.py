@@ -21,7 +21,7 @@ from headworks.errors import HeadworksError, UsageError
 from headworks.registry_client import RegistryClient
 from headworks.schema import parse
 
-__all__ = ["Reason", "Trial", "gate_command", "try_change"]
+__all__ = ["Reason", "Trial", "try_change"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,6 @@ class Trial:
     changes: tuple[Change, ...] = ()
     impact: Impact | None = None
     changed: bool = True
-    command: str = ""
 
 
 def try_change(
@@ -98,13 +97,7 @@ def try_change(
         _changes(verdict.subject, text, client, beside),
         verdict.impact,
         verdict.changed,
-        gate_command(client.url),
     )
-
-
-def gate_command(registry: str) -> str:
-    """The gate, as it repeats the verdict for a file."""
-    return f"headworks schema check proposed.avsc --against registry:{registry}"
 
 
 def _reasons(verdict: SubjectVerdict) -> tuple[Reason, ...]:

@@ -162,10 +162,16 @@ class RegistryClient:
         """Every live version of `subject`, oldest first."""
         return [self.version(subject, number) for number in self.versions(subject)]
 
-    def listing(self, prefix: str = "", *, latest_only: bool = False) -> list[SubjectVersion]:
-        """The live versions of the subjects whose names begin so; few requests, however many."""
+    def listing(
+        self, prefix: str = "", *, latest_only: bool = False, deleted: bool = False
+    ) -> list[SubjectVersion]:
+        """The versions of the subjects whose names begin so; few requests, however many.
+
+        The live ones; with `deleted` also those that were deleted, but for good.
+        """
         found: list[SubjectVersion] = []
         query = f"subjectPrefix={_quoted(prefix)}&latestOnly={str(latest_only).lower()}"
+        query += "&deleted=true" if deleted else ""
         while True:
             at = f"/schemas?{query}&offset={len(found)}&limit={_PAGE}"
             page = [_subject_version(one) for one in self._ask("GET", at)]

@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import urllib3
-from urllib3.exceptions import HTTPError, LocationParseError, SSLError
+from urllib3.exceptions import HTTPError, LocationParseError, NewConnectionError, SSLError
+from urllib3.exceptions import TimeoutError as TimedOutError
 from urllib3.util import Timeout, parse_url
 
 from headworks.errors import RefusedError, UnreachableError, UsageError
@@ -90,7 +91,7 @@ class Transport:
                 raise self._untrusted(error) from None
             except HTTPError as error:
                 if attempt == self._attempts:
-                    raise self._unreachable(str(error)) from None
+                    raise self._unreachable(_reason(error)) from None
             else:
                 if response.status not in _RETRIED:
                     return response.status, self._decode(response.status, response.data)
@@ -133,6 +134,13 @@ class Transport:
 
     def _connect(self) -> urllib3.PoolManager:
         return urllib3.PoolManager(maxsize=_CONNECTIONS, block=False, ssl_context=self._authority)
+
+
+def _reason(error: HTTPError) -> str:
+    """Why there was no answer, without the names of what asked."""
+    if isinstance(error, NewConnectionError):
+        return str(error).rpartition("] ")[2]
+    return "it takes too long" if isinstance(error, TimedOutError) else str(error)
 
 
 def _authority(tls_ca: str | os.PathLike[str] | None) -> ssl.SSLContext:

@@ -8,7 +8,13 @@
 - `governance`: what Headworks itself reads from a schema (topic, event time, key).
 """
 
-from headworks.schema.governance import Governance, governance_of, subject_of, topic_of
+from headworks.schema.governance import (
+    Governance,
+    governance_of,
+    key_subject_of,
+    subject_of,
+    topic_of,
+)
 from headworks.schema.model import (
     Array,
     EnumType,
@@ -36,6 +42,7 @@ __all__ = [
     "Schema",
     "Union",
     "governance_of",
+    "key_subject_of",
     "parse",
     "subject_of",
     "topic_of",

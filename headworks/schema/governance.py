@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from headworks.errors import SchemaError
 from headworks.schema.model import Primitive, Record, Schema
 
-__all__ = ["Governance", "governance_of", "subject_of", "topic_of"]
+__all__ = ["Governance", "governance_of", "key_subject_of", "subject_of", "topic_of"]
 
 _MEMBERS = ("topic", "event_time", "key", "owner")
 Path = tuple[str, ...]
@@ -76,6 +76,11 @@ def governance_of(schema: Schema) -> Governance:
 def subject_of(topic: str) -> str:
     """The registry subject of the values of `topic` (Confluent's TopicNameStrategy)."""
     return f"{topic}-value"
+
+
+def key_subject_of(topic: str) -> str:
+    """The registry subject of the keys of `topic`, where they have a schema."""
+    return f"{topic}-key"
 
 
 def topic_of(subject: str) -> str | None:

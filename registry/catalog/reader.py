@@ -21,7 +21,7 @@ from registry.model import refusals
 from registry.model.definition import Definition, JsonObject
 from registry.model.subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
 from registry.store import Database, changes, schemas, settings
-from registry.store.schemas import Stored, StoredVersion
+from registry.store.schemas import Numbered, Stored, StoredVersion
 
 __all__ = ["LATEST", "Listing", "Reader", "Wanted"]
 
@@ -39,7 +39,7 @@ class Wanted:
     deleted_only: bool = False
     negative: bool = False
 
-    def shows(self, version: StoredVersion) -> bool:
+    def shows(self, version: StoredVersion | Numbered) -> bool:
         """Whether the listing shows this version."""
         if self.deleted_only:
             return version.deleted
@@ -87,7 +87,7 @@ class Reader:
         """The version numbers of a subject, ascending."""
         with self._database.read() as connection:
             subject = real_subject(connection, Subject.parse(name))
-            found = [v for v in schemas.versions_of(connection, subject) if wanted.shows(v)]
+            found = [v for v in schemas.numbers_of(connection, [subject]) if wanted.shows(v)]
             if not found:
                 raise refusals.no_subject(subject)
             return [-v.number if wanted.negative and v.deleted else v.number for v in found]
@@ -166,11 +166,10 @@ class Reader:
             under = self._subjects(connection, listing.prefix, listing.wanted)
             subjects = [one for one in sorted({*under, *names}) if seen(str(one))]
             found = self._listed(connection, listing, subjects)
-            page = islice(found, listing.first, listing.last)
             return [
                 version_entity(connection, self._loader, one)
                 | ({"aliases": names[one.subject]} if one.subject in names else {})
-                for one in page
+                for one in found
             ]
 
     def schema(
@@ -249,12 +248,19 @@ class Reader:
     def _listed(
         connection: Connection, listing: Listing, subjects: Sequence[Subject]
     ) -> Iterator[StoredVersion]:
-        for subject in subjects:
-            every = schemas.versions_of(connection, subject)
-            shown = [one for one in every if listing.wanted.shows(one)]
-            for version in shown[-1:] if listing.latest_only else shown:
-                if not listing.rule_types or _has_rule(version.schema, listing.rule_types):
-                    yield version
+        every = schemas.numbers_of(connection, subjects)
+        shown = [one for one in every if listing.wanted.shows(one)]
+        if listing.latest_only:  # the last of a subject stands in the place of its first
+            shown = list({one.subject: one for one in shown}.values())
+        if not listing.rule_types:
+            yield from schemas.with_schemas(connection, shown[listing.first : listing.last])
+            return
+        ruled = (
+            one
+            for one in schemas.with_schemas(connection, shown)
+            if _has_rule(one.schema, listing.rule_types)
+        )
+        yield from islice(ruled, listing.first, listing.last)
 
     def _version(
         self, connection: Connection, name: str, number: int | str, deleted: bool

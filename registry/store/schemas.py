@@ -7,8 +7,10 @@ versions too.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, cast
 
 from sqlalchemy import (
@@ -30,6 +32,7 @@ from registry.model.subject import Subject
 from registry.store.tables import contexts, references, schemas, versions
 
 __all__ = [
+    "Numbered",
     "Stored",
     "StoredVersion",
     "add_schema",
@@ -43,16 +46,29 @@ __all__ = [
     "last_id",
     "latest_version",
     "mark_deleted",
+    "numbers_of",
     "referrers",
     "schema_by_id",
     "subjects_in",
     "versions_alike",
     "versions_of",
     "versions_of_schema",
+    "with_schemas",
 ]
 
 # Above so many ids, reading the references of the whole context is cheaper than naming them.
 _MANY = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A version of a subject, without the content of its schema."""
+
+    subject: Subject
+    number: int
+    schema_id: int
+    deleted: bool
+    created_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +130,45 @@ def versions_of(
     return _select_versions(connection, condition)
 
 
+def numbers_of(connection: Connection, subjects: Collection[Subject]) -> list[Numbered]:
+    """The versions of subjects, soft-deleted ones too, by subject and number: few queries."""
+    found: list[Numbered] = []
+    for context, within in groupby(sorted(subjects), attrgetter("context")):
+        names = [one.name for one in within]
+        for start in range(0, len(names), _MANY):
+            statement = select(versions).where(
+                versions.c.context == context,
+                versions.c.subject.in_(names[start : start + _MANY]),
+            )
+            found += [
+                Numbered(
+                    Subject(row.context, row.subject),
+                    row.version,
+                    row.schema_id,
+                    row.deleted,
+                    row.created_ms,
+                )
+                for row in connection.execute(statement)
+            ]
+    return sorted(found, key=lambda one: (one.subject.context, one.subject.name, one.number))
+
+
+def with_schemas(connection: Connection, wanted: Sequence[Numbered]) -> Iterator[StoredVersion]:
+    """The versions with their schemas, in the order given; some are read ahead."""
+    for start in range(0, len(wanted), _MANY):
+        some = wanted[start : start + _MANY]
+        content = {
+            (context, schema_id): stored
+            for context in {one.subject.context for one in some}
+            for schema_id, stored in _schemas_by_id(
+                connection, context, {o.schema_id for o in some if o.subject.context == context}
+            )
+        }
+        for one in some:
+            stored = content[one.subject.context, one.schema_id]
+            yield StoredVersion(one.subject, one.number, stored, one.deleted, one.created_ms)
+
+
 def latest_version(connection: Connection, subject: Subject) -> StoredVersion | None:
     """The highest live version of a subject, or None."""
     number = connection.scalar(
@@ -159,12 +214,7 @@ def versions_of_schema(connection: Connection, context: str, schema_id: int) -> 
 
 def schema_by_id(connection: Connection, context: str, schema_id: int) -> Stored | None:
     """The schema with this id, registered anywhere or not."""
-    row = connection.execute(
-        select(schemas).where(schemas.c.context == context, schemas.c.id == schema_id)
-    ).first()
-    if row is None:
-        return None
-    return _stored(row, _references_of(connection, context, [schema_id]).get(schema_id, ()))
+    return dict(_schemas_by_id(connection, context, [schema_id])).get(schema_id)
 
 
 def is_registered(connection: Connection, context: str, schema_id: int) -> bool:
@@ -331,6 +381,17 @@ def _select_versions(connection: Connection, condition: ColumnElement[bool]) -> 
         )
         for row in rows
     ]
+
+
+def _schemas_by_id(
+    connection: Connection, context: str, ids: Collection[int]
+) -> Iterator[tuple[int, Stored]]:
+    rows = connection.execute(
+        select(schemas).where(schemas.c.context == context, schemas.c.id.in_(ids))
+    ).all()
+    used = _references_of(connection, context, ids) if rows else {}
+    for row in rows:
+        yield row.id, _stored(row, used.get(row.id, ()))
 
 
 def _references_of(

@@ -20,14 +20,52 @@ from tests.console.fetch import Fetch
 from tests.console.stage import Stage
 
 EVIL = "\"'><img src=x onerror=window.pwned=1><script>window.pwned=1</script></textarea>{{7*7}}"
+# Ways out of text, of attributes, of addresses, of JSON, of templates, and of a terminal.
+PAYLOADS = (
+    "<script>window.pwned=1</script>",
+    "<img src=x onerror=window.pwned=1>",
+    "<svg/onload=window.pwned=1>",
+    "</title><script>window.pwned=1</script>",
+    "</textarea><script>window.pwned=1</script>",
+    "</script><script>window.pwned=1</script>",
+    "--><script>window.pwned=1</script><!--",
+    "]]><script>window.pwned=1</script>",
+    '" autofocus onfocus=window.pwned=1 x="',
+    "' autofocus onfocus=window.pwned=1 x='",
+    "` onmouseover=window.pwned=1 `",
+    "javascript:window.pwned=1",
+    "data:text/html,<script>window.pwned=1</script>",
+    "//evil.example/x.js",
+    "../../static/console.js",
+    "{{ 7*7 }}{% for x in [].__class__.__base__.__subclasses__() %}{% endfor %}",
+    "${7*7}#{7*7}<%= 7*7 %>",
+    "<iframe srcdoc='<script>parent.pwned=1</script>'>",
+    "<base href=//evil.example/>",
+    "<meta http-equiv=refresh content='0;url=//evil.example/'>",
+    "<form action=//evil.example/><button autofocus>",
+    "<style>*{display:none}</style>",
+    "<div hx-get=/static/console.js hx-trigger=load hx-on=window.pwned=1>",
+    "&lt;script&gt;window.pwned=1&lt;/script&gt;",
+    "\u2028\u2029\u202e<script>window.pwned=1</script>",
+    "\x1b]0;pwned\x07\x00<script>window.pwned=1</script>",
+    "$(touch pwned); `touch pwned` | & ; > pwned '\"",
+)
 TOPIC = "hostile"
+# What no page of ours holds, and a payload would make.
+SEEDS = "img[src=x], svg[onload], iframe, base, style, [onfocus], [onmouseover], [hx-on]"
 SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "Hostile",
     "doc": EVIL,
     "headworks": {"topic": TOPIC, "owner": EVIL},
     EVIL: EVIL,
-    "fields": [{"name": "text", "type": "string", "doc": EVIL, "default": EVIL}],
+    "fields": [
+        {"name": "text", "type": "string", "doc": EVIL, "default": EVIL},
+        *(
+            {"name": f"f{number}", "type": "string", "doc": text, "default": text, text: text}
+            for number, text in enumerate(PAYLOADS)
+        ),
+    ],
 }
 
 
@@ -39,10 +77,14 @@ def hostile(stage: Stage) -> Stage:
     admin = AdminClient({"bootstrap.servers": address})
     admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(60)
     out = io.BytesIO()
-    schemaless_writer(out, parse_schema(SCHEMA), {"text": EVIL})
+    schemaless_writer(
+        out, parse_schema(SCHEMA), {"text": EVIL, **{f"f{n}": p for n, p in enumerate(PAYLOADS)}}
+    )
     producer = Producer({"bootstrap.servers": address})
     for value in (prefix(registered.id) + out.getvalue(), EVIL.encode(), prefix(99999) + b"x"):
         producer.produce(TOPIC, value, EVIL, headers=[(EVIL, EVIL.encode())])
+    for text in PAYLOADS:
+        producer.produce(TOPIC, text.encode(), text, headers=[(text, text.encode())])
     assert producer.flush(60) == 0
     group = Consumer({"bootstrap.servers": address, "group.id": EVIL})
     group.commit(offsets=[TopicPartition(TOPIC, 0, 1)], asynchronous=False)
@@ -64,6 +106,8 @@ def test_nothing_that_is_shown_becomes_a_script(browser: Browser, hostile: Stage
         f"/topics/{TOPIC}/messages?field={group}&value={group}",
         f"/topics/{TOPIC}/messages/0/0",
         f"/topics/{TOPIC}/messages/0/1",
+        f"/topics/{TOPIC}/messages?limit=100",
+        *(f"/topics/{TOPIC}/messages/0/{3 + number}" for number in range(0, len(PAYLOADS), 3)),
         "/schemas",
         f"/schemas/{TOPIC}-value/versions",
         f"/schemas/{name}/versions",
@@ -80,8 +124,9 @@ def test_nothing_that_is_shown_becomes_a_script(browser: Browser, hostile: Stage
             page.goto(hostile.url + path)
             page.wait_for_load_state("load")
             assert page.evaluate("window.pwned") is None, path
-            assert page.locator("img[src=x]").count() == 0, path
+            assert page.locator(SEEDS).count() == 0, path
             assert "49" not in page.title()
+            assert page.url.startswith(hostile.url), path
         page.goto(f"{hostile.url}/try")
         page.fill("#schema", json.dumps(SCHEMA | {"doc": EVIL * 2}))
         page.click("text=Try it")
@@ -94,7 +139,10 @@ def test_nothing_that_is_shown_becomes_a_script(browser: Browser, hostile: Stage
 
 def test_json_is_json_and_holds_no_markup(hostile: Stage) -> None:
     fetch = Fetch(hostile.url)
-    for path in (f"/topics/{TOPIC}/messages.json", f"/schemas/{TOPIC}-value/versions.json"):
+    for path in (
+        f"/topics/{TOPIC}/messages.json?limit=100",
+        f"/schemas/{TOPIC}-value/versions.json",
+    ):
         answer = fetch(path)
         assert answer.headers["content-type"] == "application/json"
         assert "<" not in answer.body
@@ -102,7 +150,7 @@ def test_json_is_json_and_holds_no_markup(hostile: Stage) -> None:
 
 
 def test_what_does_not_decode_is_said_in_its_row(hostile: Stage) -> None:
-    rows = Fetch(hostile.url).data(f"/topics/{TOPIC}/messages.json")["rows"]
+    rows = Fetch(hostile.url).data(f"/topics/{TOPIC}/messages.json?limit=100")["rows"]
     problems = {row["offset"]: row["problem"] for row in rows}
     assert problems[0] is None
     assert "magic byte" in problems[1]

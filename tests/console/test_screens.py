@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -229,22 +226,41 @@ def test_the_keyboard_reaches_the_content_first(browser: Browser, stage: Stage) 
         assert page.evaluate("location.hash") == "#main"
 
 
-def test_the_command_under_the_heatmap_sums_the_same_windows(stage: Stage, fetch: Fetch) -> None:
-    page = fetch("/home.json").json
-    words = shlex.split(page["command"])[1:]
-    places = ["--bootstrap", stage.stack.broker.address, "--registry", stage.stack.registry.url]
-    store = ["--store", f"sqlite:///{stage.folder / 'audit.db'}", "--format", "json"]
-    asked = subprocess.run(
-        [sys.executable, "-m", "cli", *words, *places, *store],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    told = {row["topic"]: row for row in json.loads(asked.stdout)["rows"]}
-    shown = {row["topic"]: row for row in page["data"]["part"]["rows"]}
-    assert told.keys() == shown.keys()
-    for topic, row in shown.items():
-        seen = told[topic]
-        assert (row["lost"], row["duplicated"]) == (seen["lost"], seen["duplicated"]), topic
-        assert row["expected"] == seen["expected"], topic
+def test_a_phone_shows_the_newest_windows_first(
+    browser: Browser, stage: Stage, fetch: Fetch
+) -> None:
+    for script in (True, False):
+        with opened(
+            browser, viewport={"width": 360, "height": 800}, java_script_enabled=script
+        ) as page:
+            page.goto(stage.url)
+            newest = page.locator(".heat .w").last.bounding_box()
+            assert newest is not None
+            assert newest["x"] + newest["width"] <= 360
+            name = page.locator(".heat tbody th").first.bounding_box()
+            assert name is not None
+            assert name["x"] >= 0, "the names of the topics stay in sight"
+
+
+def test_a_topic_shows_its_rate_and_how_far_its_groups_are(
+    browser: Browser, stage: Stage, fetch: Fetch
+) -> None:
+    data = fetch.until("/topics/flights/messages.json", lambda data: data["rate"] is not None)
+    worst, best = data["readers"]
+    assert (worst["name"], worst["state"]) == ("archive-export", "stopped")
+    lags = fetch.data("/groups/archive-export/lag.json")["line"]
+    assert (worst["lag"], worst["because"]) == (lags["lag"], lags["because"])
+    assert worst["behind_ms"] > 0
+    assert (best["name"], best["state"], best["lag"]) == ("punctuality-dashboard", "ok", 0)
+    with opened(browser) as page:
+        page.goto(f"{stage.url}/topics/flights/messages?time=2013-01-01T12:00:00.5&partition=1")
+        expect(page.locator("#live")).to_contain_text(f"{worst['lag']:,} waiting")
+        # What was sought stays in the form, to be refined.
+        expect(page.get_by_label("from time (UTC)")).to_have_value("2013-01-01T12:00:00.500")
+        expect(page.get_by_label("partition", exact=True)).to_have_value("1")
+
+
+def test_looking_for_a_topic_stays_at_the_tier(fetch: Fetch) -> None:
+    for path in ("/home", "/audit"):
+        body = fetch(f"{path}?tier=hadoop&q=a").body
+        assert '<input type="hidden" name="tier" value="hadoop">' in body, path

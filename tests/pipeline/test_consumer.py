@@ -221,7 +221,7 @@ def test_topics_on_the_command_line(broker: Service, registry: Service) -> None:
     run = partial(command, broker=broker, registry=registry)
     assert run("topic", "create", name, "--partitions", "3").returncode == 0
     listed = json.loads(run("topic", "list", "--format", "json").stdout)
-    assert {"topic": name, "partitions": 3} in listed
+    assert {"topic": name, "partitions": 3, "messages": 0} in listed
     shown = json.loads(run("topic", "describe", name, "--format", "json").stdout)
     assert [row["messages"] for row in shown["partitions"]] == [0, 0, 0]
     again = run("topic", "create", name)

@@ -1,0 +1,69 @@
+"""The command that gives a page's answer in a terminal, ready to be pasted.
+
+Rules: every name is quoted for a shell; an address that is not the default is part of the command,
+so that it asks what the console asks; no credential ever is: commands have their own settings.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from starlette.requests import Request
+
+from console.sources import Sources
+from headworks.settings import SETTINGS
+
+__all__ = ["curl", "gate_command", "headworks"]
+
+_FOLDER = Path(SETTINGS["data_dir"].default or "")
+
+
+def headworks(
+    sources: Sources, *words: str, names: Sequence[str] = (), at: Iterable[str] = ()
+) -> str:
+    """`headworks WORDS NAMES`, with the options `at` that say where to ask, if they are needed."""
+    options = [word for one in at for word in _option(sources, one)]
+    if any(name.startswith("-") for name in names):
+        return shlex.join(["headworks", *words, *options, "--", *names])
+    return shlex.join(["headworks", *words, *names, *options])
+
+
+def gate_command(sources: Sources) -> str:
+    """The gate, as it repeats for a file what a schema that is tried is told here."""
+    against = f"registry:{sources.registry.url}"
+    words = ("schema", "check", "proposed.avsc", "--against", against)
+    # Only with a broker does it name who reads the topic.
+    return headworks(sources, *words, "--bootstrap", sources.places.bootstrap)
+
+
+def curl(request: Request) -> str:
+    """For what no command shows in the same way: the JSON of the page."""
+    url = request.url
+    path = url.path if url.path.endswith(".json") else f"{url.path}.json"
+    words = ["curl -s", *_credentials(request), shlex.quote(str(url.replace(path=path)))]
+    return " ".join(words)
+
+
+def _credentials(request: Request) -> list[str]:
+    """What asks for the reader's own password or token, if the reader had to give one."""
+    scheme = request.headers.get("authorization", "").partition(" ")[0].lower()
+    if scheme == "basic":
+        return [f"-u {shlex.quote(request.state.sight.name or '')}"]
+    return ['-H "Authorization: Bearer $TOKEN"'] if scheme == "bearer" else []
+
+
+def _option(sources: Sources, name: str) -> list[str]:
+    places = sources.places
+    value, default = {
+        "bootstrap": (places.bootstrap, SETTINGS["bootstrap"].default),
+        "registry": (sources.registry.url, SETTINGS["registry"].default),
+        "zookeeper": (places.zookeeper, None),
+        "warehouse": (str(places.warehouse), str(_FOLDER / "warehouse")),
+        "data-dir": (str(places.warehouse.parent), str(_FOLDER)),
+        "store": (places.audit_store, f"sqlite:///{(_FOLDER / 'audit.db').resolve()}"),
+    }[name]
+    # The address of a database may hold a password.
+    hidden = name == "store" and not str(value).startswith("sqlite:")
+    return [] if value is None or value == default or hidden else [f"--{name}", value]

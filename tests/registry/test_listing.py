@@ -1,0 +1,95 @@
+"""Listing every version: what it gives, and that it costs no query for each subject."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
+
+from registry.catalog.deleter import Deleter
+from registry.catalog.loader import Loader
+from registry.catalog.reader import Listing, Reader, Wanted
+from registry.catalog.registrar import Proposal, Registrar
+from registry.model.shape import SchemaLimits
+from registry.store import Database
+from tests.registry.conftest import STORES, new_store
+from tests.registry.rest import record, text_of
+
+SUBJECTS = 12
+
+
+@pytest.fixture(scope="module", params=STORES)
+def reader(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Reader]:
+    """Subjects of one to three versions; of some, versions are soft-deleted, or all of them."""
+    store = new_store(request, tmp_path_factory.mktemp("listing"))
+    database, loader = Database(store), Loader()
+    registrar = Registrar(database, loader, SchemaLimits())
+    for number in range(SUBJECTS):
+        name = f":.other:s{number:02d}" if number % 4 == 3 else f"s{number:02d}"
+        for version in range(1 + number % 3):
+            fields = ["a:int", f"n{number}:int=0", *[f"f{i}:int=0" for i in range(version)]]
+            registrar.register(name, Proposal(text_of(record(*fields))), who="t")
+    deleter = Deleter(database)
+    deleter.delete_version("s02", 3, permanent=False, who="t")
+    deleter.delete_version("s05", 1, permanent=False, who="t")
+    deleter.delete_subject("s08", permanent=False, who="t")
+    yield Reader(database, loader)
+    database.close()
+
+
+@contextmanager
+def counted() -> Iterator[list[str]]:
+    """The statements that are sent to any database meanwhile."""
+    sent: list[str] = []
+
+    def note(_c: Any, _k: Any, statement: str, *_more: Any) -> None:
+        sent.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield sent
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+
+def listed(reader: Reader, listing: Listing) -> list[tuple[str, int]]:
+    found = reader.every_version(listing, seen=lambda _name: True)
+    return [(one["subject"], one["version"]) for one in found]
+
+
+@pytest.mark.parametrize("wanted", [Wanted(), Wanted(deleted=True), Wanted(deleted_only=True)])
+@pytest.mark.parametrize("prefix", ["", ":*:", ":.other:", "s0", "s05", "none"])
+def test_a_listing_is_what_its_subjects_say_one_by_one(
+    reader: Reader, wanted: Wanted, prefix: str
+) -> None:
+    # A subject with live versions is no subject that was deleted.
+    subjects = reader.subjects(prefix, wanted)
+    every = [
+        (name, number)
+        for name in subjects
+        for number in reader.versions(name, Wanted(deleted=True))
+        if wanted.deleted or wanted.deleted_only or number in reader.versions(name, Wanted())
+    ]
+    assert listed(reader, Listing(prefix, wanted)) == every
+    latest = dict(every)
+    assert listed(reader, Listing(prefix, wanted, latest_only=True)) == list(latest.items())
+    pages = [listed(reader, Listing(prefix, wanted, first=n, last=n + 4)) for n in range(0, 28, 4)]
+    assert [one for page in pages for one in page] == every
+
+
+def test_a_listing_of_many_subjects_takes_a_handful_of_queries(reader: Reader) -> None:
+    for latest_only in (True, False):
+        with counted() as sent:
+            found = listed(reader, Listing(":*:", latest_only=latest_only))
+        assert len({name for name, _ in found}) == SUBJECTS - 1
+        assert len(sent) < SUBJECTS, sent
+
+
+def test_a_listed_version_is_the_version(reader: Reader) -> None:
+    for one in reader.every_version(Listing(":*:"), seen=lambda _name: True):
+        assert one == reader.version(one["subject"], one["version"])
