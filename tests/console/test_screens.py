@@ -253,10 +253,10 @@ def test_a_topic_shows_its_rate_and_how_far_its_groups_are(
     assert worst["behind_ms"] > 0
     assert (best["name"], best["state"], best["lag"]) == ("punctuality-dashboard", "ok", 0)
     with opened(browser) as page:
-        page.goto(f"{stage.url}/topics/flights/messages?time=2013-01-01T12:00:00.5&partition=1")
+        page.goto(f"{stage.url}/topics/flights/messages?time=2013-01-01T12:00:00.123&partition=1")
         expect(page.locator("#live")).to_contain_text(f"{worst['lag']:,} waiting")
         # What was sought stays in the form, to be refined.
-        expect(page.get_by_label("from time (UTC)")).to_have_value("2013-01-01T12:00:00.500")
+        expect(page.get_by_label("from time (UTC)")).to_have_value("2013-01-01T12:00:00.123")
         expect(page.get_by_label("partition", exact=True)).to_have_value("1")
 
 
