@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from console.app.page import Page, respond
 from console.app.routes import SCREENS, WITH_FORM
 from console.app.sight import EVERYTHING
 from console.sources import Sources
-from headworks.errors import HeadworksError, RefusedError, UnreachableError
+from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError
 from registry.model.refusals import ServiceError
 
 if TYPE_CHECKING:
@@ -129,8 +129,13 @@ async def _health(_request: Request) -> Response:
 def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     request.state.sight = EVERYTHING
-    page = _problem(NotThereError(f"there is no page {request.url.path}", fix="begin at /"))
-    return respond(request, Page(page.template, page.title, page.view, page.command, status=404))
+    if error.status_code == 405:
+        problem: HeadworksError = UsageError(
+            f"this console only reads: it takes no {request.method}"
+        )
+    else:
+        problem = NotThereError(f"there is no page {request.url.path}", fix="begin at /")
+    return respond(request, replace(_problem(problem), status=error.status_code))
 
 
 def _broken(request: Request, error: Exception) -> Response:

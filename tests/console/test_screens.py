@@ -126,7 +126,7 @@ def test_try_a_change_refuses_with_reasons_and_registers_nothing(
     browser: Browser, stage: Stage, fetch: Fetch
 ) -> None:
     before = stage.registry.versions("flights-value")
-    with opened(browser) as page:
+    with opened(browser, permissions=["clipboard-read", "clipboard-write"]) as page:
         page.goto(f"{stage.url}/schemas/flights-value/versions")
         page.get_by_role("link", name="Try a change").last.click()
         text = page.locator("#schema")
@@ -137,7 +137,10 @@ def test_try_a_change_refuses_with_reasons_and_registers_nothing(
         expect(verdict).to_contain_text("refused")
         expect(verdict).to_contain_text("way out")
         expect(verdict).to_contain_text("punctuality-dashboard")
-        expect(page.locator("#gate")).to_contain_text("headworks schema check")
+        page.get_by_role("button", name="Copy the gate's command").click()
+        expect(page.get_by_role("button", name="Copied")).to_be_visible()
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert copied.startswith("headworks schema check proposed.avsc --against registry:")
         added = json.loads(stage.registry.version("flights-value", 2).text)
         added["fields"].append({"name": "gate", "type": ["null", "string"], "default": None})
         text.fill(json.dumps(added))

@@ -37,6 +37,14 @@ def test_an_unknown_page_says_so_in_both_forms(console: Fetch) -> None:
     assert console("/nowhere.json").json["data"]["fix"] == "begin at /"
 
 
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_it_only_reads(console: Fetch, method: str) -> None:
+    for path in ("/topics", "/topics/x/messages", "/schemas/x-value/versions", "/groups/x/lag"):
+        answer = console(path, method=method)
+        assert answer.status == 405
+        assert "only reads" in answer.body
+
+
 @pytest.mark.parametrize("path", ["/topics?page=x", "/topics?page=-1", "/topics?page=" + "9" * 40])
 def test_a_readers_mistake_is_said_and_is_no_error_of_the_server(console: Fetch, path: str) -> None:
     answer = console(path)
