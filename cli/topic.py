@@ -132,7 +132,10 @@ def _kept(address: str, topics: Mapping[str, Any]) -> dict[str, int | None]:
     from headworks.groups.log_ends import LogEnds
 
     places = {name: [Place(name, number) for number in topics[name].partitions] for name in topics}
-    ends = LogEnds(ClassicGroups(address)).of([one for some in places.values() for one in some])
+    try:
+        ends = LogEnds(ClassicGroups(address)).of([one for some in places.values() for one in some])
+    except (UnreachableError, TimeoutError):  # who is named as a leader may have died just now
+        ends = {}
     return {
         name: sum(ends[one].end - ends[one].start for one in some)
         if ends.keys() >= {*some}
