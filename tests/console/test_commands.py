@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,11 @@ from tests.console.stage import Stage
 def fetch(stage: Stage) -> Fetch:
     found = Fetch(stage.url)
     for path in ("/topics", "/schemas", "/groups", "/home", "/loads"):
-        found.until(f"{path}.json", lambda _, path=path: _all_read(found, path))
+        found.until(f"{path}.json", partial(_all_read, found, path))
     return found
 
 
-def _all_read(fetch: Fetch, path: str) -> bool:
+def _all_read(fetch: Fetch, path: str, _data: object) -> bool:
     sources = fetch(f"{path}.json").json["sources"]
     return all(one["age_seconds"] is not None for one in sources)
 
