@@ -39,6 +39,9 @@ def events(commit: Commit, *, warehouse: str, host: str) -> Iterator[dict[str, A
             if commit.kind == "load"  # what is read again was told when it was read first
         ]
         for window, counts in sorted(_windows(found, commit.created_ms).items()):
+            outcomes = {k: n for k, n in counts.items() if k != "bytes" and n}
+            if not outcomes and not ranges:
+                continue  # what was read again is what it was
             name = "/".join(
                 (_TIER, warehouse, commit.previous, str(commit.number), topic, str(window))
             )
@@ -47,7 +50,7 @@ def events(commit: Commit, *, warehouse: str, host: str) -> Iterator[dict[str, A
                 "topic": topic,
                 "tier": _TIER,
                 "window_start": window,
-                "counts": {k: n for k, n in counts.items() if k != "bytes" and n},
+                "counts": outcomes,
                 "bytes": counts["bytes"],
                 "host": host,
                 "application": "headworks-loader",

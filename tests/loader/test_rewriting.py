@@ -71,6 +71,7 @@ def test_a_rewind_replaces_what_it_reads_again(world: World) -> None:
     assert {r["_load"] for r in rows if r["_offset"] < 4} == {1}
     assert {r.get("how") for r in rows if r["_offset"] >= 4} == {"mouse"}
     assert audited(world) == {"loaded": 30}
+    assert list(events(world.published[-1], warehouse="w", host="h")) == []
     click(world, 30, at=1)
     assert load(world).rows == 1
     assert numbers(world) == list(range(31))
