@@ -228,6 +228,9 @@ class _Resolution:
         theirs = self._fields_of(writer)
         feeds: dict[int, Field] = {}
         for mine in reader.fields:
+            if mine.shared and not mine.aliases and theirs.get(mine.name) is mine:
+                feeds.setdefault(id(mine), mine)
+                continue
             matches = _matches(mine, theirs)
             if len(matches) > 1:
                 outcome = self._bad(say.ambiguous_field(self.sides, mine, matches[0]))

@@ -146,7 +146,10 @@ class Union:
 
 @dataclass(eq=False, slots=True)
 class Field:
-    """A field of a record; `default` is JSON, or NO_DEFAULT."""
+    """A field of a record; `default` is JSON, or NO_DEFAULT.
+
+    A `shared` one is the same node in many texts: no named type is in it (see `parse`).
+    """
 
     name: str
     type: Schema
@@ -156,6 +159,7 @@ class Field:
     order: str | None = None
     props: Mapping[str, Json] = field(default_factory=dict)
     pointer: str = ""
+    shared: bool = False
 
     @property
     def has_default(self) -> bool:

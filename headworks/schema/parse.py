@@ -87,13 +87,13 @@ def parse(
     the name of the document, when nodes of several will meet. Raises SchemaError, naming the
     place as a JSON pointer and the rule, if the text is not JSON or not an Avro schema.
 
-    `shared` makes many versions of one schema cheap to hold: a field without named types that
-    stands, word for word, where it stood in an earlier text is that text's node. Lenient texts
-    only, because a shared field is not validated again.
+    `shared` makes many versions of one schema cheap to hold and to compare: a field without named
+    types that stands, word for word, where it stood in an earlier text is that text's node. Lenient
+    texts add theirs. A strict one is validated all the same, and adds none: what is proposed may
+    be anything.
     """
     value = decode(source) if isinstance(source, str) else source
-    kept = None if strict else shared
-    return _Parser(dict(references or {}), strict, kept).schema(value, "", base, 0)
+    return _Parser(dict(references or {}), strict, shared).schema(value, "", base, 0)
 
 
 def decode(text: str) -> Json:
@@ -249,10 +249,14 @@ class _Parser:
         # Version 2 of the format writes equal values as equal bytes: no references to objects.
         key = (at, marshal.dumps(value, 2))
         known = self.shared.get(key)
+        if self.strict:
+            own = self._field(value, namespace, at, depth)
+            return own if known is None else known
         if known is None:
             before = self.touched
             known = self._field(value, namespace, at, depth)
             if self.touched == before:
+                known.shared = True
                 self.shared[key] = known
         return known
 

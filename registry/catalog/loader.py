@@ -4,7 +4,7 @@ Rules:
 
 - A stored schema never changes, so its parsed form is kept by (context, id), the latest 4,096.
 - The versions of a subject are much alike, so a field that stands unchanged in many of them is
-  parsed once and kept once.
+  parsed once and kept once; new text takes such fields too, so that they need no comparing.
 - New text is parsed strictly; what is stored is parsed leniently, so that a schema which an older
   rule let in stays readable.
 """
@@ -67,7 +67,8 @@ class Loader:
         pinned = tuple(self._pin(connection, subject, one, strict) for one in references)
         names = self._names(connection, subject.context, pinned)
         try:
-            schema = parse(text, references=names, strict=strict)
+            kept = self._fields if strict else None  # a lenient text would add to them, unbounded
+            schema = parse(text, references=names, strict=strict, shared=kept)
             printed = _print(schema, text, names, normalize=normalize)
         except SchemaError as error:
             fix = f" Fix: {error.fix}." if error.fix else ""

@@ -136,6 +136,7 @@ class Registrar:
                 compared = _history(connection, subject, latest, config)
             else:
                 compared = _chosen(connection, subject, latest, number)
+            self._look_at(connection, latest)
             metadata = annotated(proposal, latest.schema if latest else None, config)[0]
             parsed = self._drafter.parse(connection, subject, proposal, config, normalize=normalize)
             with self._checking:
@@ -222,6 +223,7 @@ class Registrar:
         latest = schemas.latest_version(connection, subject)
         config = config_of(connection, subject)
         following = schemas.highest_number(connection, subject) + 1
+        self._look_at(connection, latest)
         draft = self._drafter.draft(
             connection,
             subject,
@@ -250,6 +252,11 @@ class Registrar:
             raise refusals.incompatible(subject, verdict.messages, verdict.findings)
         ids = schemas.find_ids(connection, subject.context, draft.definition)
         return _Decision(draft.definition, following, ids[0] if ids else None)
+
+    def _look_at(self, connection: Connection, latest: StoredVersion | None) -> None:
+        """Have the newest version parsed: what is proposed next takes the fields that it keeps."""
+        if latest is not None:
+            self._loader.load(connection, latest.schema)
 
     def _existing(
         self,
