@@ -55,6 +55,10 @@ class Base(Protocol):
     def name(self) -> str:
         """How the base is called on the command line."""
 
+    @property
+    def home(self) -> Path | None:
+        """The folder that the paths of its files begin at, where it has files."""
+
     def subjects(self) -> dict[str, str | None]:
         """The subjects that exist there, with the file of each where there is one."""
 
@@ -94,8 +98,13 @@ class GitBase:
     def __post_init__(self) -> None:
         self._repository = Repository.around(self.schemas)
         self._commit = self._repository.merge_base(self.ref)
-        self._now = Catalogue(self._texts(self._commit))
-        self._files = self._now.subjects()
+        here = self._texts(self._commit)
+        moved = self._moved_here()
+        self._now = Catalogue({**moved, **here})
+        self._files = Catalogue(here).subjects()
+        for one in map(self._now.file, moved):
+            if one.subject is not None:
+                self._files.setdefault(one.subject, one)
 
     @property
     def name(self) -> str:
@@ -105,6 +114,11 @@ class GitBase:
     def subjects(self) -> dict[str, str | None]:
         """The subjects of the merge base, with their files."""
         return {subject: one.path for subject, one in self._files.items()}
+
+    @property
+    def home(self) -> Path:
+        """The root of the repository."""
+        return self._repository.root
 
     def past(self, subject: str) -> Past | None:
         """The distinct versions in the history of the subject's file."""
@@ -172,10 +186,21 @@ class GitBase:
     def _texts(self, commit: str) -> Mapping[str, str]:
         """The catalogue of a commit; one is kept, because files that changed together follow."""
         if self._read is None or self._read[0] != commit:
-            folder = self.schemas if self.schemas.is_dir() else self.schemas.parent
-            texts = self._repository.texts(commit, self._repository.relative(folder))
-            self._read = commit, texts
+            self._read = commit, self._repository.texts(commit, self._folder)
         return self._read[1]
+
+    @property
+    def _folder(self) -> str:
+        """The catalogue's folder, as git writes it."""
+        folder = self.schemas if self.schemas.is_dir() else self.schemas.parent
+        return self._repository.relative(folder)
+
+    def _moved_here(self) -> dict[str, str]:
+        """Files of the merge base that lay elsewhere: a catalogue whose folder was renamed."""
+        moves = self._repository.moves(self._commit).items()
+        old = [was for now, was in moves if now.startswith(f"{self._folder}/")]
+        texts = self._repository.contents([f"{self._commit}:{path}" for path in old])
+        return {path: text for path, text in zip(old, texts, strict=True) if text is not None}
 
 
 @dataclass(slots=True)
@@ -189,6 +214,10 @@ class RegistryBase:
     def name(self) -> str:
         """How the base is called on the command line."""
         return f"registry:{self.client.url}"
+
+    @property
+    def home(self) -> None:
+        """A registry has no files."""
 
     def subjects(self) -> dict[str, str | None]:
         """The live subjects of the registry."""

@@ -42,12 +42,7 @@ class SchemaFile:
 
 def read_folder(folder: Path) -> dict[str, str]:
     """The texts of the .avsc files at or below `folder`, by path, sorted."""
-    if folder.is_file():
-        paths = [folder]
-    elif folder.is_dir():
-        paths = sorted(folder.rglob("*.avsc"))
-    else:
-        raise UsageError(f"{folder} does not exist", fix="name a folder of .avsc files, or a file")
+    paths = [folder] if folder.is_file() else sorted(folder.rglob("*.avsc"))
     return {path.as_posix(): _text(path.read_bytes()) for path in paths}
 
 

@@ -16,9 +16,9 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from ci.bases import Base, Past, open_base
-from ci.catalogue import Catalogue, SchemaFile, read_folder
+from ci.catalogue import Catalogue, SchemaFile, read_folder, within
 from ci.consumers import Consumers
-from ci.governance import Governance, Waiver, catalogue_root, read_governance
+from ci.governance import Governance, Waiver, catalogue_root, nothing_there, read_governance
 from ci.impact import impact_of
 from ci.lint import lint_file
 from ci.placing import place, refusal
@@ -81,8 +81,9 @@ def check(
     consumers = Consumers(governance, bootstrap)
     question = _Question(whole, governance, bases, consumers.of, tuple(waive), day)
     verdicts = [_of_file(one, question) for one in whole.files() if whole.touches(one.path, paths)]
-    if any(path.resolve() == root.resolve() for path in paths):
-        verdicts += _deleted(question)
+    verdicts += _deleted(question, paths)
+    if not verdicts:
+        raise nothing_there(paths)
     return Verdict(tuple(verdicts), tuple(base.name for base in bases))
 
 
@@ -197,8 +198,8 @@ def _notes(one: SchemaFile, base: Base, past: Past | None) -> Iterator[str]:
         yield f"moved: the file was {past.path}"
 
 
-def _deleted(question: _Question) -> Iterator[SubjectVerdict]:
-    """Subjects of a git base that no file describes any more."""
+def _deleted(question: _Question, paths: Sequence[Path]) -> Iterator[SubjectVerdict]:
+    """Subjects that had a file in `paths` in a git base, and that no file describes any more."""
     whole, governance = question.whole, question.governance
     kept = {one.subject for one in whole.files()}
     # A file that cannot be read may be the one: its own finding says enough.
@@ -206,6 +207,8 @@ def _deleted(question: _Question) -> Iterator[SubjectVerdict]:
     for base in question.bases:
         for subject, path in base.subjects().items():
             if subject in kept or path is None or Path(path).name in broken:
+                continue
+            if base.home is None or not within(str(base.home / path), paths):
                 continue
             if governance.of(subject).level is Level.NONE:
                 note = f"deleted: {path}, level NONE"

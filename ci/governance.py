@@ -18,7 +18,7 @@ day, and after that day it counts no more.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -34,11 +34,13 @@ __all__ = [
     "Governance",
     "Waiver",
     "catalogue_root",
+    "nothing_there",
     "read_governance",
     "waivers_of_today",
 ]
 
 FILE_NAME = "governance.toml"
+_WHAT_TO_NAME = "name a folder of .avsc files, or a file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +119,12 @@ def catalogue_root(*schemas: Path, home: Path | None = None) -> Path:
 
     It is the nearest folder above the first with a `governance.toml`, never above the repository.
     Without one it is `home`, if that holds them all; else that folder itself, or the one that holds
-    all the files. UsageError if one of them is not in it.
+    all the files. UsageError if one of them is not in it, or not there at all: what a gate cannot
+    find must not pass.
     """
+    for path in schemas:
+        if not path.exists():
+            raise UsageError(f"{path} does not exist", fix=_WHAT_TO_NAME)
     first = schemas[0]
     start = first if first.is_dir() else first.parent
     for folder in (start, *start.parents):
@@ -131,6 +137,13 @@ def catalogue_root(*schemas: Path, home: Path | None = None) -> Path:
     while len(schemas) > 1 and not _holds(start, schemas) and start != start.parent:
         start = start.parent
     return _holding(start, schemas)
+
+
+def nothing_there(schemas: Iterable[Path]) -> UsageError:
+    """The refusal of a question about no schema at all: it would be answered "pass"."""
+    return UsageError(
+        f"there is no .avsc file in {', '.join(map(str, schemas))}", fix=_WHAT_TO_NAME
+    )
 
 
 def _holding(root: Path, schemas: Sequence[Path]) -> Path:

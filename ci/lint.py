@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from ci.catalogue import Catalogue, SchemaFile, read_folder, within
-from ci.governance import Governance, catalogue_root, read_governance
+from ci.governance import Governance, catalogue_root, nothing_there, read_governance
 from ci.placing import place, refusal
 from ci.rules import LINT_RULES
 from ci.verdict import SubjectVerdict, Verdict
@@ -59,6 +59,8 @@ def lint_catalogue(
     whole = Catalogue(read_folder(root))
     governance = read_governance(root)
     files = [one for one in whole.files() if within(one.path, paths)]
+    if not files:
+        raise nothing_there(paths)
     day = today or datetime.now(tz=UTC).date()
     return Verdict(tuple(lint_file(one, whole, governance, day) for one in files))
 

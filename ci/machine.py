@@ -1,6 +1,8 @@
 """The verdict for tools: JSON, GitHub annotations, JUnit, SARIF 2.1.0, GitLab, Markdown.
 
-Each form is a pure function of the verdict. Waived findings stay visible, as notes.
+Each form is a pure function of the verdict. Waived findings stay visible, as notes. What breaks
+the readers of many versions in the same way is one thing to mend, and said once (JSON has all of
+them): GitHub shows ten annotations a step, and ten versions must not hide the next fault.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ def _json(verdict: Verdict) -> str:
 def _github(verdict: Verdict) -> str:
     """Workflow commands: an annotation on the line, in the pull request."""
     lines = []
-    for one in verdict.findings:
+    for group in grouped(verdict.findings):
+        one = group[0]
         level = "error" if one.waiver is None else "notice"
         place = one.position
         properties = {
@@ -45,7 +48,7 @@ def _github(verdict: Verdict) -> str:
         if place.line == place.end_line:
             properties |= {"col": str(place.column), "endColumn": str(place.end_column)}
         text = ",".join(f"{key}={_github_escape(v, True)}" for key, v in properties.items())
-        message = f"{one.finding.message}\nFix: {one.finding.fix}"
+        message = f"{_told(group)}\nFix: {one.finding.fix}"
         lines.append(f"::{level} {text}::{_github_escape(message)}")
     return "\n".join([*lines, summary(verdict)]) + "\n"
 
@@ -69,14 +72,15 @@ def _junit(verdict: Verdict) -> str:
         case = ElementTree.SubElement(
             suite, "testcase", classname="schemas", name=one.subject or one.file, file=one.file
         )
-        standing = [f for f in one.findings if f.waiver is None]
+        standing = [g for g in grouped(one.findings) if g[0].waiver is None]
         if standing:
-            message = f"{len(standing)} finding(s): {standing[0].finding.message}"
+            message = f"{len(standing)} finding(s): {_told(standing[0])}"
             failure = ElementTree.SubElement(case, "failure", message=message, type="incompatible")
             failure.text = "\n".join(
                 f"{f.file}:{f.position.line}:{f.position.column}: {f.finding.rule} "
-                f"{f.finding.message}\n  fix: {f.finding.fix}"
-                for f in standing
+                f"{_told(group)}\n  fix: {f.finding.fix}"
+                for group in standing
+                for f in group[:1]
             )
     ElementTree.indent(suite)
     return (
@@ -96,7 +100,10 @@ def _sarif(verdict: Verdict) -> str:
         }
         for rule in used
     ]
-    results = [_sarif_result(one, used.index(one.finding.rule)) for one in verdict.findings]
+    results = [
+        _sarif_result(group, used.index(group[0].finding.rule))
+        for group in grouped(verdict.findings)
+    ]
     log = {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -111,13 +118,14 @@ def _sarif(verdict: Verdict) -> str:
     return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
 
 
-def _sarif_result(one: PlacedFinding, index: int) -> dict[str, object]:
+def _sarif_result(group: Sequence[PlacedFinding], index: int) -> dict[str, object]:
+    one = group[0]
     place = one.position
     result: dict[str, object] = {
         "ruleId": one.finding.rule,
         "ruleIndex": index,
         "level": "error",
-        "message": {"text": f"{one.finding.message}. Fix: {one.finding.fix}"},
+        "message": {"text": f"{_told(group)}. Fix: {one.finding.fix}"},
         "locations": [
             {
                 "physicalLocation": {
@@ -142,7 +150,7 @@ def _gitlab(verdict: Verdict) -> str:
     """Code Quality: one issue each, told apart by fingerprint."""
     issues = [
         {
-            "description": f"{one.finding.message}. Fix: {one.finding.fix}",
+            "description": f"{_told(group)}. Fix: {one.finding.fix}",
             "check_name": one.finding.rule,
             "fingerprint": _identity(one),
             "severity": "major" if one.waiver is None else "info",
@@ -151,17 +159,25 @@ def _gitlab(verdict: Verdict) -> str:
                 "lines": {"begin": one.position.line, "end": one.position.end_line},
             },
         }
-        for one in verdict.findings
+        for group in grouped(verdict.findings)
+        for one in group[:1]
     ]
     return json.dumps(issues, indent=2, ensure_ascii=False) + "\n"
 
 
+def _told(group: Sequence[PlacedFinding]) -> str:
+    """What is wrong, and how often."""
+    more = len({one.against for one in group}) - 1
+    return group[0].finding.message + (f"; the same against {more} more" if more else "")
+
+
 def _identity(one: PlacedFinding) -> str:
-    """The same finding has the same identity in the next run, wherever its line is by then."""
+    """The same fault has the same identity in the next run, wherever its line is by then."""
     finding = one.finding
-    parts = (one.file, finding.rule, finding.path, finding.reader_pointer, one.against)
-    versions = (finding.reader_version, finding.writer_version)
-    return hashlib.sha256(repr((parts, versions)).encode()).hexdigest()
+    proposed_reads = finding.reader_version is None
+    pointer = finding.reader_pointer if proposed_reads else finding.writer_pointer
+    parts = (one.file, finding.rule, finding.path, pointer, finding.fix, proposed_reads)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def _markdown(verdict: Verdict) -> str:

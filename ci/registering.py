@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ci.bases import RegistryBase
 from ci.catalogue import Catalogue, SchemaFile, read_folder, within
-from ci.governance import Demand, catalogue_root, read_governance
+from ci.governance import Demand, catalogue_root, nothing_there, read_governance
 from headworks.compatibility import Finding, check_level
 from headworks.errors import HeadworksError, RefusedError, SchemaError
 from headworks.registry_client import (
@@ -74,8 +74,11 @@ def register(schemas: Path, client: RegistryClient, *, dry_run: bool = False) ->
     root = catalogue_root(schemas)
     whole = Catalogue(read_folder(root))
     governance = read_governance(root)
-    for one in whole.files():
-        if one.error is not None and within(one.path, [schemas]):
+    files = [one for one in whole.files() if within(one.path, [schemas])]
+    if not files:
+        raise nothing_there([schemas])
+    for one in files:
+        if one.error is not None:
             raise SchemaError(
                 f"{one.path}: {one.error.reason}",
                 pointer=one.error.pointer.rpartition("#")[2],

@@ -68,13 +68,14 @@ def summary(verdict: Verdict) -> str:
     refused = [one for one in verdict.subjects if one.refused]
     total = len(verdict.subjects)
     files = f"{total} schema file{'s' * (total != 1)}"
-    waived = sum(1 for one in verdict.findings if one.waiver is not None)
+    told = [group[0] for group in grouped(verdict.findings)]
+    waived = sum(1 for one in told if one.waiver is not None)
     changed = sum(1 for one in verdict.subjects if one.subject is not None and one.changed)
     tail = f", {waived} waived" if waived else ""
     if not refused:
         tail = f", {changed} changed{tail}" if verdict.against else tail
         return f"pass: {files} checked{tail}"
-    count = sum(1 for one in verdict.findings if one.waiver is None)
+    count = len(told) - waived
     findings = f"{count} finding{'s' * (count != 1)}"
     return f"refused: {findings} in {len(refused)} of {files}{tail}"
 

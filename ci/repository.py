@@ -75,6 +75,12 @@ class Repository:
         contents = self.contents([f"{commit}:{path}" for path in paths])
         return {path: text for path, text in zip(paths, contents, strict=True) if text is not None}
 
+    def moves(self, commit: str) -> dict[str, str]:
+        """The .avsc files that were renamed since `commit`: their path now, and their path then."""
+        asked = ("--name-status", "-M", "--diff-filter=R", "-z", commit, "--", "*.avsc")
+        parts = (self._ask("diff", *asked) or "").split("\0")
+        return dict(zip(parts[2::3], parts[1::3], strict=False))
+
     def contents(self, names: Sequence[str]) -> Iterator[str | None]:
         """The texts of many objects (COMMIT:PATH), from one process; None for what is not there."""
         asked = "".join(f"{name}\n" for name in names)

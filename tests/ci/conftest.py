@@ -1,3 +1,5 @@
+"""A real git repository with a catalogue in it."""
+
 from __future__ import annotations
 
 import json

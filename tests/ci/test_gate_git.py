@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from datetime import date
 from pathlib import Path
@@ -10,8 +11,11 @@ from typing import Any
 import pytest
 
 from ci.gate import check
+from ci.lint import lint_catalogue
+from ci.registering import register
 from ci.report import text_report
 from headworks.errors import UsageError
+from headworks.registry_client import RegistryClient
 from tests.ci.conftest import ID, Work, event
 
 SCHEMAS = Path("schemas")
@@ -40,6 +44,54 @@ def test_a_break_is_placed_at_its_lines(work: Work) -> None:
     assert text[found.position.line - 1 : found.position.end_line] == list(found.lines)
     assert found.against is not None
     assert found.against.startswith("git:main (commit ")
+
+
+@pytest.mark.parametrize("missing", ["schemas", "schmeas", "schemas/trips.avsc"])
+def test_what_is_not_there_does_not_pass(work: Work, missing: str) -> None:
+    shutil.rmtree(work.schemas)
+    with pytest.raises(UsageError, match=f"{missing} does not exist"):
+        check(Path(missing), MAIN, home=SCHEMAS)
+    with pytest.raises(UsageError, match=f"{missing} does not exist"):
+        lint_catalogue(Path(missing), home=SCHEMAS)
+    with pytest.raises(UsageError, match=f"{missing} does not exist"):
+        list(register(Path(missing), RegistryClient("http://127.0.0.1:1")))
+
+
+def test_a_folder_without_a_schema_does_not_pass(work: Work) -> None:
+    empty = work.root / "empty"
+    empty.mkdir()
+    with pytest.raises(UsageError, match=r"no \.avsc file in"):
+        check(empty, MAIN)
+    with pytest.raises(UsageError, match=r"no \.avsc file in"):
+        lint_catalogue(empty)
+    with pytest.raises(UsageError, match=r"no \.avsc file in"):
+        list(register(empty, RegistryClient("http://127.0.0.1:1")))
+
+
+def test_a_catalogue_whose_folder_was_renamed_keeps_its_history(work: Work) -> None:
+    work.git("mv", "schemas", "events")
+    folder = work.root / "events"
+    (subject,) = check(folder, MAIN).subjects
+    assert (subject.verdict, subject.changed) == ("pass", False)
+    text = (folder / "trips.avsc").read_text()
+    (folder / "trips.avsc").write_text(text.replace('"long"', '"string"'))
+    before = check(folder, MAIN).findings
+    work.commit()
+    for found in (before, check(folder, MAIN).findings):
+        assert [one.finding.rule for one in found] == ["HW002"]
+
+
+def test_a_file_that_is_gone_is_missed_in_its_own_folder(work: Work) -> None:
+    work.git("checkout", "-q", "main")
+    work.write("governance.toml", "")
+    work.write("one/gone.avsc", event(ID, topic="gone", name="Gone"))
+    work.write("one/kept.avsc", event(ID, topic="kept", name="Kept"))
+    work.commit()
+    work.git("checkout", "-q", "-b", "later")
+    (work.schemas / "one" / "gone.avsc").unlink()
+    found = check(SCHEMAS / "one", MAIN).findings
+    assert [(one.subject, one.finding.rule) for one in found] == [("gone-value", "HW302")]
+    assert check(SCHEMAS / "trips.avsc", MAIN).verdict == "pass"
 
 
 def test_uncommitted_and_committed_changes_are_seen_alike(work: Work) -> None:

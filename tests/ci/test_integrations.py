@@ -144,6 +144,8 @@ def evaluated(text: str, inputs: dict[str, str], given: dict[str, str]) -> str:
         return inputs[expression.removeprefix("inputs.")]
     if expression == "github.event.before":
         return given.get("before", "")
+    if expression == "github.event.repository.default_branch":
+        return "main"
     assert "contains(github.event.pull_request.labels.*.name" in expression
     label = inputs["override-label"]
     return str(label != "" and label in given.get("labels", "").split(",")).lower()
@@ -176,6 +178,9 @@ def test_the_github_action_passes_what_is_fine_or_labelled(
     before = work.git("rev-parse", "HEAD~1")
     assert run_action(root, work.root, before=before)[0] == 1, "a push has no base branch"
     assert run_action(root, work.root, against="git:nowhere")[3] == "verdict=error\n"
+    for without in ("0" * 40, ""):  # the first push of a branch; an event that is no push
+        code, log, _, _ = run_action(root, work.root, before=without)
+        assert (code, "::error file=schemas/trips.avsc" in log) == (1, True)
 
 
 def test_the_github_action_says_what_a_shallow_checkout_lacks(

@@ -1,3 +1,5 @@
+"""Lint: each rule finds what it is about, and nothing else."""
+
 from __future__ import annotations
 
 import json

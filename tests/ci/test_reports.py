@@ -148,6 +148,36 @@ def test_markdown_keeps_its_fences(awkward: Any, work: Work) -> None:
     assert text.count("````") == 4, "around the lines, and around the DDL with its comment"
 
 
+def test_one_fault_is_told_once_whatever_the_number_of_versions(work: Work) -> None:
+    def breaking() -> Any:
+        work.write("trips.avsc", event({"name": "id", "type": "string"}))
+        verdict = check(SCHEMAS, ["git:main"])
+        work.git("checkout", "-q", "--", ".")
+        return verdict
+
+    def another_version(name: str) -> None:
+        work.git("checkout", "-q", "main")
+        work.write("trips.avsc", event(ID, {"name": name, "type": "int", "default": 0}))
+        work.commit()
+        work.git("checkout", "-q", "-B", "later")
+
+    another_version("a")
+    before = json.loads(render(breaking(), "gitlab"))
+    another_version("b")
+    verdict = breaking()
+    told = [one for one in verdict.findings if one.finding.rule == "HW002"]
+    assert len(told) == len(json.loads(render(verdict, "json"))["findings"]) == 3
+    (issue,) = json.loads(render(verdict, "gitlab"))
+    assert issue["description"].startswith(f"{told[0].finding.message}; the same against 2 more.")
+    assert [one["fingerprint"] for one in before] == [issue["fingerprint"]]
+    (result,) = json.loads(render(verdict, "sarif"))["runs"][0]["results"]
+    assert result["message"]["text"] == issue["description"]
+    annotations = render(verdict, "github").splitlines()
+    assert [line.startswith("::error") for line in annotations] == [True, False]
+    assert render(verdict, "junit").count("the same against 2 more") == 2
+    assert annotations[1] == "refused: 1 finding in 1 of 1 schema file"
+
+
 def test_a_pass_has_every_form(work: Work) -> None:
     passed = check(SCHEMAS, ["git:main"])
     assert all(render(passed, form) for form in FORMATS)
