@@ -54,6 +54,7 @@ def _with_own_server(statement: str, database: str, data_dir: str | None) -> Row
         bootstrap="",
         registry="",
         database=database,
+        master=resolve("spark_master"),
         metastore_uri=resolve_optional("metastore"),
     )
     if config.metastore_uri is None and not config.metastore.is_dir():

@@ -35,6 +35,7 @@ from headworks.schema import (
     parse,
 )
 from headworks.schema.canonical import fingerprint
+from headworks.schema.quoting import quote
 
 __all__ = ["UntypedEvent", "event_class"]
 
@@ -81,7 +82,8 @@ def event_class(topic: str, text: str) -> type[UntypedEvent]:
             validate(plain, avro, strict=True)
             schemaless_writer(out, avro, plain)
         except _BAD as error:
-            raise UsageError(f"the event does not fit the schema of {topic}: {error}") from None
+            why = _told(error) if isinstance(error, ValidationError) else error
+            raise UsageError(f"the event does not fit the schema of {topic}: {why}") from None
         return out.getvalue()
 
     def at(event: UntypedEvent, path: tuple[str, ...]) -> Any:
@@ -117,6 +119,9 @@ def _value(schema: Schema, plain: Any) -> Any:
         for name in plain:
             if name not in known:
                 raise ValueError(f"{schema.name} has no field {name!r}")
+        for name, field in known.items():
+            if name not in plain and not field.has_default:
+                raise ValueError(f"{schema.name}.{name} is missing, and has no default")
         return {name: _value(known[name].type, value) for name, value in plain.items()}
     if isinstance(schema, Array) and isinstance(plain, list):
         return [_value(schema.items, item) for item in plain]
@@ -138,3 +143,16 @@ def _from_text(schema: Primitive | Fixed, text: str) -> Any:
             return value if value.tzinfo else value.replace(tzinfo=UTC)
         return value
     return text.encode("latin-1") if schema.kind in ("bytes", "fixed") else text
+
+
+def _told(error: ValidationError) -> str:
+    """The innermost value that does not fit, in a line: the library's words hold whole schemas."""
+    last = error.errors[-1]
+    wanted = dict.fromkeys(_kind(one.schema) for one in error.errors if one.field == last.field)
+    return f"{last.field or 'it'} is {quote(last.datum)}, expected {' or '.join(wanted)}"
+
+
+def _kind(avro: Any) -> str:
+    if isinstance(avro, dict):
+        return str(avro.get("name") or avro.get("logicalType") or avro["type"])
+    return " or ".join(map(_kind, avro)) if isinstance(avro, list) else str(avro)

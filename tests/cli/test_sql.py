@@ -1,0 +1,26 @@
+"""`headworks sql` without a server that runs: its own goes by the settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.sql import sql
+from hadoop_loader.config import WarehouseConfig
+from headworks.errors import UsageError
+
+
+def test_spark_runs_where_the_setting_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "metastore").mkdir()
+    monkeypatch.setenv("HEADWORKS_SPARK_MASTER", "spark://workers:7077")
+    started: list[WarehouseConfig] = []
+
+    def start(config: WarehouseConfig) -> None:
+        started.append(config)
+        raise UsageError("seen enough")
+
+    monkeypatch.setattr("hadoop_loader.session.start_session", start)
+    with pytest.raises(UsageError, match="seen enough"):
+        sql("SELECT 1", data_dir=str(tmp_path))
+    assert started[0].master == "spark://workers:7077"

@@ -1,0 +1,55 @@
+"""Events without a generated class: what does not fit is named in a line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from headworks.errors import UsageError
+from producer_sdk.untyped import UntypedEvent, event_class
+
+WAY = {"type": "record", "name": "Way", "fields": [{"name": "km", "type": "int"}]}
+TRIP = {
+    "type": "record",
+    "name": "Trip",
+    "namespace": "acme",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "how", "type": "string", "default": "by train"},
+        {"name": "way", "type": ["null", WAY], "default": None},
+        {"name": "when", "type": ["null", "int", "string"], "default": None},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def trip() -> type[UntypedEvent]:
+    return event_class("trips", json.dumps(TRIP))
+
+
+def test_what_has_a_default_may_be_left_out(trip: type[UntypedEvent]) -> None:
+    whole = {"id": 1, "how": "by train", "way": None, "when": None}
+    encode = trip.__headworks__.encode
+    assert encode(trip({"id": 1})) == encode(trip(whole))
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ({}, "acme.Trip.id is missing, and has no default"),
+        ({"id": 1, "way": {}}, "acme.Way.km is missing, and has no default"),
+        ({"id": 1, "nope": 2}, "acme.Trip has no field 'nope'"),
+        ({"id": "x"}, "acme.Trip.id is 'x', expected long"),
+        ({"id": 1, "way": {"km": None}}, "acme.Way.km is None, expected int"),
+        ({"id": 1, "when": 1.5}, "acme.Trip.when is 1.5, expected null or int or string"),
+        ([1], "it is [1], expected acme.Trip"),
+    ],
+)
+def test_what_does_not_fit_is_named_in_a_line(
+    trip: type[UntypedEvent], value: Any, why: str
+) -> None:
+    with pytest.raises(UsageError) as error:
+        trip.__headworks__.encode(trip(value))
+    assert error.value.message == f"the event does not fit the schema of trips: {why}"
