@@ -44,15 +44,21 @@ def list_topics(bootstrap: Bootstrap = None, format: FormatOption = Format.TEXT)
 def create(
     topic: Name,
     partitions: Annotated[int, typer.Option(min=1, help="number of partitions")] = 4,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=VALUE, as cleanup.policy=compact; repeatable"),
+    ] = None,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Create a topic."""
+    """Create a topic; how many replicas it has is the brokers' own default."""
     from confluent_kafka.cimpl import NewTopic
 
+    configs = dict(map(_pair, config or ()))
     address = address_of(bootstrap)
     topics_of(address)  # says soon that nobody answers
     admin = admin_of(address)
-    _wait(admin.create_topics([NewTopic(topic, partitions, 1)]), address, f"create {topic}")
+    wanted = NewTopic(topic, partitions, config=configs)
+    _wait(admin.create_topics([wanted]), address, f"create {topic}")
     say(f"created {topic} with {partitions} partitions")
 
 
@@ -142,6 +148,13 @@ def _kept(address: str, topics: Mapping[str, Any]) -> dict[str, int | None]:
         else None
         for name, some in places.items()
     }
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"--config {text!r} is no NAME=VALUE", fix="--config retention.ms=-1")
+    return name, value
 
 
 def _wait(futures: dict[str, Any], address: str, what: str) -> None:

@@ -41,7 +41,7 @@ class Progress:
 
     def note(self, text: str) -> None:
         """Show a line within a step."""
-        self._console.print(f"  {text}", style="dim", markup=False)
+        self._console.print(f"  {text}", style="dim", markup=False, soft_wrap=True)
 
     @contextmanager
     def bar(self, title: str, total: int) -> Iterator[Callable[[], None]]:

@@ -56,7 +56,8 @@ class Reread(Generic[_T]):
             text = self._path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             self._mark = None
-            raise UsageError(f"cannot read {self._path}: {error}") from None
+            why = error.strerror if isinstance(error, OSError) else error
+            raise UsageError(f"cannot read {self._path}: {why}") from None
         self._mark = None
         content = self._parse(text)
         self._mark = mark

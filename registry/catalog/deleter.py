@@ -81,10 +81,12 @@ class Deleter:
             every = schemas.versions_of(connection, subject)
             if not every:
                 raise refusals.no_subject(subject)
-            numbers = [one.number for one in every if one.deleted]
+            back = [one for one in every if one.deleted]
+            numbers = [one.number for one in back]
             schemas.mark_deleted(connection, subject, numbers, deleted=False)
-            for number in numbers:
-                self._note(connection, Change("undelete", str(subject), number), who)
+            for one in back:
+                change = Change("undelete", str(subject), one.number, one.schema.id)
+                self._note(connection, change, who)
             return numbers
 
     def delete_context(self, context: str, *, who: str) -> None:

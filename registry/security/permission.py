@@ -71,7 +71,7 @@ class Permission:
         return ServiceError(
             403,
             _DENIED,
-            f"User '{self.principal.name}' is not a {role} of {what}: "
+            f"User '{self.principal.name}' has not the role {role} on {what}: "
             "the registry's file of grants must say so",
         )
 

@@ -1,3 +1,5 @@
+"""The log of a partition: appends, reads, rolling, retention."""
+
 from __future__ import annotations
 
 import errno

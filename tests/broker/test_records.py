@@ -1,3 +1,5 @@
+"""Record batches: what is built reads back, and noise is never taken for one."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""A log that was cut or overwritten anywhere comes back with its valid prefix."""
+
 from __future__ import annotations
 
 import shutil

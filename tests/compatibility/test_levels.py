@@ -1,3 +1,5 @@
+"""Levels: which versions are compared, in which direction, and which are named."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""The console over a stage of services, and a browser to look at it."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,3 +1,5 @@
+"""Settings: a flag beats the environment beats the file beats the default."""
+
 from __future__ import annotations
 
 from pathlib import Path

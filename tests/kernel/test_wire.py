@@ -1,3 +1,5 @@
+"""The wire format: a zero, four bytes of schema id, the datum."""
+
 from __future__ import annotations
 
 import pytest

@@ -14,6 +14,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from consumer_sdk import Consumer, Message, OnPoison, PoisonMessageError
 from headworks.errors import UsageError
@@ -229,3 +230,17 @@ def test_topics_on_the_command_line(broker: Service, registry: Service) -> None:
     assert "refused to create made-by-hand" in again.stderr
     assert run("topic", "delete", name, "--yes").returncode == 0
     assert name not in run("topic", "list").stdout
+
+
+def test_a_topic_is_created_with_its_configs(broker: Service, registry: Service) -> None:
+    run = partial(command, "topic", "create", "kept", broker=broker, registry=registry)
+    no_pair = run("--config", "compact")
+    assert (no_pair.returncode, "is no NAME=VALUE" in no_pair.stderr) == (2, True)
+    unknown = run("--config", "no.such.config=1")
+    assert (unknown.returncode, "no.such.config" in unknown.stderr) == (2, True)
+    assert run("--config", "cleanup.policy=compact", "--config", "retention.ms=-1").returncode == 0
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "kept")
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    found = admin.describe_configs([resource])[resource].result(30)
+    assert found["cleanup.policy"].value == "compact"
+    assert found["retention.ms"].value == "-1"

@@ -1,3 +1,5 @@
+"""Registries on each kind of store."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

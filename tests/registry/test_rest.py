@@ -142,6 +142,10 @@ def test_deletion_and_return(rest: Rest) -> None:
     assert rest("GET", f"{at}/versions").code == 40401
     assert rest("GET", f"/schemas/ids/{first['id']}?subject={subject}").status == 200
     assert rest("POST", f"{at}/undelete").body == [1, 2, 3]
+    brought_back = rest("GET", f"/audit?subject={subject}").body[-3:]
+    assert [one["action"] for one in brought_back] == ["undelete"] * 3
+    assert brought_back[0]["id"] == first["id"]
+    assert None not in [one["id"] for one in brought_back]
     assert rest("GET", f"{at}/versions").body == [1, 2, 3]
     rest("DELETE", at)
     rest("PUT", f"/config/{subject}", {"compatibility": "NONE"})

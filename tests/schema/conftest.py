@@ -1,3 +1,5 @@
+"""Avro Java as the oracle of parsing and printing, started once."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,3 +1,5 @@
+"""What changed between two schemas, as people talk about it."""
+
 from __future__ import annotations
 
 import json
