@@ -8,13 +8,21 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from typing import NoReturn
 
 import typer
 
-from headworks.errors import HeadworksError
+from headworks.errors import HeadworksError, UsageError
 
 __all__ = ["command_line", "run"]
 
+_OURS = frozenset(
+    ("audit", "broker", "ci", "cli", "console", "consumer_sdk", "hadoop_loader", "headworks")
+) | {"producer_sdk", "registry"}
+_EXTRAS = (
+    "pip install 'headworks[server]' (broker, registry, console), 'headworks[hadoop]' (load, sql)"
+    " or 'headworks[zookeeper]'"
+)
 _HELP = "A schema-governed event pipeline: broker, registry, gate, SDKs, Hadoop loader, audit."
 _NOUNS = {
     "schema": "cli.schema:schema_app",
@@ -72,8 +80,18 @@ def run() -> None:
     try:
         command_line(named if named in _NOUNS or named in _VERBS else None)(prog_name="headworks")
     except HeadworksError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(error.exit_code)
+        _fail(error)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if not missing or missing in _OURS:
+            raise
+        what = f"`headworks {named}` needs {missing}, which is not installed"
+        _fail(UsageError(what, fix=_EXTRAS))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+
+
+def _fail(error: HeadworksError) -> NoReturn:
+    sys.stderr.write(f"error: {error}\n")
+    sys.exit(error.exit_code)

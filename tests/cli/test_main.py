@@ -90,3 +90,28 @@ def test_a_service_that_does_not_answer_is_exit_3(tmp_path: Path, command: tuple
     assert done.returncode == 3, done.stderr
     assert "127.0.0.1:1" in done.stderr
     assert "headworks up" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("missing", "command"),
+    [("crc32c", "broker start"), ("uvicorn", "registry start")],
+)
+def test_what_is_not_installed_is_named_with_the_extra_that_brings_it(
+    tmp_path: Path, missing: str, command: str
+) -> None:
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        f"sys.argv = ['headworks', *{command.split()!r}]\n"
+        "from headworks.launch import run; run()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    said = f"error: `headworks {command.split()[0]}` needs {missing}, which is not installed\n"
+    assert done.stderr.startswith(said)
+    assert "headworks[server]" in done.stderr
