@@ -54,7 +54,6 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", "/health"): NOBODY_ASKED,
     ("GET", "/health/ready"): NOBODY_ASKED,
     ("GET", "/docs"): NOBODY_ASKED,
-    ("GET", "/docs/oauth2-redirect"): NOBODY_ASKED,
     ("GET", "/openapi.json"): NOBODY_ASKED,
     ("GET", "/"): _LISTED,
     ("GET", "/metrics"): _LISTED,

@@ -35,6 +35,7 @@ from registry.service.edge import Edge
 from registry.service.guard import guard
 from registry.service.observed import Observed
 from registry.service.openapi import describe
+from registry.service.page import serve_page
 from registry.service.parameters import answer
 from registry.service.parts import Parts
 from registry.store import Database
@@ -79,6 +80,7 @@ def create_app(
         title="Headworks schema registry",
         version=headworks.__version__,
         lifespan=lifespan,
+        docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         dependencies=[Depends(guard)],
@@ -96,6 +98,7 @@ def create_app(
     for router in (subjects, schemas, compatibility, settings, surroundings):
         app.include_router(router.router)
     describe(app)
+    serve_page(app)
     app.add_exception_handler(ServiceError, _refused)
     app.add_exception_handler(RequestValidationError, _not_valid)
     app.add_exception_handler(HTTPException, _no_route)

@@ -8,6 +8,7 @@ HEADWORKS_REGISTRY_FUZZ=N gives it N of each sort, on every kind.
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
@@ -65,9 +66,20 @@ def test_every_route_says_what_it_answers(rest: Rest) -> None:
     assert described - {("get", "/metrics")} == set(ANSWERS)
     undocumented = [one for one in described if not page["paths"][one[1]][one[0]].get("summary")]
     assert not undocumented
+
+
+def test_the_page_of_the_interface_needs_nothing_from_elsewhere(rest: Rest) -> None:
     answer = urllib3.request("GET", f"{rest.url}/docs", timeout=60)
     assert answer.status == 200
-    assert b"/openapi.json" in answer.data
+    page = answer.data.decode()
+    assert "/openapi.json" in page
+    assert "//" not in re.sub(r"<!--.*?-->", "", page)
+    parts = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert len(parts) == 3
+    for part in parts:
+        found = urllib3.request("GET", f"{rest.url}{part}", timeout=60)
+        assert found.status == 200
+        assert found.data
 
 
 @pytest.mark.filterwarnings("ignore::Warning")
