@@ -90,7 +90,7 @@ def run(
     ] = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Load everything that is new in every topic; exit 1 if a topic had to be left out."""
+    """Load everything that is new in every topic; exit 1 if something had to be left out."""
     from hadoop_loader.policy import Policy, QuarantineLimit
     from hadoop_loader.sql import address_of
 
@@ -126,8 +126,8 @@ def run(
             _wait_for_ever()
     finally:
         keeper.close()
-    if report.refused:
-        raise FindingsError(f"{len(report.refused)} topics were left as they were")
+    if report.left_out is not None:
+        raise FindingsError(f"not everything was done: {report.left_out}")
 
 
 @load_app.command()
@@ -175,6 +175,10 @@ def status(
         say(f"topic {topic} had no schema at the last load, and is not loaded")
     for refusal in found["refused"]:
         say(f"topic {refusal['topic']} was left as it is: {refusal['reason']}")
+    for one in found["leaderless"]:
+        say(f"topic {one['topic']} was loaded in part, the rest stays as it is: {one['reason']}")
+    if found["unmarked"] is not None:
+        say(f"marks of completeness stand where they were: {found['unmarked']}")
 
 
 class _Runs:

@@ -142,3 +142,7 @@ def print_report(report: LoadReport, form: Format) -> None:
         say(f"topic {topic} has no schema and is not loaded: register one as {topic}-value")
     for refusal in report.refused:
         say(f"topic {refusal.topic} is left as it is: {refusal.reason}")
+    for one in report.leaderless:
+        say(f"topic {one.topic} is loaded in part, the rest stays as it is: {one.reason}")
+    if report.unmarked is not None:
+        say(f"marks of completeness stand where they were: {report.unmarked}")

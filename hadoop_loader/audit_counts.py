@@ -1,17 +1,20 @@
 """The hadoop tier's audit counts: a pure function of a commit, published to the audit topic.
 
 Rules: counts come out of commits, never out of tasks, so that no retry can count twice; an id is
-made of commit, topic and window, so that publishing a commit again counts nothing again. The
-audit topic itself is loaded like any other, and not counted.
+made of commit, topic and window, so that publishing a commit again counts nothing again. Counts go
+around partitions without a leader: a commit that could not be finished before their broker is
+back would keep everything from being loaded. The audit topic itself is loaded like any other, and
+not counted.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 import socket
 import uuid
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from hadoop_loader.commits import Commit, TopicCommit
 from headworks.audit import AUDIT_TOPIC, WINDOW_MS
@@ -21,11 +24,16 @@ from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
 from headworks.wire import prefix
 
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+
 __all__ = ["AuditPublisher", "events"]
 
 _NAMESPACE = uuid.UUID("6f2d2c1e-6a0b-5a44-9d4f-6c8f3b1f7f30")
 _TIER = "hadoop"
 _LATE_MS = 3_600_000
+_BY_KEY = -1
+_TIMEOUT = 20.0
 
 
 def events(commit: Commit, *, warehouse: str, host: str) -> Iterator[dict[str, Any]]:
@@ -119,15 +127,18 @@ class AuditPublisher:
                 **self._client,
                 "enable.idempotence": True,
                 "linger.ms": 5,
+                "log_level": 2,  # what matters of it is in the error
                 "message.timeout.ms": 20_000,
             }
         )
         try:
+            partitions = itertools.cycle(_open_to(producer))
             for key, value, timestamp in messages:
+                to = next(partitions)
                 while True:
                     try:
                         producer.produce(
-                            AUDIT_TOPIC, value, key, timestamp=timestamp, on_delivery=delivered
+                            AUDIT_TOPIC, value, key, to, timestamp=timestamp, on_delivery=delivered
                         )
                         break
                     except BufferError:
@@ -143,3 +154,10 @@ class AuditPublisher:
                 fix="the rows are committed; load again when the broker answers, "
                 "and the counts are published then",
             )
+
+
+def _open_to(producer: Producer) -> Sequence[int]:
+    """Where counts go: by their key, or to the partitions with a leader if some have none."""
+    found = producer.list_topics(AUDIT_TOPIC, timeout=_TIMEOUT).topics[AUDIT_TOPIC].partitions
+    led = [number for number, partition in found.items() if partition.leader >= 0]
+    return led if 0 < len(led) < len(found) else [_BY_KEY]

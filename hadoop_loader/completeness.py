@@ -4,6 +4,7 @@ Rules:
 
 - A mark says that of every window before it no more than 0.1 % is missing in the table, as far as
   producers have reported; it goes back when late messages reopen a window of the last day.
+- While partitions of a topic are left out for want of a leader, its mark does not go forward.
 - Marks are kept in the warehouse, so that each load judges what is new and not all of history.
 - The table of marks is a view over constants: replacing it is one step, and no reader sees half.
 - A table's own property moves by the hour, not by the load: with hundreds of tables the metastore
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -91,8 +92,11 @@ class CompletenessMarks:
         self._judge = judge
         self._now = now
 
-    def __call__(self, commit: Commit) -> Mapping[str, int]:
-        """Judge the tables of `commit` and mark them; each counted topic's mark."""
+    def __call__(self, commit: Commit, held: Container[str] = ()) -> Mapping[str, int]:
+        """Judge the tables of `commit` and mark them; each counted topic's mark.
+
+        The marks of the topics in `held` do not go forward.
+        """
         known = self._read()
         now = int(self._now() * 1000)
         until = window_of(now - _GRACE_MS)
@@ -101,7 +105,11 @@ class CompletenessMarks:
             for topic in commit.tables
             if topic != AUDIT_TOPIC
         }
-        marks = self._judge(spans)
+        marks = {
+            topic: min(mark, known[topic][0]) if topic in held else mark
+            for topic, mark in self._judge(spans).items()
+            if topic in known or topic not in held
+        }
         told = {topic: known[topic][1] for topic in marks if topic in known}
         for topic in sorted(marks):
             if _is_news(marks[topic], told.get(topic)):

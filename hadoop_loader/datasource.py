@@ -37,7 +37,7 @@ from hadoop_loader.columns import METADATA, Struct, table_columns
 from hadoop_loader.fetch import KafkaLog
 from hadoop_loader.governed import Subjects
 from hadoop_loader.messages import Messages
-from hadoop_loader.plan import Range
+from hadoop_loader.plan import Range, unled
 from hadoop_loader.position import Position
 from hadoop_loader.quarantine import QUARANTINE_TABLE
 from hadoop_loader.raw_fetch import BrokerFetcher
@@ -329,4 +329,7 @@ def _ends(log: KafkaLog, topic: str) -> Mapping[int, Any]:
     partitions = log.partitions().get(topic)
     if partitions is None:
         raise UsageError(f"there is no topic {topic} on the broker")
-    return log.watermarks({topic: partitions})[topic]
+    marks = log.watermarks({topic: partitions})[topic]
+    if away := [p for p in partitions if p not in marks]:
+        raise unled(topic, away)  # a query that leaves rows out is no answer
+    return marks

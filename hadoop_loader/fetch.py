@@ -6,16 +6,18 @@ Rules:
   says when it is done; offsets without a message (compacted, control records) end nothing.
 - Offsets are never committed to the broker and never reset: the commit log alone knows them.
 - A broker that goes silent ends the fetch with an error after `timeout` seconds.
+- Where no leader answers for a partition, it has no watermarks: never ones that are guessed. If
+  none answers for any, the broker is unreachable.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from hadoop_loader.messages import Message, dated
-from hadoop_loader.plan import Range, Watermarks, dropped, rounds
+from hadoop_loader.plan import Range, Watermarks, dropped, rounds, unled
 from headworks.broker_client import READ_AHEAD
 from headworks.errors import UnreachableError
 
@@ -52,11 +54,17 @@ class Log(Protocol):
     def watermarks(
         self, topics: Mapping[str, Sequence[int]]
     ) -> Mapping[str, Mapping[int, Watermarks]]:
-        """The first and next offset of every partition of `topics`."""
+        """The first and next offset of the partitions of `topics` whose leader answers.
+
+        Every topic is in the answer. UnreachableError if no leader answers for any partition.
+        """
         ...
 
     def offsets_at(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
-        """The first offset of each partition whose record is of `time_ms` or later, or its end."""
+        """The first offset of each partition whose record is of `time_ms` or later, or its end.
+
+        UnreachableError if the leader of one does not answer.
+        """
         ...
 
 
@@ -87,10 +95,20 @@ class KafkaLog:
 
         spec: Any = vars(admin)["OffsetSpec"]
         low = self._offsets(topics, spec.earliest())
-        high = self._offsets(topics, spec.latest())
+        answered = {t: [p for p in ps if (t, p) in low] for t, ps in topics.items()}
+        high = self._offsets(answered, spec.latest())
+        if not high and (asked := sum(map(len, topics.values()))):
+            raise UnreachableError(
+                f"broker {self._bootstrap}: no leader answers for any of {asked} partitions",
+                fix="start the brokers that hold them again (`headworks topic describe`)",
+            )
         return {
-            topic: {p: Watermarks(low[topic, p], high[topic, p]) for p in partitions}
-            for topic, partitions in topics.items()
+            topic: {
+                p: Watermarks(low[topic, p], high[topic, p])
+                for p in partitions
+                if (topic, p) in high
+            }
+            for topic, partitions in answered.items()
         }
 
     def offsets_at(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
@@ -101,21 +119,25 @@ class KafkaLog:
         asked = {topic: partitions}
         found = self._offsets(asked, spec.for_timestamp(time_ms))
         ends = self._offsets(asked, spec.latest())
+        if away := sorted({(topic, p) for p in partitions} - (found.keys() & ends.keys())):
+            raise unled(topic, [p for _, p in away])
         return {p: found[topic, p] if found[topic, p] >= 0 else ends[topic, p] for p in partitions}
 
     def _offsets(
         self, topics: Mapping[str, Sequence[int]], spec: Any
     ) -> dict[tuple[str, int], int]:
+        """The offsets that leaders tell; partitions for which none answers are left out."""
         from confluent_kafka import TopicPartition
 
         wanted = {TopicPartition(t, p): spec for t, ps in topics.items() for p in ps}
         if not wanted:
             return {}
         futures = self._admin.list_offsets(wanted, request_timeout=self._timeout)
-        return {
-            (at.topic, at.partition): self._call(future.result).offset
+        found = {
+            (at.topic, at.partition): self._call(lambda f=future: _led(f.result))
             for at, future in futures.items()
         }
+        return {at: offset for at, offset in found.items() if offset is not None}
 
     def _call(self, ask: Any) -> Any:
         from confluent_kafka import KafkaException
@@ -209,6 +231,25 @@ class KafkaFetcher:
                 del ends[partition]
                 done.append(partition)
         return messages, done
+
+
+def _led(result: Callable[[], Any]) -> int | None:
+    """The offset that a leader told; None if there is no leader."""
+    from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
+
+    none = (
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError._NOENT,  # no partition that was asked for has one
+    )
+    try:
+        offset: int = result().offset
+    except KafkaException as error:
+        if error.args[0].code() in none:
+            return None
+        raise
+    # What librdkafka gives, without an error, for a leader that is named and does not answer.
+    return None if offset == OFFSET_INVALID else offset
 
 
 def _is_end(error: Any) -> bool:

@@ -5,11 +5,13 @@ Rules:
 - The ends of partitions are read before the schemas: whatever is in a range was written with a
   schema that the registry had by then.
 - Nothing new (no messages, no schema) makes no commit.
-- A topic that cannot be loaded keeps its offsets, is reported, and holds up no other.
+- A topic that cannot be loaded keeps its offsets, is reported, and holds up no other; neither does
+  a partition without a leader.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,14 +20,16 @@ from hadoop_loader.commits import Commit
 from hadoop_loader.draft import Draft, files_by_topic
 from hadoop_loader.governed import Governed, changes, govern, next_state
 from hadoop_loader.manifests import Found, by_topic, check_covered, record_bytes, topic_commit
-from hadoop_loader.plan import Gap, GapError, Range, Watermarks, new_ranges, pack
+from hadoop_loader.plan import Gap, GapError, Range, Watermarks, new_ranges, pack, unled
 from hadoop_loader.policy import QuarantineLimit, bytes_a_day
-from hadoop_loader.report import LoadReport, Refusal, report_of
+from hadoop_loader.report import Leaderless, LoadReport, Refusal, report_of
 from hadoop_loader.task import Manifest, Task, TopicManifest, TopicPlan
 from hadoop_loader.work import Parts, Progress, Work
 from headworks.errors import HeadworksError
 
 __all__ = ["Loading", "TooMuchBadError", "tasks_of"]
+
+_LOG = logging.getLogger(__name__)
 
 
 class TooMuchBadError(HeadworksError):
@@ -40,14 +44,31 @@ class _Plan:
     ranges: list[Range] = field(default_factory=list)
     gaps: dict[str, list[Gap]] = field(default_factory=dict)
     refused: list[Refusal] = field(default_factory=list)
+    leaderless: list[Leaderless] = field(default_factory=list)
     evolved: list[str] = field(default_factory=list)
 
     def leave_out(self, topic: str, reason: str) -> None:
         """The topic stays as it is."""
         self.refused.append(Refusal(topic, reason))
         self.ranges = [r for r in self.ranges if r.topic != topic]
+        self.leaderless = [one for one in self.leaderless if one.topic != topic]
         self.gaps.pop(topic, None)
         self.evolved = [t for t in self.evolved if t != topic]
+
+    def leave_partitions(self, topic: str, away: Sequence[int], last: Commit | None) -> None:
+        """These partitions of a topic stay as they are, for want of a leader."""
+        if any(refusal.topic == topic for refusal in self.refused):
+            return
+        error, committed = unled(topic, away), last.committed(topic) if last else {}
+        stand = {partition: committed.get(partition) for partition in away}
+        _LOG.warning(
+            "%s: they stay where they stand, %s",
+            error.message,
+            ", ".join(f"{p} at offset {at}" for p, at in stand.items() if at is not None)
+            or "at their beginning",
+            extra={"topic": topic, "partitions": list(away)},
+        )
+        self.leaderless.append(Leaderless(topic, stand, str(error)))
 
     @property
     def empty(self) -> bool:
@@ -94,6 +115,8 @@ class Loading:
         plan = _Plan(governed, refused=list(governed.refused))
         for topic, topic_plan in governed.plans.items():
             self._plan_topic(plan, topic_plan, marks[topic], last)
+            if away := sorted({*topics[topic]} - marks[topic].keys()):
+                plan.leave_partitions(topic, away, last)
         return plan
 
     def _plan_topic(
@@ -163,7 +186,12 @@ class Loading:
 
     def _report(self, number: int, commit: Commit | None, plan: _Plan) -> LoadReport:
         return report_of(
-            number, commit, plan.governed.ungoverned, plan.refused, dict(self._work.seconds)
+            number,
+            commit,
+            plan.governed.ungoverned,
+            plan.refused,
+            dict(self._work.seconds),
+            plan.leaderless,
         )
 
 

@@ -62,6 +62,11 @@ class LoaderMetrics:
         self._ungoverned = Gauge(
             f"{_PREFIX}_topics_ungoverned", "topics without a schema", registry=self._registry
         )
+        self._leaderless = Gauge(
+            f"{_PREFIX}_partitions_leaderless",
+            "partitions the last run left out for want of a leader",
+            registry=self._registry,
+        )
         self._success = Gauge(
             f"{_PREFIX}_last_success_timestamp_seconds",
             "when a run last succeeded",
@@ -78,6 +83,7 @@ class LoaderMetrics:
             self._seconds.labels(phase).set(seconds)
         self._refused.set(len(report.refused))
         self._ungoverned.set(len(report.ungoverned))
+        self._leaderless.set(sum(len(one.offsets) for one in report.leaderless))
         self.refresh()
 
     def failed(self) -> None:

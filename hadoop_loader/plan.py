@@ -13,11 +13,11 @@ Rules:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from headworks.errors import HeadworksError
+from headworks.errors import HeadworksError, UnreachableError
 
 __all__ = [
     "MIN_SPLIT",
@@ -29,6 +29,7 @@ __all__ = [
     "new_ranges",
     "pack",
     "rounds",
+    "unled",
 ]
 
 OPEN_COST = 500_000.0
@@ -114,6 +115,16 @@ def dropped(topic: str, partition: int, start: int, low: int | None = None) -> G
         f"{topic}[{partition}] {what} dropped by the broker's retention before they were loaded",
         fix="load with --skip-lost to go on behind them: they are counted as lost in the audit; "
         "or bring the messages back (a mirror, a backup), then load again",
+    )
+
+
+def unled(topic: str, partitions: Sequence[int]) -> UnreachableError:
+    """The error for partitions of a topic for which no leader answers."""
+    which = ", ".join(map(str, partitions))
+    return UnreachableError(
+        f"no leader answers for partition{'s' * (len(partitions) > 1)} {which} of {topic}",
+        fix=f"start the brokers that hold them again (`headworks topic describe {topic}`): offsets "
+        "stand where they were, and the next try reads on from there",
     )
 
 

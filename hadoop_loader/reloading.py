@@ -26,7 +26,7 @@ from hadoop_loader.governed import govern, next_state
 from hadoop_loader.loading import tasks_of
 from hadoop_loader.manifests import Windows, by_topic, check_covered, topic_commit
 from hadoop_loader.messages import Message
-from hadoop_loader.plan import Range
+from hadoop_loader.plan import Range, unled
 from hadoop_loader.position import Position
 from hadoop_loader.quarantine import QUARANTINE_TABLE
 from hadoop_loader.report import LoadReport, report_of
@@ -138,6 +138,9 @@ class Rewinding(_Reloading):
         committed = last.committed(topic)
         known = self._parts.broker.partitions().get(topic, ())
         marks = self._parts.broker.watermarks({topic: known}).get(topic, {})
+        needed = known if to.partition is None else [p for p in known if p == to.partition]
+        if away := [p for p in needed if p not in marks]:
+            raise unled(topic, away)
         starts = to.starts(marks, lambda ms: self._parts.broker.offsets_at(topic, list(marks), ms))
         ranges = []
         for partition, start in sorted(starts.items()):

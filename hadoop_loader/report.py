@@ -8,7 +8,7 @@ from typing import Any
 
 from hadoop_loader.commits import Commit
 
-__all__ = ["LoadReport", "Refusal", "TopicReport", "report_of"]
+__all__ = ["Leaderless", "LoadReport", "Refusal", "TopicReport", "report_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,23 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaderless:
+    """The partitions of a topic that were left out, as no leader answered for them.
+
+    `offsets`: where each of them stands, as before; None if nothing of it was ever loaded.
+    """
+
+    topic: str
+    offsets: dict[int, int | None]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class LoadReport:
     """One load, rewind, requeue or rebuild. `number` is the commit's.
 
     If there was nothing to do, it is not `committed`, and the number is the last one's.
+    `unmarked`: why the marks of completeness stand where they were, if they do.
     """
 
     number: int
@@ -48,6 +61,19 @@ class LoadReport:
     seconds: dict[str, float] = field(default_factory=dict)
     kind: str = "load"
     committed: bool = False
+    leaderless: tuple[Leaderless, ...] = ()
+    unmarked: str | None = None
+
+    @property
+    def left_out(self) -> str | None:
+        """What the load could not do, in a line; None if it did everything."""
+        partitions = sum(len(one.offsets) for one in self.leaderless)
+        told = (
+            (len(self.refused), f"topics left as they were: {len(self.refused)}"),
+            (partitions, f"partitions left out for want of a leader: {partitions}"),
+            (self.unmarked, "marks of completeness stand where they were"),
+        )
+        return "; ".join(text for is_so, text in told if is_so) or None
 
     @property
     def rows(self) -> int:
@@ -65,6 +91,7 @@ def report_of(
     ungoverned: Sequence[str] = (),
     refused: Sequence[Refusal] = (),
     seconds: dict[str, float] | None = None,
+    leaderless: Sequence[Leaderless] = (),
 ) -> LoadReport:
     """The report of the work that made `commit`, or made none and left it at `number`."""
     tables = commit.tables if commit else {}
@@ -90,4 +117,5 @@ def report_of(
         seconds or {},
         commit.kind if commit else "load",
         commit is not None,
+        tuple(leaderless),
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 from hadoop_loader.commits import Commit, CommitLog, TableState
 from hadoop_loader.fetch import KafkaFetcher, KafkaLog
-from hadoop_loader.plan import Range, Watermarks
+from hadoop_loader.plan import Range, Watermarks, unled
 from headworks.broker_client import broker_client
 from headworks.errors import HeadworksError, UsageError
 
@@ -25,7 +25,8 @@ Lag = tuple[int, float]
 def status_of(root: Path, bootstrap: str | None = None) -> dict[str, Any]:
     """Per topic: table, schema version, offsets, rows, files, quarantined, lost, and its lag.
 
-    The lag is asked of the broker at `bootstrap`, and null without one.
+    The lag is asked of the broker at `bootstrap`, and null without one, or where no leader answers
+    for a partition.
     """
     if not (root / "_headworks" / "commits").is_dir():
         raise UsageError(
@@ -43,6 +44,8 @@ def status_of(root: Path, bootstrap: str | None = None) -> dict[str, Any]:
         "broker_error": trouble,
         "ungoverned": report.get("ungoverned", []),
         "refused": report.get("refused", []),
+        "leaderless": report.get("leaderless", []),
+        "unmarked": report.get("unmarked"),
         "topics": [
             _topic(topic, state, last, lags.get(topic)) for topic, state in sorted(tables.items())
         ],
@@ -65,8 +68,9 @@ def _ask(bootstrap: str, last: Commit) -> tuple[dict[str, Lag], str | None]:
         broker = KafkaLog(client)
         known = broker.partitions()
         marks = broker.watermarks({t: known[t] for t in last.tables if t in known})
+        away = {t: [p for p in known[t] if p not in found] for t, found in marks.items()}
         fetcher = KafkaFetcher(client)
-        return {
+        lags = {
             topic: lag_of(
                 last.committed(topic),
                 found,
@@ -74,7 +78,9 @@ def _ask(bootstrap: str, last: Commit) -> tuple[dict[str, Lag], str | None]:
                 time.time(),
             )
             for topic, found in marks.items()
-        }, None
+            if not away[topic]
+        }
+        return lags, "; ".join(unled(t, ps).message for t, ps in away.items() if ps) or None
     except HeadworksError as error:
         return {}, error.message
 

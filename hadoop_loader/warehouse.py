@@ -6,14 +6,17 @@ Rules: holds the warehouse's lock from `open` to `close`; whatever was started i
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Container
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from hadoop_loader.config import WarehouseConfig
-from headworks.errors import HeadworksError, UsageError
+from headworks.errors import HeadworksError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from hadoop_loader.compacting import Compacted
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Warehouse"]
 
 _STATE = "_headworks"
+_LOG = logging.getLogger(__name__)
 
 
 class Warehouse:
@@ -79,7 +83,9 @@ class Warehouse:
             last = self._parts.log.latest()
             if self._config.policy.compact and last is not None and last.number == report.number:
                 Compacting(self._parts, progress).touched(last)
-            self._mark()
+            report = replace(report, unmarked=self._mark({one.topic for one in report.leaderless}))
+            if report.unmarked is not None:
+                self._parts.log.keep_last_run(report.as_dict())
         return report
 
     def rewind(self, topic: str, to: Position, progress: Progress | None = None) -> LoadReport:
@@ -158,18 +164,25 @@ class Warehouse:
 
         return working(self._config.root)
 
-    def _mark(self) -> None:
-        """Mark how far the tables are complete, if the audit is reconciled somewhere."""
+    def _mark(self, held: Container[str]) -> str | None:
+        """Mark how far the tables are complete, if the audit is reconciled somewhere.
+
+        Why it could not be done, if it could not: what was loaded is loaded all the same.
+        """
         from hadoop_loader.completeness import CompletenessMarks, judge_by
 
         config = self._config
         commit = self._parts.log.latest()
         if config.audit_store is None or commit is None:
-            return
+            return None
         judge = judge_by(config.audit_store, config.bootstrap, config.registry)
-        CompletenessMarks(config.root / _STATE / "complete.json", self._parts.catalog, judge)(
-            commit
-        )
+        file = config.root / _STATE / "complete.json"
+        try:
+            CompletenessMarks(file, self._parts.catalog, judge)(commit, held)
+        except UnreachableError as error:
+            _LOG.warning("marks of completeness stand where they were: %s", error.message)
+            return str(error)
+        return None
 
     def _assemble(self) -> Parts:
         from hadoop_loader.audit_counts import AuditPublisher

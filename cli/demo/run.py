@@ -211,6 +211,8 @@ class Demo:
         report = self._warehouse.result().load()
         for refusal in report.refused:
             raise RefusedError(f"the loader refused topic {refusal.topic}: {refusal.reason}")
+        for one in report.leaderless:
+            raise UnreachableError(f"topic {one.topic} is loaded in part: {one.reason}")
         self.outcome.loads.append(
             {"load": report.number, "rows": {t.topic: t.rows for t in report.topics}}
         )

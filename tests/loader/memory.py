@@ -38,6 +38,7 @@ class MemoryLog:
 
     topics: dict[str, dict[int, list[Message]]] = field(default_factory=dict)
     low: dict[tuple[str, int], int] = field(default_factory=dict)
+    leaderless: set[tuple[str, int]] = field(default_factory=set)
 
     def append(
         self, topic: str, value: bytes | None, timestamp: int = 0, partition: int = 0
@@ -52,7 +53,11 @@ class MemoryLog:
         self, topics: Mapping[str, Sequence[int]]
     ) -> Mapping[str, Mapping[int, Watermarks]]:
         return {
-            t: {p: Watermarks(self.low.get((t, p), 0), len(self.topics[t][p])) for p in ps}
+            t: {
+                p: Watermarks(self.low.get((t, p), 0), len(self.topics[t][p]))
+                for p in ps
+                if (t, p) not in self.leaderless
+            }
             for t, ps in topics.items()
         }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -34,12 +34,12 @@ class Marking:
         self._store = store
         self._file = folder / "complete.json"
 
-    def __call__(self) -> Mapping[str, int]:
+    def __call__(self, held: Collection[str] = ()) -> Mapping[str, int]:
         state = [[1, 1, 1, "x"]]
         tables = {t: TableState(t.lower(), f"{t}-value", state) for t in ("A", "foreign")}
         commit = Commit(1, 0, "", {}, {**tables, "headworks.audit": tables["A"]})
         marks = CompletenessMarks(self._file, self.catalog, self._judge, now=lambda: self.at / 1000)
-        return marks(commit)
+        return marks(commit, held)
 
     def _judge(self, spans: Mapping[str, Span]) -> Mapping[str, int]:
         self.asked = spans
@@ -84,3 +84,20 @@ def test_a_mark_moves_with_time_when_nothing_is_sent(store: AuditStore, tmp_path
     marking.at += 7 * WINDOW
     assert marking() == {"A": NOW + 7 * WINDOW}
     assert marking.catalog.properties == {"a": {PROPERTY: "1970-01-07T23:50:00Z"}}
+
+
+def test_a_mark_does_not_go_forward_while_partitions_are_left_out(
+    store: AuditStore, tmp_path: Path
+) -> None:
+    marking = Marking(store, tmp_path)
+    add(store, increment("A", "producer", 990, {"attempted": 1, "delivered": 1}))
+    add(store, increment("A", "hadoop", 990, {"loaded": 1}))
+    assert marking({"A"}) == {}
+    assert marking({"foreign"}) == {"A": NOW}
+    marking.at += WINDOW
+    assert marking({"A"}) == {"A": NOW}
+    add(store, increment("A", "producer", 995, {"attempted": 9, "delivered": 9}))
+    assert marking({"A"}) == {"A": 995 * WINDOW}
+    add(store, increment("A", "hadoop", 995, {"loaded": 9}))
+    assert marking({"A"}) == {"A": 995 * WINDOW}
+    assert marking() == {"A": NOW + WINDOW}
