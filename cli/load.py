@@ -92,11 +92,10 @@ def run(
 ) -> None:
     """Load everything that is new in every topic; exit 1 if something had to be left out."""
     from hadoop_loader.policy import Policy, QuarantineLimit
-    from hadoop_loader.sql import address_of
 
     pause = None if every is None else _seconds(every)
-    address = None if serve is None else address_of(serve)
-    scrapes = None if metrics is None else address_of(metrics)
+    address = None if serve is None else _address("--serve", serve)
+    scrapes = None if metrics is None else _address("--metrics", metrics)
     policy = Policy(
         allow, deny, partitions, QuarantineLimit.parse(quarantine_limit), skip_lost, compact
     )
@@ -287,6 +286,15 @@ def _wait_for_ever() -> None:
     say("serving until Ctrl-C")
     while True:
         time.sleep(3600)
+
+
+def _address(option: str, text: str) -> tuple[str, int]:
+    from hadoop_loader.sql import address_of
+
+    try:
+        return address_of(text)
+    except UsageError as error:
+        raise UsageError(f"{option} {error.message}", fix=error.fix) from None
 
 
 def _seconds(text: str) -> float:

@@ -18,7 +18,7 @@ from hadoop_loader.report import Refusal
 from hadoop_loader.roll_forward import history_of
 from hadoop_loader.task import TopicPlan, Writer
 from hadoop_loader.views import Projection, file_columns, view_query
-from headworks.errors import HeadworksError, UsageError
+from headworks.errors import HeadworksError, IncompatibleError, UsageError
 from headworks.registry_client import RegistryClient
 from headworks.schema import Record, governance_of, parse, subject_of
 
@@ -120,6 +120,14 @@ def _check(plan: TopicPlan, before: TableState | None, log: CommitLog) -> None:
     if isinstance(schema, Record):
         governance_of(schema)
     now = Projection(0, plan.latest.version, schema)
-    file_columns([*history, now])
+    try:
+        file_columns([*history, now])
+    except IncompatibleError as error:
+        raise IncompatibleError(
+            error.message,
+            fix=f"`headworks load rebuild {plan.topic}` writes the table anew, if Avro resolves "
+            "the change; or add a field of the new type beside the old one. Registering under the "
+            "policy `warehouse` refuses such a change beforehand",
+        ) from None
     if changes(plan, before):
         view_query("", [*history, now])  # raises what no view can show of the rows there are

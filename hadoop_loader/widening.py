@@ -64,10 +64,7 @@ def _type(before: ColumnType, after: ColumnType, path: str) -> ColumnType:
         return after
     raise IncompatibleError(
         f"column {path} cannot change from {ddl(before)} to {ddl(after)}: "
-        "the Parquet files already written would not be read back",
-        fix="`headworks load rebuild TOPIC` writes the table anew, if Avro resolves the change; or "
-        "add a field of the new type beside the old one. Registering under the policy `warehouse` "
-        "refuses such a change beforehand",
+        "the Parquet files already written would not be read back"
     )
 
 

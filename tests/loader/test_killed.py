@@ -112,12 +112,21 @@ def test_killed_twice_and_nothing_is_lost_or_doubled(stack: Stack, spark: Any, h
     assert sum(balance.accounted for balance in ledger.balances("hadoop", "clicks")) == 150
 
 
-def test_settings_that_cannot_be_are_refused_before_spark_starts() -> None:
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--every", "soon", "is not a time"),
+        ("--metrics", "soon", "--metrics 'soon' is not an addr"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_before_spark_starts(
+    option: str, value: str, words: str
+) -> None:
     run = subprocess.run(
-        [sys.executable, "-P", "-m", "cli", "load", "run", "--every", "soon"],
+        [sys.executable, "-P", "-m", "cli", "load", "run", option, value],
         capture_output=True,
         text=True,
         check=False,
     )
     assert run.returncode == 2
-    assert "is not a time" in run.stderr
+    assert words in run.stderr

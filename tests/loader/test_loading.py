@@ -154,6 +154,7 @@ def test_a_change_that_files_cannot_follow_leaves_offsets_where_they_were(world:
     world.log.append("other", encoded(V1, {"at": 0, "n": 5}, 2))
     report = Loading(world.parts()).run()
     assert "column n cannot change from int to string" in report.refused[0].reason
+    assert "fix: `headworks load rebuild clicks` writes" in report.refused[0].reason
     assert [t.topic for t in report.topics] == ["other"]
     last = world.parts().log.latest()
     assert last is not None
