@@ -3,8 +3,9 @@
 Three topics, so that a loss and a duplicate never hide each other: `fire.killed`, whose producers
 are killed with messages in their queues; `fire.cut`, whose log is cut off before the loader has
 read it; `fire.doubled`, into which somebody copies messages. Broker, loader and reconciler are
-killed and paused under all of them. In the end the audit's figures must be the ledger's, for every
-topic and window, to the message.
+killed and paused under all of them. Two more come through a mirror from a second cluster, which are
+killed and paused as well (see `fire_mirror`). In the end the audit's figures must be the ledger's,
+for every topic and window, to the message.
 
 Rules: every choice comes from the seed. A producer is killed between two sends, never inside one
 (it is stopped, looked at, and let go again if it is inside), so that the ledger knows what it sent.
@@ -15,10 +16,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -32,15 +32,14 @@ from audit.reconciler import Reconciler
 from audit.store import AuditStore
 from cli.stack import running_registry
 from headworks.registry_client import RegistryClient
-from tests.soak.fire_tables import Truth, truth_of
-from tests.soak.process import Broker
+from tests.soak.fire_mirror import GONE, MIRRORED, Mirrored
+from tests.soak.fire_tables import SHOT, Truth, rows_of_table, truth_of
+from tests.soak.process import LONGEST, Broker, Child, wait_until
 
 __all__ = ["Report", "campaign"]
 
-_TOPICS = ("fire.killed", "fire.cut", "fire.doubled")
-_KILLED, _CUT, _DOUBLED = _TOPICS
-_LONGEST = 1800.0  # a first load of everything, on a machine that does more besides
-_ROOT = Path(__file__).parent.parent.parent
+_KILLED, _CUT, _DOUBLED = "fire.killed", "fire.cut", "fire.doubled"
+_TOPICS = (_KILLED, _CUT, _DOUBLED, MIRRORED)  # written to all the time
 
 
 @dataclass(slots=True)
@@ -58,47 +57,6 @@ class Report:
         return "\n".join([done, *self.lines, *self.wrong[:20]])
 
 
-class Child:
-    """A process that is killed, paused and started again."""
-
-    def __init__(
-        self, command: list[str], log: Path, ready: Callable[[], bool] = lambda: True
-    ) -> None:
-        self.command = command
-        self._ready = ready
-        self.log = log
-        self.process = self._start()
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        with self.log.open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", *self.command],
-                stderr=log,
-                stdout=log,
-                stdin=subprocess.DEVNULL,
-                cwd=_ROOT,
-                env={k: v for k, v in os.environ.items() if not k.startswith("HEADWORKS_")},
-                start_new_session=True,
-            )
-
-    def signal(self, number: int) -> None:
-        """Signal it and all its children."""
-        os.killpg(self.process.pid, number)
-
-    def kill(self) -> None:
-        self.signal(signal.SIGKILL)
-        self.process.wait()
-
-    def restart(self) -> None:
-        self.process = self._start()
-
-    def end(self, timeout: float = _LONGEST) -> int:
-        """End it by SIGTERM, when it has begun its work."""
-        _wait(lambda: self._ready() or self.process.poll() is not None)
-        self.signal(signal.SIGTERM)
-        return self.process.wait(timeout)
-
-
 class _Fire:
     def __init__(self, folder: Path, seed: int, registry: str, *, spark: bool) -> None:
         self.chance = Random(seed)
@@ -109,7 +67,8 @@ class _Fire:
         self.store = f"sqlite:///{folder / 'audit.db'}"
         self.broker = Broker(folder / "broker", "--default-partitions", "2")
         self.broker.start()
-        self.schemas = {topic: self._register(topic) for topic in _TOPICS}
+        self.mirrored = Mirrored(folder, self.broker, registry, self.chance)
+        self.schemas = {topic: self._register(topic) for topic in (*_TOPICS, GONE)}
         self.producers = [self._producer(topic, i) for topic in _TOPICS for i in range(2)]
         self.loader = Child(self._load(spark), folder / "loader.log")
         self._committed = 0
@@ -118,15 +77,8 @@ class _Fire:
         self.reconciler = Child([*reconcile, *at], folder / "audit.log")
 
     def _register(self, topic: str) -> Path:
-        at = {"type": "long", "logicalType": "timestamp-millis"}
-        fields = [("sender", "string"), ("n", "long"), ("at", at)]
-        record = {
-            "type": "record",
-            "name": "Shot",
-            "namespace": "fire",
-            "headworks": {"topic": topic, "event_time": "at", "key": ["sender"]},
-            "fields": [{"name": name, "type": kind} for name, kind in fields],
-        }
+        governed = {"topic": topic, "event_time": "at", "key": ["sender"]}
+        record = {**SHOT, "headworks": governed}
         text = json.dumps(record)
         RegistryClient(self.registry).register(f"{topic}-value", text)
         path = self.folder / f"{topic}.avsc"
@@ -135,7 +87,8 @@ class _Fire:
 
     def _producer(self, topic: str, number: int) -> Child:
         state, journal = self.folder / f"{topic}-{number}", self._journal(topic, number)
-        where = [self.broker.address, self.registry, topic, str(self.schemas[topic])]
+        broker = self.mirrored.source if topic in (MIRRORED, GONE) else self.broker
+        where = [broker.address, self.registry, topic, str(self.schemas[topic])]
         seed = str(self.chance.randrange(1 << 30))
         command = ["tests.soak.fire_producer", *where, str(state), str(journal), seed]
         before = _size(journal)
@@ -165,6 +118,7 @@ class _Fire:
             (1, "reconciler paused", lambda: self._pause(self.reconciler)),
             (3, "log cut off", self._cut),
             (3, "messages copied", self._copy),
+            *self.mirrored.evils,
         ]
         turns = [evil for evil in evils for _ in range(evil[0])]
         while time.monotonic() < end or len(self.report.events) < len(evils):
@@ -208,7 +162,7 @@ class _Fire:
             time.sleep(0.3)
         while True:
             child.signal(signal.SIGSTOP)
-            _wait(lambda: _state(child.process.pid) in "TZ")
+            wait_until(lambda: _state(child.process.pid) in "TZ")
             if not _inside_a_send(journal):
                 break
             child.signal(signal.SIGCONT)
@@ -231,10 +185,10 @@ class _Fire:
     def _cut(self) -> None:
         """Drop what the log of fire.cut has, with something that the loader has not read."""
         self.loader.signal(signal.SIGSTOP)
-        _wait(lambda: _state(self.loader.process.pid) in "TZ")
+        wait_until(lambda: _state(self.loader.process.pid) in "TZ")
         with _consumer(self.broker.address) as consumer:
             before = _written(consumer, _CUT)
-            _wait(lambda: _written(consumer, _CUT) > before)
+            wait_until(lambda: _written(consumer, _CUT) > before)
             ends = [TopicPartition(_CUT, p, high) for p, _, high in _marks(consumer, _CUT)]
         admin = AdminClient({"bootstrap.servers": self.broker.address, "log_level": 2})
         if ends:
@@ -245,7 +199,7 @@ class _Fire:
     def _copy(self) -> None:
         """Append messages of fire.doubled to it again, as they are."""
         with _consumer(self.broker.address) as consumer:
-            _wait(lambda: bool(_filled(consumer, _DOUBLED)))
+            wait_until(lambda: bool(_filled(consumer, _DOUBLED)))
             partition, low, high = self.chance.choice(_filled(consumer, _DOUBLED))
             start = self.chance.randrange(low, high)
             consumer.assign([TopicPartition(_DOUBLED, partition, start)])
@@ -259,10 +213,11 @@ class _Fire:
 
     def settle(self, *, spark: bool) -> None:
         """Let everything come to its end."""
-        for number, producer in enumerate(self.producers):
-            if producer.end() != 0:
-                self.report.wrong.append(f"producer {number} did not end: {producer.log}")
+        self._end_all(self.producers)
+        self.mirrored.rest()
+        self.producers.append(self._producer(GONE, 0))
         self._publish_leftovers()
+        self.report.wrong += self.mirrored.settle(self.producers[-1], self._journal(GONE, 0))
         self.loader.kill()
         once = self._load(spark)
         if spark:
@@ -270,25 +225,34 @@ class _Fire:
         else:
             once.append("--once")
         self.loader = last = Child(once, self.loader.log)
-        if last.process.wait(_LONGEST) != 0:
+        if last.process.wait(LONGEST) != 0:
             self.report.wrong.append(f"the last load failed: {self.loader.log}")
         self.reconciler.end()
 
     def _publish_leftovers(self) -> None:
         """What killed producers counted is told by the next: start one more in each folder."""
-        for number in range(2):
-            if self._producer(_KILLED, number).end() != 0:
-                self.report.wrong.append(f"the last producer {number} did not end")
+        self._end_all([self._producer(_KILLED, number) for number in range(2)])
+
+    def _end_all(self, producers: list[Child]) -> None:
+        with ThreadPoolExecutor() as pool:
+            codes = list(pool.map(Child.end, producers))
+        for number, code in enumerate(codes):
+            if code != 0:
+                self.report.wrong.append(f"producer {number} did not end: {producers[number].log}")
 
     def compare(self) -> None:
         """Hold the audit's figures against the ledger's."""
         store = AuditStore(self.store)
         with Reconciler(self.broker.address, self.registry, store) as reconciler:
             reconciler.catch_up()
-        for topic in _TOPICS:
-            journals = sorted(self.folder.glob(f"{topic}-*.journal"))
-            truth = truth_of(journals, self.root / topic.replace(".", "_"))
+        for topic in (*_TOPICS, GONE):
+            rows = rows_of_table(self.root / topic.replace(".", "_"))
+            truth = truth_of(self.folder, topic, rows)
             self._compare(topic, truth, queries.balances(store, "hadoop", topic))
+        for topic in (MIRRORED, GONE):
+            wrong, line = self.mirrored.compare(store, topic)
+            self.report.wrong += wrong
+            self.report.lines.append(line)
         gone = sum(row.gone for row in queries.balances(store, "hadoop", _CUT))
         self.report.lines.append(f"messages of {_CUT} that the loader knows it missed: {gone}")
         self.report.lines.append(f"commits of the loader: {self._commits()}")
@@ -317,6 +281,7 @@ class _Fire:
         for child in (*self.producers, self.loader, self.reconciler):
             if child.process.poll() is None:
                 child.kill()
+        self.mirrored.put_out()
         if self.broker.alive:
             self.broker.kill()
 
@@ -382,10 +347,3 @@ def _inside_a_send(journal: Path) -> bool:
 
 def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
-
-
-def _wait(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)

@@ -1,19 +1,33 @@
-"""The ledger outside the system: journals of what was sent, and the files of the tables.
+"""The ledger outside the system: journals of what was sent, the tables' files, a target's log.
 
 Rule: knows nothing of the audit, and shares no code with it.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+import io
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import fastavro
 import pyarrow.parquet as pq
 
-__all__ = ["Truth", "truth_of"]
+from tests.soak.mirror import end_offsets, read_all
+
+__all__ = ["SHOT", "Truth", "rows_of_log", "rows_of_table", "truth_of"]
 
 WINDOW_MS = 600_000
+Identity = tuple[str, int]  # sender and number
+_AT = {"type": "long", "logicalType": "timestamp-millis"}
+_FIELDS = (("sender", "string"), ("n", "long"), ("at", _AT))
+SHOT: dict[str, Any] = {
+    "type": "record",
+    "name": "Shot",
+    "namespace": "fire",
+    "fields": [{"name": name, "type": kind} for name, kind in _FIELDS],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +39,14 @@ class Truth:
     doubled: Counter[int]
 
 
-def truth_of(journals: list[Path], table: Path) -> Truth:
-    """Hold journals against a table's files."""
-    taken: dict[tuple[str, int], int] = {}
-    for journal in journals:
+def truth_of(folder: Path, topic: str, rows: Counter[Identity]) -> Truth:
+    """Hold the journals of a topic, in `folder`, against what is at the end of the way."""
+    taken: dict[Identity, int] = {}
+    for journal in sorted(folder.glob(f"{topic}-*.journal")):
         for line in journal.read_text().splitlines():
             mark, sender, n, at = line.split()
             if mark == "+":
                 taken[sender, int(n)] = int(at) - int(at) % WINDOW_MS
-    rows: defaultdict[tuple[str, int], int] = defaultdict(int)
-    for path in table.glob("datepartition=*/[!._]*.parquet"):
-        columns = pq.ParquetFile(path).read(columns=["sender", "n"]).to_pydict()
-        for key in zip(columns["sender"], columns["n"], strict=True):
-            rows[key] += 1
     unknown = rows.keys() - taken.keys()
     assert not unknown, f"rows that nobody sent: {sorted(unknown)[:5]}"
     return Truth(
@@ -47,7 +56,26 @@ def truth_of(journals: list[Path], table: Path) -> Truth:
     )
 
 
-def _extra(taken: dict[tuple[str, int], int], rows: dict[tuple[str, int], int]) -> Counter[int]:
+def rows_of_table(table: Path) -> Counter[Identity]:
+    """What is in a table's files."""
+    rows: Counter[Identity] = Counter()
+    for path in table.glob("datepartition=*/[!._]*.parquet"):
+        columns = pq.ParquetFile(path).read(columns=["sender", "n"]).to_pydict()
+        rows.update(zip(columns["sender"], columns["n"], strict=True))
+    return rows
+
+
+def rows_of_log(address: str, topic: str) -> Counter[Identity]:
+    """What is in a topic's log."""
+    rows: Counter[Identity] = Counter()
+    for index in end_offsets(address, topic):
+        for message in read_all(address, topic, index):
+            datum: Any = fastavro.schemaless_reader(io.BytesIO((message.value() or b"")[5:]), SHOT)
+            rows[datum["sender"], datum["n"]] += 1
+    return rows
+
+
+def _extra(taken: dict[Identity, int], rows: dict[tuple[str, int], int]) -> Counter[int]:
     extra: Counter[int] = Counter()
     for key, n in rows.items():
         if n > 1:

@@ -27,7 +27,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from headworks import service
 from tests.soak.process import Broker
 
-__all__ = ["Report", "campaign", "committed", "end_offsets", "judge", "read_all"]
+__all__ = ["Report", "campaign", "committed", "drain", "end_offsets", "judge", "read_all"]
 
 _TOPIC, _PARTITIONS = "load", 3
 _GROUP = "headworks-mirror-soak"
@@ -93,7 +93,7 @@ def campaign(folder: Path, kills: int, seed: int) -> Report:
             if random.random() < 0.2:
                 _die(*random.choice(((source, "source"), (target, "target"))), report, random)
         load.finish()
-        _drain(source)
+        drain(source.address, _GROUP, _TOPIC)
         report.wrong += judge_all(source.address, target.address, noted, report)
     except Exception as error:
         report.wrong.append(f"it could not go on: {error!r}")
@@ -266,13 +266,13 @@ def committed(address: str, group: str, topic: str, partitions: int) -> dict[int
         consumer.close()
 
 
-def _drain(source: Broker) -> None:
-    """Wait until the mirror's group has committed all there is, for as long as it gets on."""
-    ends = end_offsets(source.address, _TOPIC)
-    before: dict[int, int] = {}
+def drain(source: str, group: str, *topics: str) -> None:
+    """Wait until a mirror's group has committed all there is, for as long as it gets on."""
+    ends = {topic: end_offsets(source, topic) for topic in topics}
+    before: dict[str, dict[int, int]] = {}
     patience = time.monotonic() + _SECONDS
     while before != ends:
-        now = committed(source.address, _GROUP, _TOPIC, _PARTITIONS)
+        now = {topic: committed(source, group, topic, len(ends[topic])) for topic in topics}
         if now != before:
             before, patience = now, time.monotonic() + _SECONDS
         elif time.monotonic() > patience:

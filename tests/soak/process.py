@@ -1,6 +1,6 @@
-"""Processes: a broker that is killed and started again, on one port and one folder.
+"""Processes that are killed and started again: a broker, on one port and one folder, and others.
 
-Rule: a broker that is started is ended by `stop` or `kill`; its log is kept over all its lives.
+Rule: what is started is ended by its `stop`, `end` or `kill`; its log is kept over all its lives.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
 from headworks.ports import free_ports
 
-__all__ = ["Broker", "soak"]
+__all__ = ["LONGEST", "Broker", "Child", "soak", "wait_until"]
 
+LONGEST = 1800.0  # a first load of everything, on a machine that does more besides
 _ROOT = Path(__file__).parent.parent.parent
 
 
@@ -107,6 +109,55 @@ class Broker:
         assert self._process.stdout is not None
         self._process.stdout.close()
         return code
+
+
+class Child:
+    """A process that is killed, paused and started again."""
+
+    def __init__(
+        self, command: list[str], log: Path, ready: Callable[[], bool] = lambda: True
+    ) -> None:
+        self.command = command
+        self._ready = ready
+        self.log = log
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", *self.command],
+                stderr=log,
+                stdout=log,
+                stdin=subprocess.DEVNULL,
+                cwd=_ROOT,
+                env={k: v for k, v in os.environ.items() if not k.startswith("HEADWORKS_")},
+                start_new_session=True,
+            )
+
+    def signal(self, number: int) -> None:
+        """Signal it and all its children."""
+        os.killpg(self.process.pid, number)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def restart(self) -> None:
+        self.process = self._start()
+
+    def end(self, timeout: float = LONGEST) -> int:
+        """End it by SIGTERM, when it has begun its work."""
+        wait_until(lambda: self._ready() or self.process.poll() is not None)
+        self.signal(signal.SIGTERM)
+        return self.process.wait(timeout)
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    """Wait for a fact, a minute at most."""
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
 
 
 def soak(*arguments: str) -> subprocess.CompletedProcess[str]:
