@@ -57,11 +57,13 @@ def truth_of(folder: Path, topic: str, rows: Counter[Identity]) -> Truth:
 
 
 def rows_of_table(table: Path) -> Counter[Identity]:
-    """What is in a table's files."""
+    """What is in a table's files: of a partition that was compacted, in its newest folder alone."""
     rows: Counter[Identity] = Counter()
-    for path in table.glob("datepartition=*/[!._]*.parquet"):
-        columns = pq.ParquetFile(path).read(columns=["sender", "n"]).to_pydict()
-        rows.update(zip(columns["sender"], columns["n"], strict=True))
+    folders = sorted(table.glob("datepartition=*")) + sorted(table.glob("load-*/datepartition=*"))
+    for folder in {each.name: each for each in folders}.values():
+        for path in folder.glob("[!._]*.parquet"):
+            columns = pq.ParquetFile(path).read(columns=["sender", "n"]).to_pydict()
+            rows.update(zip(columns["sender"], columns["n"], strict=True))
     return rows
 
 
