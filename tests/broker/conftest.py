@@ -10,7 +10,7 @@ import pytest
 
 from headworks import service
 from headworks.ports import free_ports
-from tests.broker.clients import DEADLINE
+from tests.broker.clients import DEADLINE, eventually
 from tests.interop.in_place import start_in_place
 
 _numbers = itertools.count()
@@ -55,6 +55,7 @@ def topic(address: str) -> str:
     name = f"topic-{next(_numbers)}"
     admin = AdminClient({"bootstrap.servers": address})
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(DEADLINE)
+    eventually(lambda: name in admin.list_topics(timeout=DEADLINE).topics)
     return name
 
 

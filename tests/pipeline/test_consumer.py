@@ -221,15 +221,16 @@ def test_topics_on_the_command_line(broker: Service, registry: Service) -> None:
     name = "made-by-hand"
     run = partial(command, broker=broker, registry=registry)
     assert run("topic", "create", name, "--partitions", "3").returncode == 0
-    listed = json.loads(run("topic", "list", "--format", "json").stdout)
-    assert {"topic": name, "partitions": 3, "messages": 0} in listed
+    new = {"topic": name, "partitions": 3, "messages": 0}
+    # Apache Kafka tells its brokers of a change after it has answered.
+    until(lambda: new in json.loads(run("topic", "list", "--format", "json").stdout))
     shown = json.loads(run("topic", "describe", name, "--format", "json").stdout)
     assert [row["messages"] for row in shown["partitions"]] == [0, 0, 0]
     again = run("topic", "create", name)
     assert again.returncode == 2
     assert "refused to create made-by-hand" in again.stderr
     assert run("topic", "delete", name, "--yes").returncode == 0
-    assert name not in run("topic", "list").stdout
+    until(lambda: name not in run("topic", "list").stdout)
 
 
 def test_a_topic_is_created_with_its_configs(broker: Service, registry: Service) -> None:
@@ -241,6 +242,7 @@ def test_a_topic_is_created_with_its_configs(broker: Service, registry: Service)
     assert run("--config", "cleanup.policy=compact", "--config", "retention.ms=-1").returncode == 0
     resource = ConfigResource(ConfigResource.Type.TOPIC, "kept")
     admin = AdminClient({"bootstrap.servers": broker.address})
+    until(lambda: "kept" in admin.list_topics(timeout=30).topics)
     found = admin.describe_configs([resource])[resource].result(30)
     assert found["cleanup.policy"].value == "compact"
     assert found["retention.ms"].value == "-1"
