@@ -138,10 +138,10 @@ def status(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Per topic its table, offsets, rows, files, schema version, and how far behind it is."""
-    from hadoop_loader.config import folder_of
+    from hadoop_loader.places import place_of
     from hadoop_loader.status import status_of
 
-    root = folder_of(warehouse_folder(data_dir, warehouse))
+    root = place_of(warehouse_folder(data_dir, warehouse))
     try:
         found = status_of(root, address_of_brokers(bootstrap, zookeeper))
     except UnreachableError as error:  # what is loaded can be said without a broker

@@ -28,6 +28,7 @@ from hadoop_loader.columns import (
     ddl,
     quoted,
 )
+from hadoop_loader.places import Place, uri_of
 from headworks.errors import UsageError
 
 __all__ = ["HiveCatalog", "column_list", "create_table"]
@@ -89,13 +90,13 @@ class HiveCatalog:
         self,
         name: str,
         columns: Sequence[StructField],
-        location: Path,
+        location: Place,
         comment: str | None,
         properties: dict[str, str],
     ) -> None:
         """Create a table over files, or give it these columns and properties."""
         if name not in self.tables():
-            self._create(name, columns, _place(location), comment, properties)
+            self._create(name, columns, uri_of(location), comment, properties)
             self.tables().add(name)
             return
         self._alter(name, columns)
@@ -134,11 +135,11 @@ class HiveCatalog:
             )
             self._sql(f"ALTER TABLE {table} ADD IF NOT EXISTS {parts}")
 
-    def relocate(self, name: str, folders: Mapping[str, Path]) -> None:
+    def relocate(self, name: str, folders: Mapping[str, Place]) -> None:
         """Send readers of these partitions to other folders, one partition after the other."""
         table = self.source_of(name)
         for day, folder in sorted(folders.items()):
-            part, place = f"PARTITION ({PARTITION}='{day}')", _string(_place(folder))
+            part, place = f"PARTITION ({PARTITION}='{day}')", _string(uri_of(folder))
             self._sql(f"ALTER TABLE {table} ADD IF NOT EXISTS {part} LOCATION {place}")
             self._sql(f"ALTER TABLE {table} {part} SET LOCATION {place}")
 
@@ -222,11 +223,6 @@ def _spark_type(type_: ColumnType) -> Any:
     if isinstance(type_, Decimal):
         return ddl(type_)
     return {"int": "integer", "bigint": "long"}.get(type_.name, type_.name)
-
-
-def _place(folder: Path) -> str:
-    """A folder as Hadoop takes it: a URI that is not escaped, whatever the name is."""
-    return f"file://{folder}"
 
 
 def _comment(comment: str | None) -> str:

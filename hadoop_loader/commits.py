@@ -2,7 +2,7 @@
 
 Rules:
 
-- `commits/<n>.json` is created only if absent (a hard link to a durable temporary file): of two
+- `commits/<n>.json` is created only if absent (`places.create`): of two
   loaders one wins. That creation is the commit; everything after it can be done again.
 - A record holds everything that the work after it needs, and all offsets of all topics.
 - What is long and seldom changes (schema texts, the folders of relocated partitions) is kept by its
@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 from hadoop_loader.durable import sync_folder
+from hadoop_loader.places import Place, create, keep, replace_text, write_durably
 from headworks.errors import CorruptError, UsageError
 
 __all__ = [
@@ -146,7 +145,7 @@ def fingerprint(text: str) -> str:
 class CommitLog:
     """The commit log in `folder` (made if absent)."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Place) -> None:
         self._commits = folder / "commits"
         self._schemas = folder / "schemas"
         self._layouts = folder / "layouts"
@@ -185,19 +184,14 @@ class CommitLog:
         """Commit. Raises UsageError if another loader has taken the number."""
         body = _body(commit)
         path = self._path(commit.number)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
         record = {"checksum": _checksum(body), "commit": body}
-        _write_durably(temporary, json.dumps(record, separators=(",", ":"), sort_keys=True))
         try:
-            os.link(temporary, path)
+            create(path, json.dumps(record, separators=(",", ":"), sort_keys=True))
         except FileExistsError:
             raise UsageError(
                 f"another loader has made load {commit.number} of {self._commits.parent.parent}",
                 fix="let one loader at a time work on a warehouse; nothing was lost, load again",
             ) from None
-        finally:
-            temporary.unlink()
-        sync_folder(self._commits)
 
     def is_applied(self, number: int) -> bool:
         """Whether all work after commit `number` is done."""
@@ -205,7 +199,7 @@ class CommitLog:
 
     def mark_applied(self, number: int) -> None:
         """Say that all work after commit `number` is done."""
-        _write_durably(self._path(number).with_suffix(".applied"), "")
+        write_durably(self._path(number).with_suffix(".applied"), "")
         sync_folder(self._commits)
 
     def keep_schema(self, text: str) -> str:
@@ -227,11 +221,11 @@ class CommitLog:
 
     def keep_report(self, number: int, report: Mapping[str, Any]) -> None:
         """Put what a run told its user beside the commit that it made (nothing depends on it)."""
-        _replace(self._path(number).with_suffix(".report"), json.dumps(report, indent=1))
+        replace_text(self._path(number).with_suffix(".report"), json.dumps(report, indent=1))
 
     def keep_last_run(self, report: Mapping[str, Any]) -> None:
         """Put what a load told its user where the next one's takes its place, commit or not."""
-        _replace(self._last_run, json.dumps(report, indent=1))
+        replace_text(self._last_run, json.dumps(report, indent=1))
 
     def last_run(self) -> dict[str, Any] | None:
         """What the last load told its user, if one came to that."""
@@ -249,28 +243,25 @@ class CommitLog:
                 "tables": commit.retired_tables,
             }
             self._retired.mkdir(exist_ok=True)
-            _write_durably(self._retired / f"{commit.number:08d}.json", json.dumps(record))
+            write_durably(self._retired / f"{commit.number:08d}.json", json.dumps(record))
 
-    def retired(self) -> dict[Path, dict[str, Any]]:
+    def retired(self) -> dict[Place, dict[str, Any]]:
         """What was retired and is not removed yet, by the file that remembers it."""
         return {
             path: json.loads(path.read_text(encoding="utf-8"))
             for path in sorted(self._retired.glob("*.json"))
         }
 
-    def _keep(self, folder: Path, suffix: str, text: str) -> str:
+    def _keep(self, folder: Place, suffix: str, text: str) -> str:
         key = fingerprint(text)
         path = folder / f"{key}{suffix}"
         if key not in self._texts and not path.exists():
             folder.mkdir(exist_ok=True)
-            temporary = path.with_name(f".{path.name}.{os.getpid()}")
-            _write_durably(temporary, text)
-            temporary.rename(path)
-            sync_folder(folder)
+            keep(path, text)
         self._texts[key] = text
         return key
 
-    def _kept(self, path: Path) -> str:
+    def _kept(self, path: Place) -> str:
         key = path.stem
         if key not in self._texts:
             text = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -279,7 +270,7 @@ class CommitLog:
             self._texts[key] = text
         return self._texts[key]
 
-    def _path(self, number: int) -> Path:
+    def _path(self, number: int) -> Place:
         return self._commits / f"{number:08d}.json"
 
 
@@ -314,21 +305,7 @@ def _checksum(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def _write_durably(path: Path, text: str) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _replace(path: Path, text: str) -> None:
-    """Whoever reads meanwhile sees the old text or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.rename(path)
-
-
-def _corrupt(path: Path) -> CorruptError:
+def _corrupt(path: Place) -> CorruptError:
     return CorruptError(
         f"{path} is not what the loader wrote",
         fix="restore it from a backup of the warehouse; do not delete it: it holds the offsets",

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from hadoop_loader.columns import METADATA
 from hadoop_loader.commits import Commit
 from hadoop_loader.draft import Draft
+from hadoop_loader.places import Place, size_of
 from hadoop_loader.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
 from hadoop_loader.rewrite import SMALL, Rewrite
 from hadoop_loader.roll_forward import history_of
@@ -44,7 +44,7 @@ class Compacted:
 class _Candidate:
     table: str
     day: str
-    sources: tuple[Path, ...]
+    sources: tuple[Place, ...]
     small: int
 
 
@@ -108,7 +108,7 @@ class Compacting:
 
     def _candidate(self, draft: Draft, table: str, day: str) -> _Candidate | None:
         sources = draft.sources(table, day)
-        small = sum(path.stat().st_size < SMALL for path in sources)
+        small = sum(size_of(path) < SMALL for path in sources)
         if small < self._worth_it:
             return None
         return _Candidate(table, day, tuple(sources), small)
@@ -118,7 +118,7 @@ class Compacting:
         names = {QUARANTINE_TABLE: ""}
         for topic, state in draft.tables.items():
             names[state.files_table] = topic
-        staging = str(self._work.staging(draft.number))
+        staging = self._work.staging(draft.number)
         for table in {c.table for c in found} - columns.keys():
             history = history_of(draft.tables[names[table]], self._parts.log)
             columns[table] = (*file_columns(history), *METADATA)
@@ -128,7 +128,7 @@ class Compacting:
                 names[c.table],
                 c.table,
                 c.day,
-                tuple(map(str, c.sources)),
+                c.sources,
                 staging,
                 columns=columns[c.table],
             )

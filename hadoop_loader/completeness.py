@@ -18,11 +18,11 @@ import time
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from hadoop_loader.columns import STRING, TIMESTAMP, StructField
 from hadoop_loader.commits import Commit
 from hadoop_loader.literals import text
+from hadoop_loader.places import Place, replace_text
 from hadoop_loader.roll_forward import Catalog
 from headworks.audit import AUDIT_TOPIC, window_of
 
@@ -81,7 +81,7 @@ class CompletenessMarks:
 
     def __init__(
         self,
-        file: Path,
+        file: Place,
         catalog: Catalog,
         judge: Judge,
         *,
@@ -130,9 +130,7 @@ class CompletenessMarks:
             return {}  # without them all of history is judged again, and comes to the same
 
     def _write(self, marks: Mapping[str, list[int]]) -> None:
-        temporary = self._file.with_suffix(".new")
-        temporary.write_text(json.dumps(marks, sort_keys=True), encoding="utf-8")
-        temporary.replace(self._file)
+        replace_text(self._file, json.dumps(marks, sort_keys=True))
 
 
 _DOC = "How far each table is complete, by the audit trail."

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hadoop_loader.places import Place, place_of
 from hadoop_loader.policy import Policy
-from headworks.errors import UsageError
 
-__all__ = ["WarehouseConfig", "folder_of"]
+__all__ = ["WarehouseConfig"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class WarehouseConfig:
     long_queries: bool = False
 
     @property
-    def root(self) -> Path:
-        """The folder of the tables, absolute; UsageError if it is a URI."""
-        return folder_of(self.warehouse or str(Path(self.data_dir) / "warehouse"))
+    def root(self) -> Place:
+        """The folder of the tables, absolute; UsageError if it is where no warehouse can be."""
+        return place_of(self.warehouse or str(Path(self.data_dir) / "warehouse"))
 
     @property
     def metastore(self) -> Path:
@@ -50,14 +50,3 @@ class WarehouseConfig:
     def files_database(self) -> str:
         """The database of the tables that point at the files."""
         return "headworks_files" if self.database == "default" else f"{self.database}_files"
-
-
-def folder_of(warehouse: str) -> Path:
-    """The folder of a warehouse, absolute; UsageError if it is a URI."""
-    if "://" in warehouse:
-        raise UsageError(
-            f"warehouse {warehouse} is not a folder of this machine",
-            fix="give a local path, of a file system that all of Spark's machines see; other file "
-            "systems are not supported yet",
-        )
-    return Path(warehouse).resolve()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from hadoop_loader.commits import (
     Commit,
@@ -19,6 +18,7 @@ from hadoop_loader.commits import (
     TableState,
     TopicCommit,
 )
+from hadoop_loader.places import Place
 from hadoop_loader.plan import Range
 from hadoop_loader.quarantine import QUARANTINE_TABLE
 from hadoop_loader.staging import StagedFile
@@ -36,7 +36,7 @@ class Draft:
     """See the module; `root` is the warehouse's folder."""
 
     log: CommitLog
-    root: Path
+    root: Place
     last: Commit | None
     kind: str = "load"
     files: list[StagedFile] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Draft:
         found = (self.root / table).glob("datepartition=*")
         return sorted({path.name.partition("=")[2] for path in found} | self._layout(table).keys())
 
-    def sources(self, table: str, day: str) -> list[Path]:
+    def sources(self, table: str, day: str) -> list[Place]:
         """The files of a partition, as it is before this commit."""
         moved = {(r.table, r.day): r.retired for r in self._moved}
         folder = self.root / moved.get((table, day), self.folder(table, day))
@@ -140,7 +140,7 @@ class Draft:
 
     def _file(self, f: StagedFile) -> CommitFile:
         return CommitFile(
-            staged=str(Path(f.path).relative_to(self.root)),
+            staged=f.path.removeprefix(f"{self.root}/"),
             target=f"{self.folder(f.table, f.day)}/{f.name}",
             table=f.table,
             day=f.day,

@@ -14,12 +14,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from hadoop_loader.commits import Commit
 from hadoop_loader.draft import Draft, files_by_topic
 from hadoop_loader.governed import Governed, changes, govern, next_state
 from hadoop_loader.manifests import Found, by_topic, check_covered, record_bytes, topic_commit
+from hadoop_loader.places import Place
 from hadoop_loader.plan import Gap, GapError, Range, Watermarks, new_ranges, pack, unled
 from hadoop_loader.policy import QuarantineLimit, bytes_a_day
 from hadoop_loader.report import Leaderless, LoadReport, Refusal, report_of
@@ -200,13 +200,13 @@ def tasks_of(
     plans: Mapping[str, TopicPlan],
     last: Commit | None,
     number: int,
-    staging: Path,
+    staging: Place,
     bins: int,
 ) -> list[Task]:
     """The bins of a load, as tasks."""
     sizes = {t: s.record_bytes for t, s in last.tables.items()} if last else {}
     return [
-        Task(number, packed, {t: plans[t] for t in {r.topic for r in packed}}, str(staging))
+        Task(number, packed, {t: plans[t] for t in {r.topic for r in packed}}, staging)
         for packed in pack(ranges, bins, sizes)
     ]
 

@@ -18,6 +18,7 @@ from prometheus_client import (
 )
 
 from hadoop_loader.commits import CommitLog
+from hadoop_loader.places import Place
 from hadoop_loader.report import LoadReport
 from headworks.errors import UsageError
 
@@ -37,7 +38,7 @@ _PER_TOPIC = {
 class LoaderMetrics:
     """The gauges and counters of one loader on the warehouse at `root`."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Place) -> None:
         self._log = CommitLog(root / "_headworks")
         self._registry = CollectorRegistry()
         self._topics = {

@@ -11,11 +11,8 @@ Rules:
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 import uuid
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow.parquet as pq
 
@@ -24,6 +21,7 @@ from hadoop_loader.commits import TableState
 from hadoop_loader.draft import Draft
 from hadoop_loader.durable import sync_folder
 from hadoop_loader.literals import text
+from hadoop_loader.places import Place, readable, remove, size_of, sync_file
 from hadoop_loader.report import LoadReport, report_of
 from hadoop_loader.roll_forward import history_of
 from hadoop_loader.staging import StagedFile
@@ -77,7 +75,7 @@ class Rebuilding:
         )
         self._parts.reach("staged")
         commit = self._work.commit(draft)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
         return report_of(commit.number, commit, seconds=dict(self._work.seconds))
 
     def _latest(self, topic: str) -> Writer:
@@ -97,7 +95,7 @@ class Rebuilding:
         return rebuild_query(source, history, Projection(number, latest.version, schema))
 
     def _day(
-        self, draft: Draft, topic: str, state: TableState, day: str, query: str, folder: Path
+        self, draft: Draft, topic: str, state: TableState, day: str, query: str, folder: Place
     ) -> None:
         """One partition: done before, or to do."""
         sources = draft.sources(state.files_table, day)
@@ -106,18 +104,18 @@ class Rebuilding:
         names = "\n".join(str(path) for path in sources)
         done = folder / f"{day}-{hashlib.sha256(names.encode()).hexdigest()[:16]}"
         if not (done / "_SUCCESS").exists():
-            shutil.rmtree(done, ignore_errors=True)
+            remove(done)
             done.parent.mkdir(parents=True, exist_ok=True)
             self._parts.jobs.export(f"{query} WHERE {PARTITION} = {text(day)}", done)
         rows = 0
         for path in sorted(done.glob("part-*.parquet")):
-            _sync(path)
-            n = pq.read_metadata(path).num_rows
+            sync_file(path)
+            n = pq.read_metadata(readable(path)).num_rows
             name = f"load-{draft.number:08d}-{uuid.uuid4().hex[:12]}.parquet"
             rows += n
-            draft.files.append(StagedFile(str(path), topic, "", day, name, n, path.stat().st_size))
+            draft.files.append(StagedFile(str(path), topic, "", day, name, n, size_of(path)))
         sync_folder(done)
-        expected = sum(pq.read_metadata(path).num_rows for path in sources)
+        expected = sum(pq.read_metadata(readable(path)).num_rows for path in sources)
         if rows != expected:
             raise CorruptError(
                 f"partition {day} of {state.table} has {expected} rows, and {rows} were rewritten; "
@@ -126,13 +124,8 @@ class Rebuilding:
             )
 
 
-def _forget_others(folder: Path, key: str) -> None:
+def _forget_others(folder: Place, key: str) -> None:
     """Remove what an earlier rebuild left that was for another schema."""
     for path in folder.glob("*"):
         if path.name != key:
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+            remove(path)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from hadoop_loader.governed import govern, next_state
 from hadoop_loader.loading import tasks_of
 from hadoop_loader.manifests import Windows, by_topic, check_covered, topic_commit
 from hadoop_loader.messages import Message
+from hadoop_loader.places import Place, readable
 from hadoop_loader.plan import Range, unled
 from hadoop_loader.position import Position
 from hadoop_loader.quarantine import QUARANTINE_TABLE
@@ -67,9 +67,9 @@ class _Reloading:
 
     def _without(self, draft: Draft, topic: str, table: str, dropped: Dropped) -> list[Rewritten]:
         """The partitions of a table that hold such rows, in staging without them; they move."""
-        staging = str(self._work.staging(draft.number))
+        staging = self._work.staging(draft.number)
         jobs = [
-            Rewrite(draft.number, topic, table, day, tuple(map(str, sources)), staging, dropped)
+            Rewrite(draft.number, topic, table, day, tuple(sources), staging, dropped)
             for day in draft.days(table)
             if (sources := draft.sources(table, day))
         ]
@@ -179,9 +179,9 @@ class Requeueing(_Reloading):
         _check_as_many(topic, manifest.topics, bad)
         return self._take_in(draft, plan, manifest.topics, manifest.files, _replaced([], bad))
 
-    def _read(self, draft: Draft, plan: TopicPlan, sources: Sequence[Path]) -> Manifest:
+    def _read(self, draft: Draft, plan: TopicPlan, sources: Sequence[Place]) -> Manifest:
         nothing = (Range(plan.topic, 0, 0, 0),)
-        staging = str(self._work.staging(draft.number))
+        staging = self._work.staging(draft.number)
         task = Task(draft.number, nothing, {plan.topic: plan}, staging)
         return load(task, _Quarantined(sources))
 
@@ -189,13 +189,13 @@ class Requeueing(_Reloading):
 class _Quarantined:
     """The quarantine table as a log: a fetcher of the messages that are in it."""
 
-    def __init__(self, sources: Sequence[Path]) -> None:
+    def __init__(self, sources: Sequence[Place]) -> None:
         self._sources = sources
 
     def fetch(self, topic: str, ranges: Sequence[Range]) -> Iterator[list[Message]]:  # noqa: ARG002
         """Every quarantined message of the topic, whatever the ranges."""
         for source in self._sources:
-            for batch in pq.ParquetFile(source).iter_batches(10_000):
+            for batch in pq.ParquetFile(readable(source)).iter_batches(10_000):
                 rows: Any = batch.filter(pc.field("topic") == topic)
                 stamps = rows.column("_timestamp").cast(pa.int64()).to_pylist()  # microseconds
                 names = ("_partition", "_offset", "key", "value")

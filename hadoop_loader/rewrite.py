@@ -11,11 +11,9 @@ Rules:
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +25,7 @@ from hadoop_loader.arrow import arrow_type
 from hadoop_loader.columns import StructField
 from hadoop_loader.conform import conform
 from hadoop_loader.crash import reach
+from hadoop_loader.places import Place, link, readable, size_of, sync_file, writable
 from hadoop_loader.staging import StagedFile, Stager
 from headworks.audit import WINDOW_MS
 
@@ -59,8 +58,8 @@ class Rewrite:
     topic: str
     table: str
     day: str
-    sources: tuple[str, ...]
-    staging: str
+    sources: tuple[Place, ...]
+    staging: Place
     dropped: Dropped | None = None
     columns: tuple[StructField, ...] | None = None
 
@@ -77,13 +76,13 @@ class Rewritten:
 
 def rewrite(job: Rewrite) -> Rewritten:
     """Do one rewrite. Without dropped rows, or columns to merge by, the files are only linked."""
-    stager = Stager(Path(job.staging) / uuid.uuid4().hex, job.load)
+    stager = Stager(job.staging / uuid.uuid4().hex, job.load)
     done = Rewritten(job.table, job.day)
     small = []
-    for source in map(Path, job.sources):
+    for source in job.sources:
         if job.dropped is not None and _may_drop(source, job.dropped):
             _filter(source, job, stager, done)
-        elif job.columns is not None and source.stat().st_size < SMALL:
+        elif job.columns is not None and size_of(source) < SMALL:
             small.append(source)
         else:
             _link(source, job, stager)
@@ -94,9 +93,9 @@ def rewrite(job: Rewrite) -> Rewritten:
     return done
 
 
-def _may_drop(source: Path, dropped: Dropped) -> bool:
+def _may_drop(source: Place, dropped: Dropped) -> bool:
     """Whether a file may have such rows, by the statistics of its footer."""
-    meta = pq.read_metadata(source)
+    meta = pq.read_metadata(readable(source))
     names = [meta.schema.column(i).path for i in range(meta.num_columns)]
     at = names.index("_offset")
     for i in range(meta.num_row_groups):
@@ -108,13 +107,15 @@ def _may_drop(source: Path, dropped: Dropped) -> bool:
     return False
 
 
-def _filter(source: Path, job: Rewrite, stager: Stager, done: Rewritten) -> None:
+def _filter(source: Place, job: Rewrite, stager: Stager, done: Rewritten) -> None:
     assert job.dropped is not None
     file = _opened(source)
     path, rows = stager.path(), 0
-    writer = pq.ParquetWriter(path, file.schema_arrow, compression="zstd", store_schema=False)
     found: dict[int, int] = {}
-    with writer:
+    with (
+        writable(path) as out,
+        pq.ParquetWriter(out, file.schema_arrow, compression="zstd", store_schema=False) as writer,
+    ):
         for batch in file.iter_batches(_ROWS):
             gone = _gone(batch, job.dropped)
             _count_windows(found, batch, gone)
@@ -154,37 +155,37 @@ def _count_windows(
 
 
 def _merge(
-    sources: Sequence[Path], columns: Sequence[StructField], job: Rewrite, stager: Stager
+    sources: Sequence[Place], columns: Sequence[StructField], job: Rewrite, stager: Stager
 ) -> None:
     schema = pa.schema([(c.name, arrow_type(c.type)) for c in columns])
     path, rows = stager.path(), 0
-    with pq.ParquetWriter(path, schema, compression="zstd", store_schema=False) as writer:
+    with (
+        writable(path) as out,
+        pq.ParquetWriter(out, schema, compression="zstd", store_schema=False) as writer,
+    ):
         for batch in _batches(sources):
             writer.write_batch(conform(batch, columns, schema))
             rows += batch.num_rows
     _stage(path, rows, job, stager)
 
 
-def _batches(sources: Sequence[Path]) -> Iterator[pa.RecordBatch]:
+def _batches(sources: Sequence[Place]) -> Iterator[pa.RecordBatch]:
     for source in sources:
         yield from _opened(source).iter_batches(_ROWS)
 
 
-def _opened(source: Path) -> pq.ParquetFile:
+def _opened(source: Place) -> pq.ParquetFile:
     """A file whose timestamps are microseconds, in whatever form some Spark has written them."""
-    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+    return pq.ParquetFile(readable(source), coerce_int96_timestamp_unit="us")
 
 
-def _link(source: Path, job: Rewrite, stager: Stager) -> None:
+def _link(source: Place, job: Rewrite, stager: Stager) -> None:
     path = stager.path()
-    os.link(source, path)
-    _stage(path, pq.read_metadata(source).num_rows, job, stager, durable=True)
+    link(source, path)
+    _stage(path, pq.read_metadata(readable(source)).num_rows, job, stager, durable=True)
 
 
-def _stage(path: Path, rows: int, job: Rewrite, stager: Stager, *, durable: bool = False) -> None:
+def _stage(path: Place, rows: int, job: Rewrite, stager: Stager, *, durable: bool = False) -> None:
     if not durable:
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-    stager.add(
-        StagedFile(str(path), job.topic, job.table, job.day, path.name, rows, path.stat().st_size)
-    )
+        sync_file(path)
+    stager.add(StagedFile(str(path), job.topic, job.table, job.day, path.name, rows, size_of(path)))

@@ -13,15 +13,14 @@ Rules:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Protocol
 
 from hadoop_loader.columns import METADATA, StructField, quoted
 from hadoop_loader.commits import Commit, CommitLog, TableState
 from hadoop_loader.crash import Reach
 from hadoop_loader.durable import sync_folders
+from hadoop_loader.places import Place, move
 from hadoop_loader.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
 from hadoop_loader.views import Projection, file_columns, view_columns, view_query
 from headworks.errors import CorruptError
@@ -43,7 +42,7 @@ class Catalog(Protocol):
         self,
         name: str,
         columns: Sequence[StructField],
-        location: Path,
+        location: Place,
         comment: str | None,
         properties: dict[str, str],
     ) -> None:
@@ -65,7 +64,7 @@ class Catalog(Protocol):
         """Add the partitions of these days that the table does not have."""
         ...
 
-    def relocate(self, name: str, folders: Mapping[str, Path]) -> None:
+    def relocate(self, name: str, folders: Mapping[str, Place]) -> None:
         """Send readers of these partitions to other folders, one partition after the other."""
         ...
 
@@ -85,7 +84,7 @@ class Catalog(Protocol):
 def apply(
     commit: Commit,
     log: CommitLog,
-    root: Path,
+    root: Place,
     catalog: Catalog,
     publish: Publish,
     reach: Reach,
@@ -118,7 +117,7 @@ def apply(
     reach("applied")
 
 
-def restore(commit: Commit, log: CommitLog, root: Path, catalog: Catalog) -> None:
+def restore(commit: Commit, log: CommitLog, root: Place, catalog: Catalog) -> None:
     """Define again, with all days, what `commit` knows and the metastore does not: it was lost."""
     known = catalog.tables()
     missing = [state for state in commit.tables.values() if state.files_table not in known]
@@ -131,7 +130,9 @@ def restore(commit: Commit, log: CommitLog, root: Path, catalog: Catalog) -> Non
         _restore_days(QUARANTINE_TABLE, commit, log, root, catalog)
 
 
-def _restore_days(table: str, commit: Commit, log: CommitLog, root: Path, catalog: Catalog) -> None:
+def _restore_days(
+    table: str, commit: Commit, log: CommitLog, root: Place, catalog: Catalog
+) -> None:
     layout = log.layout(commit, table)
     found = {path.name.partition("=")[2] for path in (root / table).glob("datepartition=*")}
     catalog.add_days(table, sorted(found - layout.keys()))
@@ -139,14 +140,14 @@ def _restore_days(table: str, commit: Commit, log: CommitLog, root: Path, catalo
         catalog.relocate(table, {day: root / folder for day, folder in layout.items()})
 
 
-def _days_with_folders(commit: Commit, root: Path) -> set[tuple[str, str]]:
+def _days_with_folders(commit: Commit, root: Place) -> set[tuple[str, str]]:
     """The partitions (table, day) that get files, and whose folders are there already."""
     places = {(f.table, f.day): root / f.target for f in commit.files}
     return {place for place, target in places.items() if target.parent.is_dir()}
 
 
 def _show(
-    commit: Commit, log: CommitLog, root: Path, catalog: Catalog, known: set[tuple[str, str]]
+    commit: Commit, log: CommitLog, root: Place, catalog: Catalog, known: set[tuple[str, str]]
 ) -> None:
     """Partitions that are new, and partitions that have a new folder; others need nothing."""
     days: dict[str, set[str]] = {}
@@ -169,7 +170,7 @@ def history_of(state: TableState, log: CommitLog) -> list[Projection]:
     ]
 
 
-def _define_table(state: TableState, log: CommitLog, root: Path, catalog: Catalog) -> None:
+def _define_table(state: TableState, log: CommitLog, root: Place, catalog: Catalog) -> None:
     history = history_of(state, log)
     columns = (*file_columns(history), *METADATA)
     location = root / state.files_table
@@ -191,7 +192,7 @@ def _define_view(state: TableState, log: CommitLog, catalog: Catalog) -> None:
     )
 
 
-def _define_quarantine(root: Path, catalog: Catalog) -> None:
+def _define_quarantine(root: Place, catalog: Catalog) -> None:
     location = root / QUARANTINE_TABLE
     location.mkdir(exist_ok=True)
     comment = "Messages that could not become rows, with the reason."
@@ -202,8 +203,8 @@ def _define_quarantine(root: Path, catalog: Catalog) -> None:
     catalog.put_view(QUARANTINE_TABLE, (*QUARANTINE_COLUMNS, day), query, comment, {})
 
 
-def _move(commit: Commit, root: Path, reach: Reach) -> None:
-    folders: set[Path] = set()
+def _move(commit: Commit, root: Place, reach: Reach) -> None:
+    folders: set[Place] = set()
     for file in commit.files:
         staged, target = root / file.staged, root / file.target
         if target.parent not in folders:
@@ -211,7 +212,7 @@ def _move(commit: Commit, root: Path, reach: Reach) -> None:
             folders |= {target.parent, target.parent.parent, root}
         reach("renaming")
         try:
-            os.rename(staged, target)
+            move(staged, target)
         except FileNotFoundError:
             if not target.exists():
                 raise CorruptError(

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+from hadoop_loader.places import Place, uri_of
 from hadoop_loader.raw_fetch import BrokerFetcher
 from hadoop_loader.rewrite import Rewrite, Rewritten, rewrite
 from hadoop_loader.task import Manifest, Task, load
@@ -50,9 +50,9 @@ class SparkJobs:
         """Rewrite partitions; raises the first HeadworksError that one met."""
         return self._run(_rewrite, rewrites)
 
-    def export(self, query: str, folder: Path) -> None:
+    def export(self, query: str, folder: Place) -> None:
         """Write what a query answers into Parquet files of a new folder."""
-        self._spark.sql(query).write.option("compression", "zstd").parquet(f"file://{folder}")
+        self._spark.sql(query).write.option("compression", "zstd").parquet(uri_of(folder))
 
     def _run(self, work: Callable[[Any], Iterator[Any]], tasks: Sequence[Any]) -> list[Any]:
         from py4j.protocol import Py4JJavaError
@@ -93,6 +93,6 @@ def _failure(error: HeadworksError) -> _Failure:
     return _Failure(type(error), error.message, error.fix)
 
 
-def _root(staging: str) -> Path:
+def _root(staging: Place) -> Place:
     """The warehouse that a load's staging folder is in."""
-    return Path(staging).parent.parent
+    return staging.parent.parent

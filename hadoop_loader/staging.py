@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 from hadoop_loader.crash import reach
 from hadoop_loader.durable import Syncing
 from hadoop_loader.encodings import repeating
+from hadoop_loader.places import Place, writable
 
 __all__ = ["StagedFile", "Stager"]
 
@@ -37,7 +37,7 @@ class StagedFile:
 class Stager:
     """Writes the files of one attempt of one task in `folder`."""
 
-    def __init__(self, folder: Path, load: int) -> None:
+    def __init__(self, folder: Place, load: int) -> None:
         self._folder = folder
         self._load = load
         self._files: list[StagedFile] = []
@@ -45,7 +45,7 @@ class Stager:
         self._syncing = Syncing()
         folder.mkdir(parents=True)
 
-    def path(self) -> Path:
+    def path(self) -> Place:
         """A name in the folder that no file of any load has."""
         self._named += 1
         return (
@@ -65,7 +65,7 @@ class Stager:
         for day, start, count in days:
             path = self.path()
             reach("writing")
-            with path.open("wb") as file:
+            with writable(path) as file:
                 pq.write_table(
                     rows.slice(start, count),
                     file,

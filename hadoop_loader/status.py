@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from hadoop_loader.commits import Commit, CommitLog, TableState
 from hadoop_loader.fetch import KafkaFetcher, KafkaLog
+from hadoop_loader.places import Place
 from hadoop_loader.plan import Range, Watermarks, unled
 from headworks.broker_client import broker_client
 from headworks.errors import HeadworksError, UsageError
@@ -22,7 +22,7 @@ __all__ = ["Lag", "lag_of", "status_of"]
 Lag = tuple[int, float]
 
 
-def status_of(root: Path, bootstrap: str | None = None) -> dict[str, Any]:
+def status_of(root: Place, bootstrap: str | None = None) -> dict[str, Any]:
     """Per topic: table, schema version, offsets, rows, files, quarantined, lost, and its lag.
 
     The lag is asked of the broker at `bootstrap`, and null without one, or where no leader answers

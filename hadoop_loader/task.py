@@ -15,7 +15,6 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -28,6 +27,7 @@ from hadoop_loader.decode import Decoder
 from hadoop_loader.fetch import Fetcher
 from hadoop_loader.messages import NO_SCHEMA, Message, Messages, Numbers
 from hadoop_loader.meter import Meter
+from hadoop_loader.places import Place
 from hadoop_loader.plan import Range
 from hadoop_loader.quarantine import QUARANTINE_TABLE, Bad, quarantine_table
 from hadoop_loader.staging import StagedFile, Stager
@@ -82,7 +82,7 @@ class Task:
     load: int
     ranges: tuple[Range, ...]
     topics: Mapping[str, TopicPlan]
-    staging: str
+    staging: Place
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ class Laps:
 
 def load(task: Task, fetcher: Fetcher, choice: Choice = PROCESS) -> Manifest:
     """Load one bin."""
-    attempt = Path(task.staging) / uuid.uuid4().hex
+    attempt = task.staging / uuid.uuid4().hex
     stager, meter = Stager(attempt, task.load), Meter(attempt)
     laps = Laps()
     topics = []

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
+from hadoop_loader.places import Place
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
 __all__ = ["SessionError", "disk_error", "first_line", "working"]
@@ -23,7 +23,7 @@ class SessionError(UnreachableError):
 
 
 @contextmanager
-def working(root: Path) -> Iterator[None]:
+def working(root: Place) -> Iterator[None]:
     """Work on the warehouse at `root`."""
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
@@ -47,7 +47,7 @@ def working(root: Path) -> Iterator[None]:
         raise disk_error(root, error) from None
 
 
-def disk_error(root: Path, error: OSError) -> UsageError:
+def disk_error(root: Place, error: OSError) -> UsageError:
     """What is said of a file under `root` that could not be read or written."""
     where = f" ({error.filename})" if error.filename else ""
     return UsageError(

@@ -7,9 +7,9 @@ are believed when each of them is what was written, and names the one before it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from hadoop_loader.commits import Commit, CommitLog
+from hadoop_loader.places import Place, readable
 from headworks.errors import CorruptError, UsageError
 
 __all__ = ["TableRows", "rows_of"]
@@ -26,7 +26,7 @@ class TableRows:
     quarantined: int
 
 
-def rows_of(root: Path) -> list[TableRows]:
+def rows_of(root: Place) -> list[TableRows]:
     """Every table of the warehouse in `root`, by topic; UsageError if it is none.
 
     CorruptError if a commit is not what the loader wrote, or is gone.
@@ -65,14 +65,14 @@ def _last_of_chain(log: CommitLog) -> Commit | None:
     return last
 
 
-def _rows_in(root: Path, table: str, moved: dict[str, str]) -> int:
+def _rows_in(root: Place, table: str, moved: dict[str, str]) -> int:
     """Rows in the folders of all days; `moved` has those that are elsewhere."""
     import pyarrow.parquet as pq
 
     folders = {path.name.partition("=")[2]: path for path in (root / table).glob("datepartition=*")}
     folders |= {day: root / folder for day, folder in moved.items()}
     return sum(
-        int(pq.read_metadata(path).num_rows)
+        int(pq.read_metadata(readable(path)).num_rows)
         for folder in folders.values()
         for path in folder.glob("[!._]*.parquet")
     )

@@ -10,12 +10,10 @@ Rules:
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 from hadoop_loader.commits import Commit, CommitLog
@@ -24,6 +22,7 @@ from hadoop_loader.draft import Draft
 from hadoop_loader.durable import sync_folders
 from hadoop_loader.fetch import Log
 from hadoop_loader.meter import watching
+from hadoop_loader.places import Place, remove, remove_empty
 from hadoop_loader.policy import Policy
 from hadoop_loader.rewrite import Rewrite, Rewritten
 from hadoop_loader.roll_forward import Catalog, Publish, apply, restore
@@ -49,7 +48,7 @@ class Jobs(Protocol):
         """Rewrite partitions."""
         ...
 
-    def export(self, query: str, folder: Path) -> None:
+    def export(self, query: str, folder: Place) -> None:
         """Write what a query answers into Parquet files of a new folder."""
         ...
 
@@ -58,7 +57,7 @@ class Jobs(Protocol):
 class Parts:
     """What a load works with; tests put other parts in."""
 
-    root: Path
+    root: Place
     log: CommitLog
     broker: Log
     versions: Callable[[str], Sequence[Writer]]
@@ -96,7 +95,7 @@ class Work:
         self._sweep()
         return last
 
-    def staging(self, number: int) -> Path:
+    def staging(self, number: int) -> Place:
         """The folder of what commit `number` is going to name, made."""
         folder = self.parts.root / STAGING / f"{number:08d}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -118,7 +117,7 @@ class Work:
 
     def clean(self) -> None:
         """Remove what was staged."""
-        shutil.rmtree(self.parts.root / STAGING, ignore_errors=True)
+        remove(self.parts.root / STAGING)
 
     def now_ms(self) -> int:
         """The time, in ms."""
@@ -138,7 +137,7 @@ class Work:
         took = time.monotonic() - began
         self.seconds[name] = round(self.seconds.get(name, 0.0) + took, 3)
 
-    def load(self, tasks: Sequence[Task], staging: Path, messages: int) -> list[Manifest]:
+    def load(self, tasks: Sequence[Task], staging: Place, messages: int) -> list[Manifest]:
         """Read bins that hold so many messages, telling how far it is."""
         progress = self._progress
         tell = None if progress is None else lambda share: progress("read", share)
@@ -159,12 +158,12 @@ class Work:
     def _remove(self, record: Mapping[str, Sequence[str]]) -> None:
         for table in record["tables"]:
             self.parts.catalog.drop_table(table)
-            shutil.rmtree(self.parts.root / table, ignore_errors=True)
+            remove(self.parts.root / table)
         for folder in record["folders"]:
             path = self.parts.root / folder
-            shutil.rmtree(path, ignore_errors=True)
-            if path.parent.name.startswith("load-") and not any(path.parent.iterdir()):
-                path.parent.rmdir()
+            remove(path)
+            if path.parent.name.startswith("load-"):
+                remove_empty(path.parent)
 
 
 def _log(commit: Commit) -> None:

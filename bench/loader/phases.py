@@ -50,7 +50,7 @@ def _ours(given: Measure, ranges: Sequence[Range], folder: Path, after: int) -> 
     def run(name: str, part: Sequence[Range]) -> Manifest:
         staging = folder / name
         staging.mkdir(parents=True)
-        task = Task(1, tuple(part), {given["topic"]: plan}, str(staging))
+        task = Task(1, tuple(part), {given["topic"]: plan}, staging)
         with BrokerFetcher(client, choice=choice) as fetcher:
             return load(task, fetcher, choice)
 
