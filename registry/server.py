@@ -8,6 +8,7 @@ Rules:
 
 from __future__ import annotations
 
+import gc
 import socket
 import ssl
 from collections.abc import Callable
@@ -50,4 +51,7 @@ def serve(
     metrics = Metrics()
     security = open_security(chosen.guarding, metrics.not_admitted)
     app = create_app(Database(store), chosen.limits, security=security, metrics=metrics)
+    # What is loaded now stays: looking through it again whenever a thousand versions are read costs
+    # more than the versions.
+    gc.freeze()
     serve_app(sock, app, ready, tls=chosen.tls, connections=chosen.connections)
