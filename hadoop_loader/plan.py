@@ -4,9 +4,10 @@ Rules:
 
 - A range is [start, end) of one partition, from the last commit's offset to the end that the
   broker had when the load began. Every offset of it goes into exactly one bin.
-- Worst-fit decreasing over a fixed number of bins: the heaviest range into the lightest bin.
-  Ranges heavier than half a bin are split, so that one large partition does not rule the load.
-- A range's weight is its bytes, as the topic's last load measured them, plus the cost of opening
+- Worst-fit decreasing over a fixed number of bins: the heaviest piece into the lightest bin.
+- A topic up to an eighth of a bin is one piece, so that it is opened, and its files are written,
+  once. Of a heavier one each range is a piece, and those heavier than half a bin are split.
+- A piece's weight is its bytes, as the topic's last load measured them, plus the cost of opening
   a topic: many small topics must not count as nothing.
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from headworks.errors import HeadworksError, UnreachableError
 
@@ -35,6 +36,8 @@ __all__ = [
 OPEN_COST = 500_000.0
 DEFAULT_RECORD_BYTES = 200.0
 MIN_SPLIT = 5_000
+# Shares of a bin: a topic that stays in one, and the largest piece of one that does not.
+_WHOLE, _PIECE = 1 / 8, 1 / 2
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -134,17 +137,24 @@ def pack(
     """Distribute ranges over at most `bins` bins, the heaviest bin first; no bin is empty."""
     sizes = record_bytes or {}
 
-    def weight(r: Range) -> float:
-        return OPEN_COST + r.size * sizes.get(r.topic, DEFAULT_RECORD_BYTES)
+    def weight(piece: Sequence[Range]) -> float:
+        size = sizes.get(piece[0].topic, DEFAULT_RECORD_BYTES)
+        return OPEN_COST + size * sum(r.size for r in piece)
 
-    whole = list(ranges)
-    limit = sum(map(weight, whole)) / (2 * bins)
-    pieces = [p for r in whole for p in _split(r, limit, sizes.get(r.topic, DEFAULT_RECORD_BYTES))]
+    topics = _by_topic(ranges)
+    share = sum(map(weight, topics)) / bins
+    pieces: list[tuple[Range, ...]] = []
+    for topic in topics:
+        if weight(topic) <= share * _WHOLE:
+            pieces.append(topic)
+        else:
+            size = sizes.get(topic[0].topic, DEFAULT_RECORD_BYTES)
+            pieces += [(piece,) for r in topic for piece in _split(r, share * _PIECE, size)]
     heap: list[tuple[float, int]] = [(0.0, i) for i in range(bins)]
     packed: list[list[Range]] = [[] for _ in range(bins)]
-    for piece in sorted(pieces, key=lambda r: (-weight(r), r)):
+    for piece in sorted(pieces, key=lambda piece: (-weight(piece), piece)):
         load, at = heapq.heappop(heap)
-        packed[at].append(piece)
+        packed[at] += piece
         heapq.heappush(heap, (load + weight(piece), at))
     loads = {at: load for load, at in heap}
     order = sorted((i for i in range(bins) if packed[i]), key=lambda i: -loads[i])
@@ -162,6 +172,10 @@ def rounds(ranges: Iterable[Range]) -> list[list[Range]]:
             groups.append([])
         groups[at].append(r)
     return groups
+
+
+def _by_topic(ranges: Iterable[Range]) -> list[tuple[Range, ...]]:
+    return [tuple(found) for _, found in groupby(sorted(ranges), key=lambda r: r.topic)]
 
 
 def _split(r: Range, limit: float, record_bytes: float) -> list[Range]:

@@ -62,6 +62,16 @@ def test_measured_bytes_decide() -> None:
     assert packed[0] == (Range("fat", 0, 0, 1000),)
 
 
+def test_a_small_topic_is_opened_by_one_task_only() -> None:
+    ranges = [Range(f"t{n}", p, 0, 700) for n in range(40) for p in range(4)]
+    packed = pack(ranges, 2)
+    assert [len({r.topic for r in found}) for found in packed] == [20, 20]
+    assert [len(found) for found in packed] == [80, 80]
+    with_large = pack([*ranges, *(Range("large", p, 0, 100_000) for p in range(4))], 2)
+    assert all(any(r.topic == "large" for r in found) for found in with_large)
+    assert not {r.topic for r in with_large[0]} & {r.topic for r in with_large[1]} - {"large"}
+
+
 @given(RANGES)
 def test_rounds_never_hold_a_partition_twice(ranges: list[Range]) -> None:
     split = [half for r in ranges for half in (Range(r.topic, r.partition, 0, 1), r)]
