@@ -106,7 +106,7 @@ def apply(
         _define_quarantine(root, catalog)
     reach("views")
     known = set() if again else _days_with_folders(commit, root)
-    _move(commit, root, reach)
+    _move(commit, root, reach, known)
     reach("renamed")
     _show(commit, log, root, catalog, known)
     log.retire(commit)
@@ -203,13 +203,16 @@ def _define_quarantine(root: Place, catalog: Catalog) -> None:
     catalog.put_view(QUARANTINE_TABLE, (*QUARANTINE_COLUMNS, day), query, comment, {})
 
 
-def _move(commit: Commit, root: Place, reach: Reach) -> None:
+def _move(commit: Commit, root: Place, reach: Reach, known: set[tuple[str, str]]) -> None:
+    """Files to where they belong, durably; `known` partitions had their folder before, durably."""
     folders: set[Place] = set()
     for file in commit.files:
         staged, target = root / file.staged, root / file.target
         if target.parent not in folders:
             target.parent.mkdir(parents=True, exist_ok=True)
-            folders |= {target.parent, target.parent.parent, root}
+            folders.add(target.parent)
+            if (file.table, file.day) not in known:
+                folders |= _above(target.parent, root)
         reach("renaming")
         try:
             move(staged, target)
@@ -220,6 +223,15 @@ def _move(commit: Commit, root: Place, reach: Reach) -> None:
                     fix="restore it from a backup of the warehouse, then load again",
                 ) from None
     sync_folders(folders)
+
+
+def _above(folder: Place, root: Place) -> set[Place]:
+    """The folders in which a folder under the root has its name, and they have theirs."""
+    found: set[Place] = set()
+    while folder != root:
+        folder = folder.parent
+        found.add(folder)
+    return found
 
 
 def _properties(state: TableState) -> dict[str, str]:

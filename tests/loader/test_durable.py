@@ -95,6 +95,12 @@ def test_files_are_durable_before_the_commit_and_names_before_it_is_applied(
     assert {*days, "clicks", world.root.name} <= set(moved)
     assert "file 00000001.applied" not in seen["renamed"]
 
+    click(world, 6)
+    seen.clear()
+    Loading(world.parts(reach=lambda step: seen.setdefault(step, list(synced)))).run()
+    moved = seen["renamed"][len(seen["renaming"]) :]
+    assert moved == ["datepartition=1970-01-01"]  # what is above it was durable before
+
 
 def test_an_error_of_the_disk_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FileNotFoundError):
