@@ -128,7 +128,7 @@ class _Rows:
         assert isinstance(partition, _Part)
         sink = _Sink(None if self._skip_bad else self._plan.topic)
         loader = TopicLoader(self._plan, 0, sink)
-        for found in BrokerFetcher(self._client).fetch(self._plan.topic, [partition.range]):
+        for _, found in BrokerFetcher(self._client).fetch([partition.range]):
             messages = found if isinstance(found, Messages) else Messages.of(found)
             if len(messages):
                 loader.add(messages)

@@ -3,7 +3,8 @@
 Rules:
 
 - A fetcher gives every message of the ranges it was asked for, once, in order by partition, and
-  says when it is done; offsets without a message (compacted, control records) end nothing.
+  says when it is done; offsets without a message (compacted, control records) end nothing. Topics
+  that it is asked for together come as they come.
 - Offsets are never committed to the broker and never reset: the commit log alone knows them.
 - A broker that goes silent ends the fetch with an error after `timeout` seconds.
 - Where no leader answers for a partition, it has no watermarks: never ones that are guessed. If
@@ -33,14 +34,15 @@ __all__ = [
 ]
 
 
+_NAMED = 8
 NO_BROKER = "start one with `headworks up`, or give --bootstrap the right address"
 
 
 class Fetcher(Protocol):
-    """Reads ranges of one topic."""
+    """Reads ranges, of one topic or of several."""
 
-    def fetch(self, topic: str, ranges: Sequence[Range]) -> Iterator[Sequence[Message]]:
-        """Yield all messages of `ranges`, in lists (or `Messages`) of bounded length."""
+    def fetch(self, ranges: Sequence[Range]) -> Iterator[tuple[str, Sequence[Message]]]:
+        """Yield all messages of `ranges`: a topic, and a list (or `Messages`) of bounded length."""
         ...
 
 
@@ -159,7 +161,7 @@ class KafkaFetcher:
         self._timeout = timeout
         self._batch = batch
 
-    def fetch(self, topic: str, ranges: Sequence[Range]) -> Iterator[list[Message]]:
+    def fetch(self, ranges: Sequence[Range]) -> Iterator[tuple[str, list[Message]]]:
         """See Fetcher.fetch."""
         from confluent_kafka import Consumer
 
@@ -181,37 +183,38 @@ class KafkaFetcher:
         )
         try:
             for group in rounds(ranges):
-                yield from self._group(consumer, topic, group)
+                yield from self._group(consumer, group)
         finally:
             consumer.close()
 
-    def _group(self, consumer: Any, topic: str, ranges: Sequence[Range]) -> Iterator[list[Message]]:
+    def _group(self, consumer: Any, ranges: Sequence[Range]) -> Iterator[tuple[str, list[Message]]]:
         from confluent_kafka import TopicPartition
 
-        ends = {r.partition: r.end for r in ranges}
-        consumer.assign([TopicPartition(topic, r.partition, r.start) for r in ranges])
+        ends = {(r.topic, r.partition): r.end for r in ranges}
+        consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in ranges])
         heard = time.monotonic()
         while ends:
             found = consumer.consume(self._batch, timeout=0.5)
             if not found:
                 if time.monotonic() - heard > self._timeout:
-                    where = ", ".join(f"{topic}[{p}] to {end}" for p, end in ends.items())
+                    where = [f"{topic}[{p}] to {end}" for (topic, p), end in ends.items()]
                     raise silent(self._bootstrap, where, self._timeout)
                 continue
             heard = time.monotonic()
             messages, done = self._sort_out(found, ends)
-            if messages:
-                yield messages
+            yield from messages.items()
             if done and ends:
-                consumer.incremental_unassign([TopicPartition(topic, p) for p in done])
+                consumer.incremental_unassign([TopicPartition(*partition) for partition in done])
 
-    def _sort_out(self, found: list[Any], ends: dict[int, int]) -> tuple[list[Message], list[int]]:
-        """The messages inside the ranges; takes finished partitions out of `ends`."""
-        messages: list[Message] = []
-        done: list[int] = []
+    def _sort_out(
+        self, found: list[Any], ends: dict[tuple[str, int], int]
+    ) -> tuple[dict[str, list[Message]], list[tuple[str, int]]]:
+        """The messages inside the ranges, by topic; takes finished partitions out of `ends`."""
+        messages: dict[str, list[Message]] = {}
+        done: list[tuple[str, int]] = []
         for m in found:
-            partition = m.partition()
-            end = ends.get(partition)
+            topic, partition = m.topic(), m.partition()
+            end = ends.get((topic, partition))
             if end is None:
                 continue
             offset = m.offset()
@@ -219,17 +222,18 @@ class KafkaFetcher:
             if error is None:
                 if offset < end:
                     timestamp = dated(m.timestamp()[1])
-                    messages.append(Message(partition, offset, timestamp, m.key(), m.value()))
+                    message = Message(partition, offset, timestamp, m.key(), m.value())
+                    messages.setdefault(topic, []).append(message)
                 reached = offset + 1 >= end
             elif _is_end(error):
                 reached = offset >= end
             elif _is_out_of_range(error):
-                raise dropped(m.topic(), partition, max(offset, 0))
+                raise dropped(topic, partition, max(offset, 0))
             else:
                 raise unreachable(self._bootstrap, error)
             if reached:
-                del ends[partition]
-                done.append(partition)
+                del ends[topic, partition]
+                done.append((topic, partition))
         return messages, done
 
 
@@ -273,10 +277,12 @@ def _quiet_logger() -> Any:
     return logger
 
 
-def silent(bootstrap: str, where: str, timeout: float) -> UnreachableError:
-    """What is said of a broker that sends nothing for `where`."""
+def silent(bootstrap: str, where: Sequence[str], timeout: float) -> UnreachableError:
+    """What is said of a broker that sends nothing for these ranges."""
+    more = f" and {len(where) - _NAMED} more" if len(where) > _NAMED else ""
     return UnreachableError(
-        f"broker {bootstrap} sends nothing for {where} since {timeout:.0f} s",
+        f"broker {bootstrap} sends nothing for {', '.join(where[:_NAMED])}{more} "
+        f"since {timeout:.0f} s",
         fix="see whether it runs, then load again: nothing is lost",
     )
 

@@ -10,7 +10,7 @@ batches stay where they are in the reply.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
     "fetch_request",
     "leaders",
     "request",
-    "topic_request",
+    "topics_request",
     "versions",
 ]
 
@@ -34,6 +34,7 @@ _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
 _VERSIONS = struct.Struct(">hhh")
 _FETCH = struct.Struct(">iiiibi")
 _WANTED = struct.Struct(">iqi")
+_LEADER = struct.Struct(">hii")
 _PARTITION = struct.Struct(">ihqq")
 _ABORTED = struct.Struct(">qq")
 _READ_COMMITTED = 1
@@ -49,6 +50,7 @@ class Leader(NamedTuple):
 class Fetched(NamedTuple):
     """What a partition answered; `aborted` are (producer, first offset), `records` batches."""
 
+    topic: str
     partition: int
     error: int
     end: int
@@ -63,18 +65,25 @@ def request(api: tuple[int, int], correlation: int, body: bytes = b"") -> bytes:
     return head + _CLIENT + body
 
 
-def topic_request(topic: str) -> bytes:
-    """Body of the question for one topic's leaders, which must not create the topic."""
-    return _INT.pack(1) + _text(topic) + b"\0"
+def topics_request(topics: Sequence[str]) -> bytes:
+    """Body of the question for topics' leaders, which must not create the topics."""
+    return _INT.pack(len(topics)) + b"".join(map(_text, topics)) + b"\0"
 
 
 def fetch_request(
-    topic: str, wanted: Iterable[tuple[int, int]], *, wait_ms: int, most: int, each: int
+    wanted: Iterable[tuple[str, int, int]], *, wait_ms: int, most: int, each: int
 ) -> bytes:
-    """Body of a fetch of (partition, offset)s: at most `most` bytes, `each` of a partition."""
-    rows = [_WANTED.pack(partition, offset, each) for partition, offset in wanted]
-    head = _FETCH.pack(-1, wait_ms, 1, most, _READ_COMMITTED, 1)
-    return head + _text(topic) + _INT.pack(len(rows)) + b"".join(rows)
+    """Body of a fetch of (topic, partition, offset)s: at most `most` bytes, `each` of a partition.
+
+    What is wanted first is served first, but for a topic's partitions, which stay together.
+    """
+    topics: dict[str, list[bytes]] = {}
+    for topic, partition, offset in wanted:
+        topics.setdefault(topic, []).append(_WANTED.pack(partition, offset, each))
+    head = _FETCH.pack(-1, wait_ms, 1, most, _READ_COMMITTED, len(topics))
+    return head + b"".join(
+        _text(topic) + _INT.pack(len(rows)) + b"".join(rows) for topic, rows in topics.items()
+    )
 
 
 def versions(reply: memoryview) -> dict[int, tuple[int, int]]:
@@ -87,8 +96,8 @@ def versions(reply: memoryview) -> dict[int, tuple[int, int]]:
     return {key: (low, high) for key, low, high in rows}
 
 
-def leaders(reply: memoryview) -> tuple[int, Mapping[int, Leader]]:
-    """Error of the topic, and the leader of each of its partitions."""
+def leaders(reply: memoryview) -> dict[str, tuple[int, Mapping[int, Leader]]]:
+    """Error of each topic, and the leader of each of its partitions."""
     (count,) = _INT.unpack_from(reply, 4)  # behind the throttle time
     at = 8
     brokers: dict[int, tuple[str, int]] = {}
@@ -99,20 +108,31 @@ def leaders(reply: memoryview) -> tuple[int, Mapping[int, Leader]]:
         _, at = _read_text(reply, at + 4)  # the rack
         brokers[node] = (host, port)
     _, at = _read_text(reply, at)  # the cluster
-    at += 4 + 4  # the controller, and the number of topics: one was asked for
-    (error,) = _SHORT.unpack_from(reply, at)
-    _, at = _read_text(reply, at + 2)
-    (count,) = _INT.unpack_from(reply, at + 1)
-    at += 5
+    (count,) = _INT.unpack_from(reply, at + 4)  # behind the controller
+    at += 8
+    topics: dict[str, tuple[int, Mapping[int, Leader]]] = {}
+    for _ in range(count):
+        (error,) = _SHORT.unpack_from(reply, at)
+        topic, at = _read_text(reply, at + 2)
+        partitions, at = _read_partitions(reply, at + 1, brokers)
+        topics[topic] = (error, partitions)
+    return topics
+
+
+def _read_partitions(
+    reply: memoryview, at: int, brokers: Mapping[int, tuple[str, int]]
+) -> tuple[dict[int, Leader], int]:
+    (count,) = _INT.unpack_from(reply, at)
+    at += 4
     found: dict[int, Leader] = {}
     for _ in range(count):
-        wrong, partition, node = struct.unpack_from(">hii", reply, at)
-        at += 10
+        wrong, partition, node = _LEADER.unpack_from(reply, at)
+        at += _LEADER.size
         for _ in range(2):  # replicas, and those in sync
             (replicas,) = _INT.unpack_from(reply, at)
             at += 4 + 4 * replicas
         found[partition] = Leader(wrong, brokers.get(node))
-    return error, found
+    return found, at
 
 
 def fetch_reply(reply: memoryview) -> list[Fetched]:
@@ -121,7 +141,7 @@ def fetch_reply(reply: memoryview) -> list[Fetched]:
     at = 8
     found: list[Fetched] = []
     for _ in range(topics):
-        _, at = _read_text(reply, at)
+        topic, at = _read_text(reply, at)
         (partitions,) = _INT.unpack_from(reply, at)
         at += 4
         for _ in range(partitions):
@@ -137,7 +157,8 @@ def fetch_reply(reply: memoryview) -> list[Fetched]:
             size = max(size, 0)
             if size > len(reply) - at:
                 raise struct.error("the records run over the reply")
-            found.append(Fetched(partition, error, end, aborted, reply[at : at + size]))
+            records = reply[at : at + size]
+            found.append(Fetched(topic, partition, error, end, aborted, records))
             at += size
     return found
 

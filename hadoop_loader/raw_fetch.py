@@ -33,6 +33,8 @@ from headworks.errors import CorruptError, UnreachableError
 __all__ = ["BrokerFetcher"]
 
 Address = tuple[str, int]
+_At = tuple[str, int]  # a topic, and the number of a partition
+_Left = dict[_At, tuple[int, int]]  # offsets that are still to be read
 _Read = TypeVar("_Read")
 
 _REPLY = 8 << 20
@@ -78,19 +80,19 @@ class BrokerFetcher:
             connection.close()
         self._connections = {}
 
-    def fetch(self, topic: str, ranges: Sequence[Range]) -> Iterator[Sequence[Message]]:
+    def fetch(self, ranges: Sequence[Range]) -> Iterator[tuple[str, Sequence[Message]]]:
         """See Fetcher.fetch."""
         for group in rounds(ranges):
-            left = {r.partition: (r.start, r.end) for r in group}
+            left = {(r.topic, r.partition): (r.start, r.end) for r in group}
             try:
                 if self._foreign:
                     raise _ForeignError
-                yield from self._read(topic, left)
+                yield from self._read(left)
             except _ForeignError:
-                rest = [Range(topic, p, start, end) for p, (start, end) in sorted(left.items())]
-                yield from KafkaFetcher(self._client, timeout=self._timeout).fetch(topic, rest)
+                rest = [Range(t, p, start, end) for (t, p), (start, end) in sorted(left.items())]
+                yield from KafkaFetcher(self._client, timeout=self._timeout).fetch(rest)
 
-    def _read(self, topic: str, left: dict[int, tuple[int, int]]) -> Iterator[Messages]:
+    def _read(self, left: _Left) -> Iterator[tuple[str, Messages]]:
         """Read what is `left` (offsets by partition), and take from it what was given out.
 
         A broker that was there and goes away is waited for, as its leaders may move or it may
@@ -100,91 +102,85 @@ class BrokerFetcher:
         while left:
             before = dict(left)
             try:
-                yield from self._read_from_leaders(topic, left, heard)
+                yield from self._read_from_leaders(left, heard)
             except _BrokenError:
                 if heard == began and left == before:
                     raise
             if left != before:
                 heard = time.monotonic()
             if left:
-                self._check_heard(heard, topic, left)
+                self._check_heard(heard, left)
                 time.sleep(_PAUSE)
 
-    def _read_from_leaders(
-        self, topic: str, left: dict[int, tuple[int, int]], heard: float
-    ) -> Iterator[Messages]:
+    def _read_from_leaders(self, left: _Left, heard: float) -> Iterator[tuple[str, Messages]]:
         """Read until nothing is left, or a partition is led by another broker."""
         at = {partition: start for partition, (start, _) in left.items()}
-        routes = self._routes(topic, left)
+        routes = self._routes(left)
         asked: list[Address] = []
         try:
             for address, partitions in routes.items():
-                if self._ask(topic, address, partitions, at, left):
+                if self._ask(address, partitions, at, left):
                     asked.append(address)
             moved = False
             while asked:
-                found, wrong = self._take(topic, asked[0], at, left)
+                found, wrong = self._take(asked[0], at, left)
                 address = asked.pop(0)
                 moved |= wrong
-                if not moved and self._ask(topic, address, routes[address], at, left):
+                if not moved and self._ask(address, routes[address], at, left):
                     asked.append(address)
                 heard = time.monotonic() if found else heard
-                for chunk in self._unpacked(topic, found):
-                    inside = _inside(chunk, left)
-                    if len(inside):
-                        yield inside
+                for topic, batches in found.items():
+                    for chunk in self._unpacked(topic, batches):
+                        inside = _inside(topic, chunk, left)
+                        if len(inside):
+                            yield topic, inside
                 _advance(left, routes[address], at)
-                self._check_heard(heard, topic, left)
+                self._check_heard(heard, left)
         finally:
             for address in asked:  # a reply is on its way that nobody will wait for
                 self._drop(address)
 
     def _ask(
-        self,
-        topic: str,
-        address: Address,
-        partitions: Sequence[int],
-        at: Mapping[int, int],
-        left: Mapping[int, tuple[int, int]],
+        self, address: Address, partitions: Sequence[_At], at: Mapping[_At, int], left: _Left
     ) -> bool:
         """Send the next fetch to one broker; False if nothing of it is left there."""
-        wanted = [(p, at[p]) for p in partitions if p in left and at[p] < left[p][1]]
+        wanted = [p for p in partitions if p in left and at[p] < left[p][1]]
         if wanted:
             # Who is first in a request is served first: let all partitions have their turn.
-            wanted.sort(key=lambda want: want[1] - left[want[0]][0])
-            body = wire.fetch_request(topic, wanted, wait_ms=_WAIT_MS, most=_REPLY, each=_EACH)
+            wanted.sort(key=lambda p: at[p] - left[p][0])
+            offsets = [(topic, number, at[topic, number]) for topic, number in wanted]
+            body = wire.fetch_request(offsets, wait_ms=_WAIT_MS, most=_REPLY, each=_EACH)
             self._send(address, wire.FETCH, body)
         return bool(wanted)
 
     def _take(
-        self,
-        topic: str,
-        address: Address,
-        at: dict[int, int],
-        left: Mapping[int, tuple[int, int]],
-    ) -> tuple[list[Block], bool]:
-        """The batches of one reply, and whether a partition has moved; advances `at`."""
-        found: list[Block] = []
+        self, address: Address, at: dict[_At, int], left: _Left
+    ) -> tuple[dict[str, list[Block]], bool]:
+        """The batches of one reply, by topic, and whether a partition has moved; advances `at`."""
+        found: dict[str, list[Block]] = {}
         moved = False
         for one in self._reply(address, wire.fetch_reply):
+            where = one.topic, one.partition
             if one.error in _MOVED:
                 moved = True
                 continue
             if one.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-                raise dropped(topic, one.partition, at[one.partition])
+                raise dropped(one.topic, one.partition, at[where])
             if one.error:
-                raise unreachable(self._bootstrap, f"{topic}[{one.partition}]: {_code(one.error)}")
+                told = f"{one.topic}[{one.partition}]: {_code(one.error)}"
+                raise unreachable(self._bootstrap, told)
             try:
-                batches, position = blocks(one, at[one.partition])
+                batches, position = blocks(one, at[where])
             except InvalidBatchError as error:
                 if error.reason == "magic":
                     raise _ForeignError from None
-                where = f"{topic}[{one.partition}] from offset {at[one.partition]}"
-                raise CorruptError(f"{where}: {error.message}") from None
-            found += batches
-            if not batches and position == at[one.partition] >= one.end:
-                position = left[one.partition][1]  # the log ends here, if with a gap
-            at[one.partition] = position
+                told = f"{one.topic}[{one.partition}] from offset {at[where]}: {error.message}"
+                raise CorruptError(told) from None
+            if batches:
+                found.setdefault(one.topic, []).extend(batches)
+            elif position == at[where] >= one.end:
+                position = left[where][1]  # the log ends here, if with a gap
+            at[where] = position
         return found, moved
 
     def _unpacked(self, topic: str, found: Sequence[Block]) -> Iterator[Messages]:
@@ -193,23 +189,25 @@ class BrokerFetcher:
         except CorruptError as error:
             raise CorruptError(f"{topic}: {error.message}") from None
 
-    def _check_heard(self, heard: float, topic: str, left: Mapping[int, tuple[int, int]]) -> None:
+    def _check_heard(self, heard: float, left: _Left) -> None:
         if left and time.monotonic() - heard > self._timeout:
-            where = ", ".join(f"{topic}[{p}] to {end}" for p, (_, end) in sorted(left.items()))
+            where = [f"{topic}[{p}] to {end}" for (topic, p), (_, end) in sorted(left.items())]
             raise silent(self._bootstrap, where, self._timeout)
 
-    def _routes(self, topic: str, left: Mapping[int, object]) -> dict[Address, list[int]]:
+    def _routes(self, left: _Left) -> dict[Address, list[_At]]:
         """Which broker to ask for which partition; those without a leader are left out."""
         connection = self._any_connection()
-        self._send(connection.address, wire.METADATA, wire.topic_request(topic))
-        error, leaders = self._reply(connection.address, wire.leaders)
-        if error and error not in _MOVED:
-            raise unreachable(self._bootstrap, f"{topic}: {_code(error)}")
-        routes: dict[Address, list[int]] = {}
-        for partition in sorted(left):
+        topics = sorted({topic for topic, _ in left})
+        self._send(connection.address, wire.METADATA, wire.topics_request(topics))
+        told = self._reply(connection.address, wire.leaders)
+        routes: dict[Address, list[_At]] = {}
+        for topic, partition in sorted(left):
+            error, leaders = told.get(topic, (0, {}))
+            if error and error not in _MOVED:
+                raise unreachable(self._bootstrap, f"{topic}: {_code(error)}")
             leader = leaders.get(partition)
             if leader is not None and leader.address is not None:
-                routes.setdefault(leader.address, []).append(partition)
+                routes.setdefault(leader.address, []).append((topic, partition))
         return routes
 
     def _any_connection(self) -> _Connection:
@@ -308,19 +306,18 @@ class _Connection:
         return reply
 
 
-def _inside(chunk: Messages, left: Mapping[int, tuple[int, int]]) -> Messages:
-    """The messages inside the ranges: a batch may begin before its range, or end behind it."""
-    bounds = np.zeros((max(left) + 1, 2), np.int64)
-    for partition, (start, end) in left.items():
-        bounds[partition] = (start, end)
+def _inside(topic: str, chunk: Messages, left: _Left) -> Messages:
+    """The messages inside a topic's ranges: a batch may begin before its range, or end behind."""
+    wanted = {partition: ends for (name, partition), ends in left.items() if name == topic}
+    bounds = np.zeros((max(wanted) + 1, 2), np.int64)
+    for partition, ends in wanted.items():
+        bounds[partition] = ends
     limits = bounds[chunk.partitions]
     good = (chunk.offsets >= limits[:, 0]) & (chunk.offsets < limits[:, 1])
     return chunk if good.all() else chunk.where(good)
 
 
-def _advance(
-    left: dict[int, tuple[int, int]], partitions: Sequence[int], at: Mapping[int, int]
-) -> None:
+def _advance(left: _Left, partitions: Sequence[_At], at: Mapping[_At, int]) -> None:
     for partition in partitions:
         if partition in left:
             _, end = left.pop(partition)

@@ -192,8 +192,9 @@ class _Quarantined:
     def __init__(self, sources: Sequence[Place]) -> None:
         self._sources = sources
 
-    def fetch(self, topic: str, ranges: Sequence[Range]) -> Iterator[list[Message]]:  # noqa: ARG002
-        """Every quarantined message of the topic, whatever the ranges."""
+    def fetch(self, ranges: Sequence[Range]) -> Iterator[tuple[str, list[Message]]]:
+        """Every quarantined message of the ranges' one topic, whatever the ranges."""
+        (topic,) = {r.topic for r in ranges}
         for source in self._sources:
             for batch in pq.ParquetFile(readable(source)).iter_batches(10_000):
                 rows: Any = batch.filter(pc.field("topic") == topic)
@@ -202,12 +203,15 @@ class _Quarantined:
                 partitions, offsets, keys, values = (
                     rows.column(name).to_pylist() for name in names
                 )
-                yield [
-                    Message(partition, offset, stamp // 1000, key, value)
-                    for partition, offset, stamp, key, value in zip(
-                        partitions, offsets, stamps, keys, values, strict=True
-                    )
-                ]
+                yield (
+                    topic,
+                    [
+                        Message(partition, offset, stamp // 1000, key, value)
+                        for partition, offset, stamp, key, value in zip(
+                            partitions, offsets, stamps, keys, values, strict=True
+                        )
+                    ],
+                )
 
 
 def _replaced(old: Sequence[Rewritten], bad: Sequence[Rewritten]) -> Windows:

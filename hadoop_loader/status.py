@@ -99,7 +99,7 @@ def _oldest(
             firsts.append(Range(topic, partition, start, start + 1))
     if not firsts:
         return None
-    return min((m.timestamp for found in fetcher.fetch(topic, firsts) for m in found), default=None)
+    return min((m.timestamp for _, found in fetcher.fetch(firsts) for m in found), default=None)
 
 
 def _topic(topic: str, state: TableState, last: Commit | None, lag: Lag | None) -> dict[str, Any]:

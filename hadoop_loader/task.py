@@ -7,14 +7,17 @@ Rules:
 - Every offset that holds a message becomes a row or a quarantined message, never nothing.
 - One file per topic, day and flush of a bin: memory is bounded by FLUSH_ROWS and FLUSH_BAD, not
   by the range.
+- Topics of which there is little are read together, TOGETHER of them and CHUNK offsets at most: a
+  broker is asked once for all of them.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Protocol
 
 import numpy as np
@@ -52,6 +55,7 @@ __all__ = [
 FLUSH_ROWS = 200_000
 FLUSH_BAD = 20_000
 CHUNK = 20_000
+TOGETHER = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,24 +143,43 @@ def load(task: Task, fetcher: Fetcher, choice: Choice = PROCESS) -> Manifest:
     stager, meter = Stager(attempt, task.load), Meter(attempt)
     laps = Laps()
     topics = []
-    for topic in sorted({r.topic for r in task.ranges}):
-        ranges = tuple(r for r in task.ranges if r.topic == topic)
-        loader = TopicLoader(task.topics[topic], task.load, stager, choice, laps)
-        for found in fetcher.fetch(topic, ranges):
+    for together in _together(task.ranges):
+        loaders = {
+            topic: TopicLoader(task.topics[topic], task.load, stager, choice, laps, ranges)
+            for topic, ranges in together.items()
+        }
+        laps.lap("decode")
+        for topic, found in fetcher.fetch([r for ranges in together.values() for r in ranges]):
             laps.lap("fetch")
             messages = found if isinstance(found, Messages) else Messages.of(found)
             meter.add(len(messages))
             reach("reading")
             for i in range(0, len(messages), CHUNK):
-                loader.add(messages[i : i + CHUNK])
+                loaders[topic].add(messages[i : i + CHUNK])
             laps.lap("decode")
         laps.lap("fetch")
-        loader.flush()
-        loader.found.ranges = ranges
-        topics.append(loader.found)
+        for loader in loaders.values():
+            loader.flush()
+            topics.append(loader.found)
     files = stager.close()
     laps.lap("write")
     return Manifest(files, tuple(topics), laps.seconds)
+
+
+def _together(ranges: Sequence[Range]) -> Iterator[dict[str, tuple[Range, ...]]]:
+    """The topics of a bin, with their ranges, in groups to be read together."""
+    group: dict[str, tuple[Range, ...]] = {}
+    size = 0
+    for topic, found in groupby(sorted(ranges), key=lambda r: r.topic):
+        own = tuple(found)
+        offsets = sum(r.size for r in own)
+        if group and (len(group) == TOGETHER or size + offsets > CHUNK):
+            yield group
+            group, size = {}, 0
+        group[topic] = own
+        size += offsets
+    if group:
+        yield group
 
 
 class Sink(Protocol):
@@ -179,8 +202,9 @@ class TopicLoader:
         stager: Sink,
         choice: Choice = PROCESS,
         laps: Laps | None = None,
+        ranges: tuple[Range, ...] = (),
     ) -> None:
-        self.found = TopicManifest(plan.topic, ())
+        self.found = TopicManifest(plan.topic, ranges)
         self._bad: list[Bad] = []
         self._plan = plan
         self._load = load_number

@@ -95,7 +95,7 @@ def _fastavro(given: Measure, ranges: Sequence[Range], folder: Path) -> Measure:
 
 def _batches(fetcher: Fetcher, ranges: Sequence[Range]) -> Iterator[list[bytes]]:
     values: list[bytes] = []
-    for messages in fetcher.fetch(ranges[0].topic, ranges):
+    for _, messages in fetcher.fetch(ranges):
         values += [m.value[HEADER_SIZE:] for m in messages if m.value is not None]
         if len(values) >= 200_000:
             yield values

@@ -67,9 +67,9 @@ class MemoryLog:
             for p in partitions
         }
 
-    def fetch(self, topic: str, ranges: Sequence[Range]) -> Iterator[list[Message]]:
+    def fetch(self, ranges: Sequence[Range]) -> Iterator[tuple[str, list[Message]]]:
         for r in ranges:
-            yield self.topics[topic][r.partition][r.start : r.end]
+            yield r.topic, self.topics[r.topic][r.partition][r.start : r.end]
 
 
 class MemoryJobs:

@@ -30,9 +30,7 @@ def test_reads_ranges_exactly(broker: Service) -> None:
     assert marks[used] == Watermarks(0, 500)
     ranges = [Range(TOPIC, used, 10, 200), Range(TOPIC, used, 450, 500)]
     found = [
-        m
-        for batch in KafkaFetcher(broker_client(broker.address)).fetch(TOPIC, ranges)
-        for m in batch
+        m for _, batch in KafkaFetcher(broker_client(broker.address)).fetch(ranges) for m in batch
     ]
     assert [m.offset for m in found] == [*range(10, 200), *range(450, 500)]
     assert (found[0].value, found[0].key, found[0].timestamp) == (b"10", b"k", 1010)
@@ -43,7 +41,7 @@ def test_a_silent_broker_is_unreachable() -> None:
         KafkaLog(broker_client("127.0.0.1:1"), timeout=1).partitions()
     fetcher = KafkaFetcher(broker_client("127.0.0.1:1"), timeout=1)
     with pytest.raises(UnreachableError):
-        list(fetcher.fetch("t", [Range("t", 0, 0, 5)]))
+        list(fetcher.fetch([Range("t", 0, 0, 5)]))
 
 
 class Sent:
@@ -51,6 +49,9 @@ class Sent:
 
     def __init__(self, partition: int, offset: int, error: Any = None) -> None:
         self._at, self._error = (partition, offset), error
+
+    def topic(self) -> str:
+        return "t"
 
     def partition(self) -> int:
         return self._at[0]
@@ -73,7 +74,7 @@ class Sent:
 
 def test_gaps_end_a_range_where_it_ends() -> None:
     fetcher = KafkaFetcher(broker_client(""))
-    ends = {0: 10, 1: 10, 2: 10, 3: 10}
+    ends = {("t", partition): 10 for partition in range(4)}
     end_of_partition = KafkaError(KafkaError._PARTITION_EOF)
     sent = [
         Sent(0, 3),
@@ -85,10 +86,10 @@ def test_gaps_end_a_range_where_it_ends() -> None:
         Sent(3, 7, end_of_partition),  # the end was reached, but more is to come
     ]
     messages, done = fetcher._sort_out(sent, ends)
-    assert [(m.partition, m.offset, m.timestamp) for m in messages] == [
+    assert [(m.partition, m.offset, m.timestamp) for m in messages["t"]] == [
         (0, 3, 0),
         (1, 9, 0),
         (2, 5, 0),
     ]
-    assert done == [0, 1, 2]
-    assert ends == {3: 10}
+    assert done == [("t", 0), ("t", 1), ("t", 2)]
+    assert ends == {("t", 3): 10}

@@ -29,7 +29,7 @@ LITTLE, MUCH = Choice(1 << 60), Choice(0)
 
 
 def read(fetcher: BrokerFetcher | KafkaFetcher, ranges: Sequence[Range]) -> list[Message]:
-    found = [m for part in fetcher.fetch(ranges[0].topic, ranges) for m in part]
+    found = [m for _, part in fetcher.fetch(ranges) for m in part]
     return sorted(found, key=lambda m: (m.partition, m.offset))
 
 
@@ -69,10 +69,34 @@ def test_a_fetch_that_is_given_up_leaves_nothing_behind(broker: Service) -> None
         producer.produce(topic, b"%d" % n + bytes(99_000), partition=0)
     producer.flush()
     with BrokerFetcher(broker_client(broker.address), choice=LITTLE) as fetcher:
-        first = next(iter(fetcher.fetch(topic, [Range(topic, 0, 0, 300)])))
+        _, first = next(iter(fetcher.fetch([Range(topic, 0, 0, 300)])))
         assert 0 < len(first) < 300
         again = read(fetcher, [Range(topic, 0, 0, 300)])
     assert [m.offset for m in again] == list(range(300))
+
+
+def test_several_topics_are_read_at_once(broker: Service) -> None:
+    producer = Producer({"bootstrap.servers": broker.address, "batch.size": 100_000})
+    sizes = {"loader.many.small": 10, "loader.many.large": 99_000, "loader.many.none": 0}
+    for topic, size in sizes.items():
+        for n in range(150):
+            producer.produce(topic, b"%d" % n + bytes(size), partition=n % 2)
+    producer.flush()
+    names = sorted(sizes)
+    ranges = [Range(topic, p, 3, 75 - i) for i, topic in enumerate(names) for p in (0, 1)]
+    expected = {(r.topic, r.partition): list(range(r.start, r.end)) for r in ranges}
+    client = broker_client(broker.address)
+    raw = BrokerFetcher(client, choice=LITTLE)
+    with raw:
+        for fetcher in (raw, KafkaFetcher(client)):
+            found: dict[tuple[str, int], list[int]] = {}
+            for topic, part in fetcher.fetch(ranges):
+                for m in part:
+                    found.setdefault((topic, m.partition), []).append(m.offset)
+                    assert len(m.value or b"") == sizes[topic] + len(
+                        b"%d" % (2 * m.offset + m.partition)
+                    )
+            assert found == expected
 
 
 def test_offsets_that_are_gone_are_told(broker: Service) -> None:
@@ -117,7 +141,7 @@ def test_a_connection_that_breaks_is_made_again(broker: Service) -> None:
     producer.flush()
     with BrokerFetcher(broker_client(broker.address), choice=LITTLE) as fetcher:
         found: list[int] = []
-        for part in fetcher.fetch(topic, [Range(topic, 0, 0, 300)]):
+        for _, part in fetcher.fetch([Range(topic, 0, 0, 300)]):
             if not found:
                 for connection in fetcher._connections.values():
                     connection._socket.shutdown(socket.SHUT_RDWR)
@@ -156,7 +180,7 @@ def record(offset: int, value: bytes | None = b"v", timestamp: int = 1000) -> Re
 def fetched(
     *batches: bytes, aborted: tuple[tuple[int, int], ...] = (), partition: int = 0
 ) -> Fetched:
-    return Fetched(partition, 0, 1 << 40, aborted, memoryview(b"".join(batches)))
+    return Fetched("t", partition, 0, 1 << 40, aborted, memoryview(b"".join(batches)))
 
 
 def offsets(reply: Fetched, start: int = 0) -> tuple[list[int], int]:

@@ -1,0 +1,69 @@
+"""A bin as a task reads it: little topics together, large ones alone, nothing mixed up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from hadoop_loader import task
+from hadoop_loader.fetch import Message
+from hadoop_loader.plan import Range
+from hadoop_loader.task import Task, TopicPlan, Writer, load
+from tests.loader.memory import MemoryLog, encoded
+from tests.loader.test_loading import V1
+
+
+class Asked(MemoryLog):
+    """Remembers what it was asked for together, and gives topics in turns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: list[list[Range]] = []
+
+    def fetch(self, ranges: Sequence[Range]) -> Iterator[tuple[str, list[Message]]]:
+        self.groups.append(list(ranges))
+        found = list(super().fetch(ranges))
+        for half in (0, 1):
+            for topic, messages in found:
+                yield topic, messages[half::2]
+
+
+def test_topics_of_which_there_is_little_are_read_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "TOGETHER", 3)
+    monkeypatch.setattr(task, "CHUNK", 10)
+    log = Asked()
+    sizes = {"a": 2, "b": 3, "c": 4, "d": 1, "e": 30, "f": 9, "g": 2}
+    plans = {}
+    for number, (topic, size) in enumerate(sizes.items(), 1):
+        writer = Writer(number, 1, json.dumps(V1))
+        plans[topic] = TopicPlan(topic, topic, topic, writer, (writer,))
+        for n in range(size):
+            value = encoded(V1, {"at": 0, "n": 100 * number + n}, number)
+            log.append(topic, value, partition=n % 2)
+    ranges = [
+        Range(topic, p, 0, len(messages))
+        for topic, partitions in log.topics.items()
+        for p, messages in partitions.items()
+    ]
+    manifest = load(Task(1, tuple(reversed(ranges)), plans, tmp_path), log)
+    assert [sorted({r.topic for r in group}) for group in log.groups] == [
+        ["a", "b", "c"],
+        ["d"],
+        ["e"],
+        ["f"],
+        ["g"],
+    ]
+    assert sorted(r for group in log.groups for r in group) == sorted(ranges)
+    assert {found.topic: found.rows for found in manifest.topics} == sizes
+    assert sorted(r for found in manifest.topics for r in found.ranges) == sorted(ranges)
+    assert [file.topic for file in manifest.files] == sorted(sizes)
+    for number, file in enumerate(manifest.files, 1):
+        rows = pq.ParquetFile(Path(file.path)).read().to_pylist()
+        assert len(rows) == file.rows == sizes[file.topic]
+        assert {row["n"] for row in rows} == {100 * number + n for n in range(file.rows)}
