@@ -4,6 +4,7 @@ Rules:
 
 - Every setting is in the table SETTINGS with its meaning; `headworks config show` prints it.
 - A file that names an unknown setting is refused: a typo must not be silence.
+- A variable that is empty is not set: that is how a shell, a unit or a compose file leaves one out.
 - The file is `headworks.toml` in the current folder, or the one that HEADWORKS_CONFIG names.
 """
 
@@ -90,10 +91,12 @@ def lookup(
     if flag is not None:
         return Resolved(name, os.fspath(flag), "flag")
     environment = os.environ if env is None else env
-    if setting.variable in environment:
-        return Resolved(name, environment[setting.variable], f"${setting.variable}")
-    path = Path(environment.get("HEADWORKS_CONFIG") or (folder or Path()) / FILE_NAME)
-    from_file = _read(path, required="HEADWORKS_CONFIG" in environment)
+    from_environment = environment.get(setting.variable)
+    if from_environment:
+        return Resolved(name, from_environment, f"${setting.variable}")
+    named = environment.get("HEADWORKS_CONFIG")
+    path = Path(named or (folder or Path()) / FILE_NAME)
+    from_file = _read(path, required=bool(named))
     if name in from_file:
         return Resolved(name, from_file[name], str(path))
     if name == "warehouse":

@@ -28,6 +28,16 @@ def test_a_flag_beats_the_environment_beats_the_file_beats_the_default(tmp_path:
     assert (from_flag.value, from_flag.source) == ("flag:1", "flag")
 
 
+def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
+    env = {"HEADWORKS_BOOTSTRAP": "", "HEADWORKS_ZOOKEEPER": "", "HEADWORKS_CONFIG": ""}
+    default = lookup("bootstrap", env=env, folder=tmp_path)
+    assert (default.value, default.source) == ("127.0.0.1:9092", "default")
+    assert lookup("zookeeper", env=env, folder=tmp_path).value is None
+    write(tmp_path, 'bootstrap = "file:1"')
+    assert lookup("bootstrap", env=env, folder=tmp_path).value == "file:1"
+    assert lookup("zookeeper", "", env=env, folder=tmp_path).value == ""
+
+
 def test_the_warehouse_follows_the_data_folder(tmp_path: Path) -> None:
     found = lookup("warehouse", env={"HEADWORKS_DATA_DIR": "/d"}, folder=tmp_path)
     assert found.value == "/d/warehouse"
