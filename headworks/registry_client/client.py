@@ -69,22 +69,27 @@ class RegistryClient:
             tls_ca=tls_ca,
         )
         # Bounded by the number of schemas the registry has: only known ids are kept.
-        self._texts: dict[int, str] = {}
+        self._texts: dict[tuple[str, int], str] = {}
 
     @property
     def url(self) -> str:
         """The registry's address, without credentials."""
         return self._transport.url
 
-    def schema_text(self, schema_id: int) -> str:
-        """The text of a schema, complete in itself: its references are inlined."""
-        text = self._texts.get(schema_id)
+    def schema_text(self, schema_id: int, subject: str = "") -> str:
+        """The text of a schema, complete in itself: its references are inlined.
+
+        Ids are of a context: for another one than the default, name a `subject` of it.
+        """
+        context = _context_of(subject)
+        text = self._texts.get((context, schema_id))
         if text is None:
             path = f"/schemas/ids/{schema_id}"
-            found = self._ask("GET", path)
+            found = self._ask("GET", f"{path}?subject={_quoted(subject)}" if context else path)
             if found.get("references"):
-                found = self._ask("GET", f"{path}?format=resolved")
-            text = self._texts.setdefault(schema_id, str(found["schema"]))
+                of = f"&subject={_quoted(subject)}" if context else ""
+                found = self._ask("GET", f"{path}?format=resolved{of}")
+            text = self._texts.setdefault((context, schema_id), str(found["schema"]))
         return text
 
     def register(
@@ -167,7 +172,8 @@ class RegistryClient:
     ) -> list[SubjectVersion]:
         """The versions of the subjects whose names begin so; few requests, however many.
 
-        The live ones; with `deleted` also those that were deleted, but for good.
+        Those of the default context, or of all with the prefix `:*:`. The live ones; with `deleted`
+        also those that were deleted, but for good.
         """
         found: list[SubjectVersion] = []
         query = f"subjectPrefix={_quoted(prefix)}&latestOnly={str(latest_only).lower()}"
@@ -273,6 +279,11 @@ class RegistryClient:
         return RefusedError(
             f"{self.url} refused ({code}): {message}", status=status, code=code, fix=fix
         )
+
+
+def _context_of(subject: str) -> str:
+    """`:.context:` of a subject that names one; nothing for one in the default context."""
+    return subject[: subject.find(":", 1) + 1] if subject.startswith(":.") else ""
 
 
 def _quoted(subject: str) -> str:

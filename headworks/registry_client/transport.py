@@ -2,8 +2,9 @@
 
 Rules:
 
-- Only what may succeed if repeated is repeated: a connection that failed and the statuses 429,
-  502, 503 and 504. Every request of the interface may be sent twice (registering is idempotent).
+- Only what may succeed if repeated is repeated: a connection that failed, the statuses 429, 502,
+  503 and 504, and a registry's word that its own store fails it (a 500 with 50001 to 50003). Every
+  request of the interface may be sent twice (registering is idempotent).
 - A mistake of the caller (4xx) is never repeated.
 - Connections do not cross a fork: a child process opens its own.
 - Credentials are sent to the registry and shown to nobody: the URL that messages name has none.
@@ -32,6 +33,7 @@ __all__ = ["CONTENT_TYPE", "Answer", "Transport"]
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 Answer = Any
 _RETRIED = frozenset({429, 502, 503, 504})
+_STORE_FAILED = frozenset({50001, 50002, 50003})  # it failed, took too long, or its leader was away
 _FIRST_PAUSE = 0.1
 _CONNECTIONS = 8
 
@@ -93,10 +95,15 @@ class Transport:
                 if attempt == self._attempts:
                     raise self._unreachable(_reason(error)) from None
             else:
-                if response.status not in _RETRIED:
-                    return response.status, self._decode(response.status, response.data)
+                if response.status in _RETRIED:
+                    trouble = self._unreachable(f"it answered with status {response.status}")
+                else:
+                    answer = self._decode(response.status, response.data)
+                    if not _store_failed(response.status, answer):
+                        return response.status, answer
+                    trouble = self._storeless(answer)
                 if attempt == self._attempts:
-                    raise self._unreachable(f"it answered with status {response.status}")
+                    raise trouble
             self._sleep(_FIRST_PAUSE * 2 ** (attempt - 1))
         raise AssertionError("the last attempt returns or raises")
 
@@ -120,6 +127,13 @@ class Transport:
             "or check the setting `registry` (`headworks config show`)",
         )
 
+    def _storeless(self, answer: Mapping[str, object]) -> UnreachableError:
+        return UnreachableError(
+            f"the registry at {self.url} cannot reach its store ({answer['error_code']}): "
+            f"{answer.get('message', 'it does not say why')}",
+            fix="see to the database that the registry keeps (its --store), then run this again",
+        )
+
     def _untrusted(self, error: SSLError) -> UnreachableError:
         return UnreachableError(
             f"the registry at {self.url} is not trusted: {error}",
@@ -134,6 +148,10 @@ class Transport:
 
     def _connect(self) -> urllib3.PoolManager:
         return urllib3.PoolManager(maxsize=_CONNECTIONS, block=False, ssl_context=self._authority)
+
+
+def _store_failed(status: int, answer: Answer) -> bool:
+    return status == 500 and isinstance(answer, dict) and answer.get("error_code") in _STORE_FAILED
 
 
 def _reason(error: HTTPError) -> str:

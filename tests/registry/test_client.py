@@ -138,6 +138,16 @@ def test_schemas_with_references_come_complete(client: RegistryClient) -> None:
     assert again == one
 
 
+def test_ids_are_of_a_context(client: RegistryClient) -> None:
+    base, user = f":.eu:{fresh()}", f":.eu:{fresh()}"
+    client.register(base, text_of(record("s:string", name="Address", namespace="geo")))
+    used = Reference("geo.Address", base, 1)
+    one = client.register(user, text_of(record("home:geo.Address")), references=[used])
+    assert '"name":"s"' in client.schema_text(one.id, user)
+    assert {found.subject for found in client.listing(":*:")} >= {base, user}
+    assert not {found.subject for found in client.listing()} & {base, user}
+
+
 def test_a_schema_is_asked_for_once() -> None:
     with canned((200, {"schema": V1})) as (url, server):
         client = RegistryClient(url)
@@ -155,10 +165,22 @@ def test_trouble_is_repeated_and_mistakes_are_not() -> None:
     with canned((504, {})) as (url, server), pytest.raises(UnreachableError, match="504"):
         RegistryClient(url, sleep=pauses.append).subjects()
     assert len(server.requests) == 4
-    with canned((500, {"error_code": 50001, "message": "m"})) as (url, server):
-        with pytest.raises(RefusedError, match=r"\(50001\): m"):
+    with canned((500, {"error_code": 500, "message": "m"})) as (url, server):
+        with pytest.raises(RefusedError, match=r"\(500\): m"):
             RegistryClient(url).subjects()
         assert len(server.requests) == 1
+
+
+def test_a_registry_whose_store_is_away_is_asked_again() -> None:
+    away = (500, {"error_code": 50001, "message": "m"})
+    with canned(away, (200, ["s"])) as (url, server):
+        assert RegistryClient(url, sleep=lambda _: None).subjects() == ["s"]
+        assert len(server.requests) == 2
+    with canned(away) as (url, server), pytest.raises(UnreachableError) as unreachable:
+        RegistryClient(url, sleep=lambda _: None).subjects()
+    assert len(server.requests) == 4
+    assert "cannot reach its store (50001): m" in unreachable.value.message
+    assert unreachable.value.exit_code == 3
 
 
 def test_nobody_there() -> None:

@@ -28,7 +28,7 @@ class KnownSchema(RegistryClient):
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def schema_text(self, schema_id: int) -> str:
+    def schema_text(self, schema_id: int, subject: str = "") -> str:
         return self._text
 
 
