@@ -26,11 +26,11 @@ from confluent_kafka import KafkaError, KafkaException
 from headworks.audit import window_of
 from headworks.audit.counters import BROKER_ERROR, QUEUE_FULL, RESENT, TOO_LARGE, CounterFile, Slot
 from headworks.audit.reporting import Reporter, through
+from headworks.detour import ANY, Detour
 from headworks.errors import HeadworksError
 from headworks.kafka_clients import KafkaProducer
 from headworks.registry_client.schema_ids import SchemaIds
 from producer_sdk.context import Headers
-from producer_sdk.detour import ANY, Detour
 from producer_sdk.spill import Spill, Spilled, leftover_spills
 
 __all__ = ["OnDelivery", "Running", "RunningConfig"]
@@ -68,7 +68,7 @@ class Running:
             tier="producer",
             application=config.application,
             ids=config.ids,
-            send=through(self.client),
+            send=through(self.client, self._detour),
         )
         self._spill: Spill | None = None
         self._respilling: deque[Spill] = deque()  # those that hold something, the oldest first

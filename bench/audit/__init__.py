@@ -37,10 +37,10 @@ from headworks import catalogue, service
 from headworks.audit import AUDIT_TOPIC, WINDOW_MS
 from headworks.audit.event import AuditCount
 from headworks.codec import event_type
+from headworks.detour import ANY
 from headworks.registry_client import RegistryClient
 from headworks.wire import prefix
 from producer_sdk import Producer, WhenFull
-from producer_sdk.detour import ANY
 
 __all__ = ["TITLE", "run"]
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from headworks.audit.counters import CounterFile
 from headworks.audit.reporting import Reporter, through
+from headworks.detour import Detour
 from headworks.errors import HeadworksError
 from headworks.kafka_clients import KafkaProducer
 from headworks.registry_client.schema_ids import SchemaIds
@@ -43,12 +44,11 @@ class Publishing:
         every: float,
     ) -> None:
         self.counters = CounterFile(folder)
-        self._producer = KafkaProducer(
-            {**client, "enable.idempotence": True, "linger.ms": 20, "log_level": 2}
-        )
-        self._reporter = Reporter(
-            folder, tier=tier, application=application, ids=ids, send=through(self._producer)
-        )
+        detour = Detour()
+        properties = {**client, "enable.idempotence": True, "linger.ms": 20, "log_level": 2}
+        self._producer = KafkaProducer(detour.client(properties))
+        send = through(self._producer, detour)
+        self._reporter = Reporter(folder, tier=tier, application=application, ids=ids, send=send)
         self._every = every
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="headworks-audit", daemon=True)

@@ -19,6 +19,7 @@ from headworks.audit import AUDIT_TOPIC
 from headworks.audit.counters import CounterFile, PendingIncrement, leftover_files
 from headworks.audit.event import AuditCount
 from headworks.codec import event_type
+from headworks.detour import Detour
 from headworks.kafka_clients import KafkaProducer
 from headworks.registry_client.schema_ids import SchemaIds
 from headworks.wire import prefix
@@ -108,12 +109,13 @@ class Reporter:
         )
 
 
-def through(client: KafkaProducer) -> Send:
-    """What sends to the audit topic by `client`."""
+def through(client: KafkaProducer, detour: Detour) -> Send:
+    """What sends to the audit topic by `client`, whose statistics `detour` follows."""
 
     def send(value: bytes, on_delivery: Callable[[object, object], None]) -> bool:
         try:
-            client.produce(AUDIT_TOPIC, value, on_delivery=on_delivery)
+            to = detour.partition(AUDIT_TOPIC)
+            client.produce(AUDIT_TOPIC, value, partition=to, on_delivery=on_delivery)
         except (BufferError, KafkaException):
             return False
         return True

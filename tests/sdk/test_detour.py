@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from headworks.audit import AUDIT_TOPIC
+from headworks.audit.reporting import through
+from headworks.detour import ANY, Detour, _in_doubt, reachable
 from headworks.kafka_clients import KafkaProducer
 from headworks.service import Service
-from producer_sdk.detour import ANY, Detour, _in_doubt, reachable
 from tests.broker.clients import eventually
 
 UP = {"state": "UP", "connects": 1, "disconnects": 0, "stateage": 60e6}
@@ -68,6 +71,20 @@ def test_librdkafka_writes_what_is_looked_for(broker: Service) -> None:
     assert heard[0].count('"leader":-1') == heard[0].count('"partition":-1,') == 1
     assert heard[0].count('"brokers":{') == 1
     assert not _in_doubt(heard[0])
+
+
+def test_audit_counts_take_the_same_way() -> None:
+    detour, sent = Detour(), list[int]()
+    client: Any = SimpleNamespace(
+        produce=lambda _topic, _value, partition, **_: sent.append(partition)
+    )
+    send = through(client, detour)
+    assert send(b"x", print)
+    statistics = told([1, 2, 3], UP, REFUSED, UP)
+    statistics["topics"][AUDIT_TOPIC] = statistics["topics"].pop("t")
+    detour.see(text(statistics))
+    assert all(send(b"x", print) for _ in range(1000))
+    assert (sent[0], set(sent[1:])) == (ANY, {0, 2})
 
 
 def test_what_can_be_reached_gets_its_share_and_who_listened_still_hears() -> None:
