@@ -25,7 +25,8 @@ _HAIR = 1e-6
 class Balance:
     """The reference and one tier, for one topic and one window (None: all windows).
 
-    `sent` is what the broker acknowledged; `gone` is what the tier says the broker no longer had.
+    `sent` is what the broker acknowledged; `gone` is what the tier says the broker no longer had,
+    `unsure` what it passed on itself without hearing of its fate (a mirror's; it came again).
     `referenced` is False for a topic that no producer has counted: nothing is claimed about it.
     """
 
@@ -40,6 +41,7 @@ class Balance:
     quarantined: int
     late: int
     gone: int
+    unsure: int
     lost: int
     duplicated: int
     referenced: bool
@@ -99,6 +101,7 @@ def balance_of(
         quarantined=seen["quarantined"],
         late=seen["late"],
         gone=seen["gone"],
+        unsure=seen["unresolved"],
         lost=max(0, attempted - failed - dropped - accounted) if referenced else 0,
         duplicated=max(0, accounted - (attempted - dropped)) if referenced else 0,
         referenced=referenced,
@@ -120,6 +123,7 @@ def total(balances: Iterable[Balance], topic: str = "") -> Balance:
         quarantined=sum(row.quarantined for row in rows),
         late=sum(row.late for row in rows),
         gone=sum(row.gone for row in rows),
+        unsure=sum(row.unsure for row in rows),
         lost=sum(row.lost for row in rows),
         duplicated=sum(row.duplicated for row in rows),
         referenced=all(row.referenced for row in rows),

@@ -49,6 +49,8 @@ _w = tables.windows.c
 _SUMMED = tuple(name for name in tables.COUNTED if name != "bytes")
 _NOTHING = dict.fromkeys(_SUMMED, 0)
 _SENT = ("attempted", "delivered", "failed", "dropped", "unresolved")  # the reference's columns
+_SEEN = tuple(name for name in _SUMMED if name not in _SENT)
+_PAIRED = (*_SENT, *_SEEN, "unsure")
 _Columns = Any  # of a table or an alias of one, by name
 _AHEAD_MS = 3_600_000  # windows further in the future are somebody's broken clock
 
@@ -171,7 +173,7 @@ def topic_sums_in(
         select(
             s.topic,
             func.max(t.c.topic),
-            *(func.sum(s[name]) for name in _SUMMED),
+            *(func.sum(s[name]) for name in _PAIRED),
             lost,
             duplicated,
         )
@@ -191,7 +193,7 @@ def _sums_of(pairs: Select[Any]) -> Select[Any]:
     over = p.accounted - p.attempted + p.dropped
     return select(
         p.topic,
-        *(func.sum(p[name]).label(name) for name in _SUMMED),
+        *(func.sum(p[name]).label(name) for name in _PAIRED),
         func.sum(case((gap > 0, gap), else_=0)).label("lost"),
         func.sum(case((over > 0, over), else_=0)).label("duplicated"),
     ).group_by(p.topic)
@@ -199,8 +201,8 @@ def _sums_of(pairs: Select[Any]) -> Select[Any]:
 
 def _topic_sum(row: Row[*tuple[Any, ...]]) -> Balance:
     topic, known, *rest = row
-    counts = {name: int(n) for name, n in zip(_SUMMED, rest, strict=False)}
-    lost, duplicated = (int(n) for n in rest[len(_SUMMED) :])
+    counts = {name: int(n) for name, n in zip(_PAIRED, rest, strict=False)}
+    lost, duplicated = (int(n) for n in rest[len(_PAIRED) :])
     return Balance(
         topic=topic,
         window_start=None,
@@ -213,6 +215,7 @@ def _topic_sum(row: Row[*tuple[Any, ...]]) -> Balance:
         quarantined=counts["quarantined"],
         late=counts["late"],
         gone=counts["gone"],
+        unsure=counts["unsure"],
         lost=lost,
         duplicated=duplicated,
         referenced=known is not None,
@@ -250,7 +253,8 @@ def _pair(key: _Columns, sent: _Columns | None, seen: _Columns) -> Select[Any]:
         key.window_start,
         last.label("last_sent"),
         *((literal(0) if sent is None else sent[name]).label(name) for name in _SENT),
-        *(func.coalesce(seen[name], 0).label(name) for name in _SUMMED if name not in _SENT),
+        *(func.coalesce(seen[name], 0).label(name) for name in _SEEN),
+        func.coalesce(seen.unresolved, 0).label("unsure"),
     )
 
 

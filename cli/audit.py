@@ -190,33 +190,39 @@ def _as_json(balance: Balance) -> dict[str, Any]:
 
 
 def _print(rows: list[Balance], everything: Balance) -> None:
-    header = (
-        "topic",
-        "window",
-        "sent",
-        "arrived",
-        "lost",
-        "duplicated",
-        "failed",
-        "dropped",
-        "unresolved",
-        "complete",
-    )
-    print_table(
-        header,
-        [
-            (
-                row.topic,
-                "all" if row.window_start is None else shown(row.window_start),
-                row.sent,
-                row.accounted,
-                row.lost,
-                row.duplicated,
-                row.failed,
-                row.dropped,
-                row.unresolved + row.in_flight,
-                percent(row.completeness) if row.referenced else "no producer counts",
-            )
-            for row in [*rows, everything]
-        ],
-    )
+    header = [*_COLUMNS, "complete"]
+    unsure = [row.unsure for row in (*rows, everything)]
+    cells = [_cells(row) for row in (*rows, everything)]
+    if any(unsure):  # of a mirror alone
+        header.insert(-1, "unsure")
+        for line, n in zip(cells, unsure, strict=True):
+            line.insert(-1, n)
+    print_table(header, cells)
+
+
+_COLUMNS = (
+    "topic",
+    "window",
+    "sent",
+    "arrived",
+    "lost",
+    "duplicated",
+    "failed",
+    "dropped",
+    "unresolved",
+)
+
+
+def _cells(row: Balance) -> list[object]:
+    return [
+        row.topic,
+        "all" if row.window_start is None else shown(row.window_start),
+        row.sent,
+        row.accounted,
+        row.lost,
+        row.duplicated,
+        row.failed,
+        row.dropped,
+        row.unresolved + row.in_flight,
+        percent(row.completeness) if row.referenced else "no producer counts",
+    ]

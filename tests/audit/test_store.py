@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, event, select
 
 from audit import queries
+from audit.balance import total
 from audit.increments import Increment, Range
 from audit.store import AuditStore, tables
 from audit.store.writing import Batch, MovedError, apply, positions
@@ -232,6 +233,17 @@ def test_what_a_killed_producer_took_with_it_is_lost_and_what_arrived_is_not(
     add(store, increment("t", "hadoop", 0, {"loaded": 7}))
     (row,) = queries.balances(store, "hadoop")
     assert (row.lost, row.duplicated, row.unresolved) == (3, 0, 4)
+
+
+def test_what_a_tier_does_not_know_the_fate_of_is_its_own(store: AuditStore) -> None:
+    mirror = "mirror:m"
+    add(store, increment("t", "producer", 0, {"attempted": 10, "delivered": 9, "unresolved": 1}))
+    add(store, increment("t", mirror, 0, {"attempted": 13, "mirrored": 10, "unresolved": 3}))
+    (row,) = queries.balances(store, mirror)
+    (summed,) = queries.topic_sums(store, mirror)
+    for found in (row, summed, total([row])):
+        assert (found.unresolved, found.unsure, found.lost, found.duplicated) == (1, 3, 0, 0)
+    assert [found.unsure for found in queries.topic_sums(store, "hadoop")] == [0]
 
 
 def test_what_failed_and_arrived_all_the_same_is_no_duplicate(store: AuditStore) -> None:
