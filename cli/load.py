@@ -126,7 +126,10 @@ def run(
     finally:
         keeper.close()
     if report.left_out is not None:
-        raise FindingsError(f"not everything was done: {report.left_out}")
+        raise FindingsError(
+            f"what could be loaded is loaded and stays; not done: {report.left_out}",
+            fix="see above why; when that is mended, `headworks load run` does the rest",
+        )
 
 
 @load_app.command()

@@ -25,6 +25,7 @@ from hadoop_loader.literals import text
 from hadoop_loader.places import Place, replace_text
 from hadoop_loader.roll_forward import Catalog
 from headworks.audit import AUDIT_TOPIC, window_of
+from headworks.errors import UnreachableError
 
 __all__ = ["MARKS_TABLE", "PROPERTY", "CompletenessMarks", "Judge", "Span", "judge_by"]
 
@@ -57,6 +58,8 @@ def judge_by(store: str, bootstrap: str, registry: str) -> Judge:
     """Ask the audit's store at a URL, brought up to date with the audit topic first."""
 
     def judge(spans: Mapping[str, Span]) -> Mapping[str, int]:
+        from sqlalchemy.exc import SQLAlchemyError
+
         from audit import queries
         from audit.reconciler import Reconciler
         from audit.store import AuditStore
@@ -69,6 +72,11 @@ def judge_by(store: str, bootstrap: str, registry: str) -> Judge:
                 topic: queries.complete_until(opened, topic, since=span.since, until=span.until)
                 for topic, span in spans.items()
             }
+        except SQLAlchemyError as error:
+            raise UnreachableError(
+                f"the audit's store has gone away: {error.__cause__ or error}",
+                fix="see to the database that the setting audit_store names",
+            ) from None
         finally:
             opened.close()
         return {topic: one.until for topic, one in found.items() if one.counted}

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from hadoop_loader.config import WarehouseConfig
-from headworks.errors import HeadworksError, UnreachableError, UsageError
+from headworks.errors import HeadworksError, UsageError
 
 if TYPE_CHECKING:
     from hadoop_loader.compacting import Compacted
@@ -179,7 +179,7 @@ class Warehouse:
         file = config.root / _STATE / "complete.json"
         try:
             CompletenessMarks(file, self._parts.catalog, judge)(commit, held)
-        except UnreachableError as error:
+        except HeadworksError as error:
             _LOG.warning("marks of completeness stand where they were: %s", error.message)
             return str(error)
         return None

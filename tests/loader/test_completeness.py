@@ -6,11 +6,19 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from audit import queries
 from audit.store import AuditStore
 from hadoop_loader.commits import Commit, TableState
-from hadoop_loader.completeness import MARKS_TABLE, PROPERTY, CompletenessMarks, Span
+from hadoop_loader.completeness import (
+    MARKS_TABLE,
+    PROPERTY,
+    CompletenessMarks,
+    Span,
+    judge_by,
+)
+from headworks.errors import UnreachableError
 from tests.audit.test_store import WINDOW, add, increment
 from tests.loader.memory import MemoryCatalog
 
@@ -84,6 +92,24 @@ def test_a_mark_moves_with_time_when_nothing_is_sent(store: AuditStore, tmp_path
     marking.at += 7 * WINDOW
     assert marking() == {"A": NOW + 7 * WINDOW}
     assert marking.catalog.properties == {"a": {PROPERTY: "1970-01-07T23:50:00Z"}}
+
+
+def test_a_store_that_goes_away_while_it_is_asked_is_said_to_be_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Quiet:
+        def __init__(self, *_: object) -> None: ...
+        def __enter__(self) -> Quiet:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+        def catch_up(self) -> None:
+            raise OperationalError("SELECT 1", {}, OSError("gone"))
+
+    monkeypatch.setattr("audit.reconciler.Reconciler", Quiet)
+    judge = judge_by(f"sqlite:///{tmp_path / 'audit.db'}", "127.0.0.1:1", "http://127.0.0.1:1")
+    with pytest.raises(UnreachableError, match="the audit's store has gone away"):
+        judge({"A": Span(None, NOW)})
 
 
 def test_a_mark_does_not_go_forward_while_partitions_are_left_out(
