@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from headworks import catalogue, service
+from headworks import service
 from headworks.errors import UsageError
-from headworks.registry_client import RegistryClient
-from headworks.schema import governance_of, parse, subject_of
 
 __all__ = [
     "Stack",
@@ -84,7 +82,7 @@ def running_registry(data_dir: Path, *, listen: str = "127.0.0.1:0") -> Iterator
     store = f"sqlite:///{(data_dir / 'registry.db').resolve()}"
     start = ["registry", "start", "--listen", listen, "--store", store]
     with service.start(start, log_file=data_dir / "logs" / "registry.log") as registry:
-        _register_platform_schemas(RegistryClient(registry.url))
+        _register_platform_schemas(registry.url)
         yield registry
 
 
@@ -142,7 +140,13 @@ def _make(data_dir: Path) -> None:
         ) from None
 
 
-def _register_platform_schemas(client: RegistryClient) -> None:
+def _register_platform_schemas(registry: str) -> None:
+    # Imported while the servers start, not before they do.
+    from headworks import catalogue
+    from headworks.registry_client import RegistryClient
+    from headworks.schema import governance_of, parse, subject_of
+
+    client = RegistryClient(registry)
     for path in sorted((catalogue.folder() / "headworks").glob("*.avsc")):
         text = path.read_text(encoding="utf-8")
         client.register(subject_of(governance_of(parse(text)).topic), text)

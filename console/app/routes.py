@@ -30,7 +30,6 @@ from console.views.messages import (
 )
 from console.views.schema import field_paths, schema_page, subject_list
 from console.views.topics import topic_list
-from console.views.trying import Trial, try_change
 from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client import SubjectVersion
 from headworks.schema import key_subject_of, topic_of
@@ -206,7 +205,7 @@ def schema(ask: Ask) -> Page:
     view = schema_page(
         history,
         {
-            one.version: client.schema_text(one.id) if one.references else one.text
+            one.version: client.schema_text(one.id, subject) if one.references else one.text
             for one in history
         },
         client.compatibility(subject),
@@ -228,6 +227,8 @@ def schema(ask: Ask) -> Page:
 
 def trying(ask: Ask) -> Page:
     """Try a change: the form, and the verdict on what was sent with it."""
+    from console.views.trying import Trial, try_change  # the gate: not for the first page
+
     client = ask.sources.registry
     subject = ask.sent("subject") or None
     if subject is not None and not ask.sight.subject(subject):

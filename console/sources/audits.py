@@ -1,23 +1,24 @@
 """The audit: completeness of every topic and window at every tier, from the reconciler's store.
 
-Rules: the store is opened, never made; it is asked again only when it has changed; what is kept is
-bounded (the worst topics first), and it says how much is left out.
+Rules: the store is opened, never made, and what it takes to open one (SQLAlchemy, a third of the
+console's start) is imported when there is one; it is asked again only when it has changed; what is
+kept is bounded (the worst topics first), and it says how much is left out.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import SQLAlchemyError
-
-from audit import queries
 from audit.answers import Explanation, Health, Holes, TierState, TopicAudit
-from audit.store import AuditStore
 from headworks.errors import UnreachableError
+
+if TYPE_CHECKING:
+    from audit.store import AuditStore
 
 __all__ = ["WINDOWS", "AuditReader", "Audited"]
 
@@ -26,6 +27,7 @@ _MOST_TOPICS = 2_000
 _MOST_TIERS = 8
 _PRODUCER = "producer"
 _TOO_OLD = 60.0
+_IN_A_FILE = "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +57,12 @@ class AuditReader:
         store = self._opened()
         if store is None:
             return _NOTHING
-        try:
+        with _asking():
             revision, now = store.revision(), self._now()
             last = self._last
             if last is not None and last[0] == revision and now - last[1] < _TOO_OLD:
                 return last[2]
-            found = self._read(store, round(now * 1000))
-        except SQLAlchemyError as error:
-            raise self._away(error) from None
+            found = _read(store, round(now * 1000))
         self._last = revision, now, found
         return found
 
@@ -71,59 +71,73 @@ class AuditReader:
         store = self._opened()
         if store is None:
             return None
-        try:
+        from audit import queries
+
+        with _asking():
             return queries.topic_audit(store, topic, now=round(self._now() * 1000))
-        except SQLAlchemyError as error:
-            raise self._away(error) from None
 
     def explain(self, topic: str, window_start: int) -> Explanation | None:
         """Who counted what of a window; None where nobody keeps a store."""
         store = self._opened()
         if store is None:
             return None
-        try:
+        from audit import queries
+
+        with _asking():
             return queries.explain(store, topic, window_start)
-        except SQLAlchemyError as error:
-            raise self._away(error) from None
 
     def producers(self, topic: str) -> list[str]:
         """The applications that sent what is in the topic's newest window."""
         store = self._opened()
         if store is None:
             return []
-        try:
+        from audit import queries
+
+        with _asking():
             now = round(self._now() * 1000)
             windows = queries.topic_audit(store, topic, now=now, windows=1).windows
             found = queries.explain(store, topic, windows[-1]).contributions if windows else ()
-        except SQLAlchemyError as error:
-            raise self._away(error) from None
         return sorted({one.application for one in found if one.tier == _PRODUCER})
-
-    def _read(self, store: AuditStore, now: int) -> Audited:
-        tiers = tuple(queries.tiers(store))
-        names = [one.tier for one in tiers if one.tier != _PRODUCER][:_MOST_TIERS]
-        health = {
-            tier: queries.health(store, now=now, tier=tier, windows=WINDOWS, limit=_MOST_TOPICS)
-            for tier in names or ["hadoop"]
-        }
-        return Audited(True, tiers, health, queries.holes(store))
 
     def _opened(self) -> AuditStore | None:
         if self._store is None:
-            file = _sqlite_file(self._url)
+            file = _file_of(self._url)
             if file is not None and not file.exists():
                 return None
+            from audit.store import AuditStore
+
             self._store = AuditStore(self._url)
         return self._store
 
-    def _away(self, error: SQLAlchemyError) -> UnreachableError:
-        return UnreachableError(
+
+def _read(store: AuditStore, now: int) -> Audited:
+    from audit import queries
+
+    tiers = tuple(queries.tiers(store))
+    names = [one.tier for one in tiers if one.tier != _PRODUCER][:_MOST_TIERS]
+    health = {
+        tier: queries.health(store, now=now, tier=tier, windows=WINDOWS, limit=_MOST_TOPICS)
+        for tier in names or ["hadoop"]
+    }
+    return Audited(True, tiers, health, queries.holes(store))
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    """A database that does not answer is an UnreachableError."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise UnreachableError(
             f"the audit's store does not answer: {error.__cause__ or error}",
             fix="see to the database that the setting audit_store names",
-        )
+        ) from None
 
 
-def _sqlite_file(url: str) -> Path | None:
+def _file_of(url: str) -> Path | None:
     """The file of a SQLite store; None for another database."""
-    parsed = make_url(url)
-    return Path(parsed.database) if parsed.drivername == "sqlite" and parsed.database else None
+    if not url.startswith(_IN_A_FILE):
+        return None
+    return Path(url.removeprefix(_IN_A_FILE).partition("?")[0])

@@ -19,27 +19,29 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Raw
 
 from console.masking import MASK, Paths, masked, sensitive_paths
 from console.sources.topics import broker_silent
-from consumer_sdk.decode import Decoder
-from consumer_sdk.plain import plain
 from headworks.broker_client import broker_client
 from headworks.errors import HeadworksError, RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient
 from headworks.schema import Record, Schema, governance_of, key_subject_of, parse, subject_of
 from headworks.wire import FramingError, unframe
 
-__all__ = ["Bounds", "BusyError", "MessageReader", "Shown", "Slice"]
+if TYPE_CHECKING:
+    from consumer_sdk.decode import Decoder
+
+__all__ = ["Bounds", "BusyError", "MessageReader", "Reading", "Shown", "Slice"]
 
 _READERS = 4
 _PATIENCE = 1.0
 _DEADLINE = 5.0
 _MOST_SCANNED = 5_000
+_AT_ONCE = 500
 _LONGEST_RAW = 2_000
 _REMEMBERED = 128
 Bounds = Mapping[int, tuple[int, int]]
@@ -100,88 +102,28 @@ class MessageReader:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap
         self._registry = registry
-        self._clock = clock
+        self.clock = clock
         self._slots = threading.BoundedSemaphore(_READERS)
         self._lock = threading.Lock()
         self._decoders: OrderedDict[str, Decoder] = OrderedDict()
         self._secrets: OrderedDict[_Governed, _Secrets] = OrderedDict()
         self._by_id: OrderedDict[int, Paths] = OrderedDict()
 
-    def bounds(self, topic: str, partitions: int) -> Bounds:
-        """The first and the next offset of each partition."""
+    @contextmanager
+    def opened(self) -> Iterator[Reading]:
+        """What one page is read by: one connection to the broker, whatever it asks."""
         with self._consumer() as consumer:
-            return {
-                number: consumer.get_watermark_offsets(
-                    TopicPartition(topic, number), timeout=_DEADLINE
-                )
-                for number in range(partitions)
-            }
+            yield Reading(self, consumer)
 
-    def at_time(self, topic: str, bounds: Bounds, millis: int) -> Mapping[int, int]:
-        """The first offset of each partition whose message is not older; the end if none is."""
-        with self._consumer() as consumer:
-            asked = [TopicPartition(topic, number, millis) for number in bounds]
-            found = consumer.offsets_for_times(asked, timeout=_DEADLINE)
-        return {
-            one.partition: one.offset if one.offset >= 0 else bounds[one.partition][1]
-            for one in found
-        }
-
-    def read(
-        self,
-        topic: str,
-        starts: Mapping[int, int],
-        ends: Mapping[int, int],
-        *,
-        latest_version: int | None,
-        key_version: int | None,
-        limit: int,
-        keep: Callable[[Shown], bool] | None = None,
-    ) -> Slice:
-        """The messages between the offsets that are kept, at most `limit`.
-
-        `latest_version` is that of the topic's subject, `key_version` that of its keys' subject;
-        None if there is none.
-        """
+    def showing(
+        self, topic: str, latest_version: int | None, key_version: int | None
+    ) -> Callable[[Raw], Shown]:
+        """What makes of a topic's messages what may be shown of them."""
         secrets = self._secrets_of((topic, latest_version, key_version))
         decoder = self._decoder(topic)
-        wanted = {p: start for p, start in starts.items() if start < ends[p]}
-        following = dict(starts)
-        rows: list[Shown] = []
-        scanned = 0
-        with self._consumer() as consumer:
-            for message in self._messages(consumer, topic, wanted, ends):
-                scanned += 1
-                following[message.partition() or 0] = (message.offset() or 0) + 1
-                shown = self._shown(message, decoder, secrets)
-                if keep is None or keep(shown):
-                    rows.append(shown)
-                if len(rows) >= limit or scanned >= _MOST_SCANNED:
-                    break
-        complete = all(following[p] >= ends[p] for p in wanted)
-        rows.sort(key=lambda row: (row.timestamp_ms, row.partition, row.offset))
-        return Slice(tuple(rows), scanned, following, complete)
-
-    def _messages(
-        self, consumer: Consumer, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
-    ) -> Iterator[Raw]:
-        """Each partition from its start to its end, or until the deadline."""
-        left = dict(starts)
-        consumer.assign([TopicPartition(topic, p, start) for p, start in starts.items()])
-        until = self._clock() + _DEADLINE
-        while left and self._clock() < until:
-            for message in consumer.consume(500, timeout=0.1):
-                partition, offset = message.partition() or 0, message.offset() or 0
-                problem = message.error()
-                if problem is None:
-                    if partition in left and offset < ends[partition]:
-                        yield message
-                elif problem.code() != KafkaError._PARTITION_EOF:
-                    raise broker_silent(self._bootstrap, KafkaException(problem))
-                if problem is not None or offset + 1 >= ends[partition]:
-                    left.pop(partition, None)
+        return lambda message: self._shown(message, decoder, secrets)
 
     def _shown(self, message: Raw, decoder: Decoder, secrets: _Secrets) -> Shown:
         value = message.value()
@@ -240,6 +182,8 @@ class MessageReader:
             return True
 
     def _decoder(self, topic: str) -> Decoder:
+        from consumer_sdk.decode import Decoder  # what the first page does not need
+
         with self._lock:
             found = self._decoders.pop(topic, None) or Decoder(self._registry, topic)
             _remember(self._decoders, topic, found)
@@ -288,7 +232,7 @@ class MessageReader:
         try:
             consumer = Consumer(
                 {
-                    **broker_client(self._bootstrap),
+                    **broker_client(self.bootstrap),
                     "group.id": "headworks-console",
                     "enable.auto.commit": False,
                     "enable.partition.eof": True,
@@ -304,11 +248,95 @@ class MessageReader:
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     raise RefusedError("the broker lets the console not read this topic") from None
-                raise broker_silent(self._bootstrap, error) from None
+                raise broker_silent(self.bootstrap, error) from None
             finally:
                 consumer.close()
         finally:
             self._slots.release()
+
+
+class Reading:
+    """A connection to the broker for one page; of a `MessageReader`, while it is `opened`."""
+
+    def __init__(self, reader: MessageReader, consumer: Consumer) -> None:
+        self._reader = reader
+        self._consumer = consumer
+
+    def bounds(self, topic: str, partitions: int) -> Bounds:
+        """The first and the next offset of each partition."""
+        return {
+            number: self._consumer.get_watermark_offsets(
+                TopicPartition(topic, number), timeout=_DEADLINE
+            )
+            for number in range(partitions)
+        }
+
+    def at_time(self, topic: str, bounds: Bounds, millis: int) -> Mapping[int, int]:
+        """The first offset of each partition whose message is not older; the end if none is."""
+        asked = [TopicPartition(topic, number, millis) for number in bounds]
+        found = self._consumer.offsets_for_times(asked, timeout=_DEADLINE)
+        return {
+            one.partition: one.offset if one.offset >= 0 else bounds[one.partition][1]
+            for one in found
+        }
+
+    def read(
+        self,
+        topic: str,
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
+        *,
+        latest_version: int | None,
+        key_version: int | None,
+        limit: int,
+        keep: Callable[[Shown], bool] | None = None,
+    ) -> Slice:
+        """The messages between the offsets that are kept, at most `limit`.
+
+        `latest_version` is that of the topic's subject, `key_version` that of its keys' subject;
+        None if there is none.
+        """
+        show = self._reader.showing(topic, latest_version, key_version)
+        wanted = {p: start for p, start in starts.items() if start < ends[p]}
+        following = dict(starts)
+        rows: list[Shown] = []
+        scanned = 0
+        for message in self._messages(topic, wanted, ends):
+            scanned += 1
+            following[message.partition() or 0] = (message.offset() or 0) + 1
+            shown = show(message)
+            if keep is None or keep(shown):
+                rows.append(shown)
+            if len(rows) >= limit or scanned >= _MOST_SCANNED:
+                break
+        complete = all(following[p] >= ends[p] for p in wanted)
+        rows.sort(key=lambda row: (row.timestamp_ms, row.partition, row.offset))
+        return Slice(tuple(rows), scanned, following, complete)
+
+    def _messages(
+        self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
+    ) -> Iterator[Raw]:
+        """Each partition from its start to its end, or until the deadline."""
+        left = dict(starts)
+        self._consumer.assign([TopicPartition(topic, p, start) for p, start in starts.items()])
+        clock = self._reader.clock
+        until = clock() + _DEADLINE
+        while left and clock() < until:
+            for message in self._some():
+                partition, offset = message.partition() or 0, message.offset() or 0
+                problem = message.error()
+                if problem is None:
+                    if partition in left and offset < ends[partition]:
+                        yield message
+                elif problem.code() != KafkaError._PARTITION_EOF:
+                    raise broker_silent(self._reader.bootstrap, KafkaException(problem))
+                if problem is not None or offset + 1 >= ends[partition]:
+                    left.pop(partition, None)
+
+    def _some(self) -> list[Raw]:
+        """What is there, when something is: asked for many, librdkafka waits until they are."""
+        first = self._consumer.consume(1, timeout=0.1)
+        return first and first + self._consumer.consume(_AT_ONCE, timeout=0)
 
 
 def _remember(memory: OrderedDict[Any, Any], key: Any, value: Any) -> None:
@@ -332,6 +360,8 @@ def _printable(value: Any) -> Any:
         return str(value)
     if value is None or isinstance(value, str | int | float):
         return value
+    from consumer_sdk.plain import plain
+
     return plain(value)
 
 

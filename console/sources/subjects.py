@@ -1,7 +1,7 @@
 """The registry's subjects, each with what its latest schema says of itself.
 
-Rules: one listing for all subjects, never a request for each; a schema is parsed once per id,
-because an id never changes; one that does not parse is shown with its problem.
+Rules: one listing for all subjects of all contexts, never a request for each; a schema is parsed
+once, because what a version is never changes; one that does not parse is shown with its problem.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from headworks.registry_client import RegistryClient, SubjectVersion
 from headworks.schema import Record, governance_of, parse, subject_of, topic_of
 
 __all__ = ["SubjectReader", "SubjectRow", "Subjects"]
+
+_OF_ALL_CONTEXTS = ":*:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +52,22 @@ class SubjectReader:
 
     def __init__(self, client: RegistryClient) -> None:
         self._client = client
-        self._known: dict[int, SubjectRow] = {}
+        self._known: Mapping[str, SubjectRow] = {}
 
     def __call__(self) -> Subjects:
         """Read now; UnreachableError if no registry answers."""
-        listed = self._client.listing(latest_only=True)
+        listed = self._client.listing(_OF_ALL_CONTEXTS, latest_only=True)
         rows = {one.subject: self._row(one) for one in sorted(listed, key=lambda one: one.subject)}
-        # Only ids that are some subject's latest are kept: as many as there are subjects.
-        self._known = {row.schema_id: row for row in rows.values()}
+        self._known = rows
         return Subjects(rows)
 
     def _row(self, one: SubjectVersion) -> SubjectRow:
-        known = self._known.get(one.id)
-        if known is not None and (known.subject, known.version) == (one.subject, one.version):
+        known = self._known.get(one.subject)
+        if known is not None and (known.schema_id, known.version) == (one.id, one.version):
             return known
         name, fields, owner, doc, sensitive, problem = None, 0, None, None, False, None
         try:
-            text = self._client.schema_text(one.id) if one.references else one.text
+            text = self._client.schema_text(one.id, one.subject) if one.references else one.text
             schema = parse(text, strict=False)
             sensitive = bool(sensitive_paths(schema))
             if isinstance(schema, Record):

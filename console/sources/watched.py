@@ -24,7 +24,7 @@ __all__ = ["Reading", "SourceState", "Watched"]
 
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
-_FIRST_PATIENCE = 0.5
+_FIRST_PATIENCE = 0.2
 _SHARE = 4
 _AGAIN = 1.0
 _UNSEEN = 15.0  # three renewals of an open page

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from console.sources.messages import Bounds, MessageReader, Shown, Slice
+from console.sources.messages import Bounds, MessageReader, Reading, Shown, Slice
 from console.sources.subjects import SubjectRow
 from console.sources.topics import TopicRow
 from console.views.groups import TopicReader
@@ -141,18 +141,30 @@ def message_list(
     readers: tuple[TopicReader, ...],
 ) -> MessageList:
     """Read what is sought. UnreachableError if broker or registry do not answer."""
+    with reader.opened() as reading:
+        return _message_list(reading, governed, seek, kept, fields, readers)
+
+
+def _message_list(
+    reading: Reading,
+    governed: Governed,
+    seek: Seek,
+    kept: Filter,
+    fields: tuple[str, ...],
+    readers: tuple[TopicReader, ...],
+) -> MessageList:
     row, subject, topic = governed.row, governed.subject, governed.row.topic
-    bounds = reader.bounds(topic, row.partitions)
+    bounds = reading.bounds(topic, row.partitions)
     chosen = {
         p: bound for p, bound in bounds.items() if seek.partition is None or p == seek.partition
     }
     if not chosen:
         raise UsageError(f"{topic} has no partition {seek.partition}")
     keep: Callable[[Shown], bool] | None = kept.keeps if kept.field else None
-    starts = _starts(reader, topic, chosen, seek, filtered=keep is not None)
+    starts = _starts(reading, topic, chosen, seek, filtered=keep is not None)
     ends = {p: end for p, (_, end) in chosen.items()}
     most = min(_MOST_TAIL, seek.limit * len(chosen)) if seek.tail and keep is None else seek.limit
-    found = reader.read(
+    found = reading.read(
         topic,
         starts,
         ends,
@@ -194,17 +206,18 @@ def one_message(
 ) -> OneMessage | None:
     """The message at an offset; None if it is not there (any more)."""
     row, subject, topic = governed.row, governed.subject, governed.row.topic
-    bound = reader.bounds(topic, row.partitions).get(partition)
-    if bound is None or not bound[0] <= offset < bound[1]:
-        return None
-    found: Slice = reader.read(
-        topic,
-        {partition: offset},
-        {partition: offset + 1},
-        latest_version=subject.version if subject else None,
-        key_version=governed.key_version,
-        limit=1,
-    )
+    with reader.opened() as reading:
+        bound = reading.bounds(topic, row.partitions).get(partition)
+        if bound is None or not bound[0] <= offset < bound[1]:
+            return None
+        found: Slice = reading.read(
+            topic,
+            {partition: offset},
+            {partition: offset + 1},
+            latest_version=subject.version if subject else None,
+            key_version=governed.key_version,
+            limit=1,
+        )
     if not found.rows:
         return None
     before = offset - 1 if offset > bound[0] else None
@@ -213,12 +226,12 @@ def one_message(
 
 
 def _starts(
-    reader: MessageReader, topic: str, bounds: Bounds, seek: Seek, *, filtered: bool
+    reading: Reading, topic: str, bounds: Bounds, seek: Seek, *, filtered: bool
 ) -> dict[int, int]:
     if seek.cursor is not None:
         wanted: Mapping[int, int] = seek.cursor
     elif seek.time_ms is not None:
-        wanted = reader.at_time(topic, bounds, seek.time_ms)
+        wanted = reading.at_time(topic, bounds, seek.time_ms)
     elif seek.offset is not None:
         wanted = dict.fromkeys(bounds, seek.offset)
     elif filtered:

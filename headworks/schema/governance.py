@@ -84,9 +84,12 @@ def key_subject_of(topic: str) -> str:
 
 
 def topic_of(subject: str) -> str | None:
-    """The topic whose values a subject governs; None if it is named in another way."""
+    """The topic whose values a subject governs; None if it is named in another way.
+
+    Subjects of another context than the default one govern topics of other clusters.
+    """
     topic = subject.removesuffix("-value")
-    return topic if topic and topic != subject else None
+    return topic if topic and topic != subject and not topic.startswith(":.") else None
 
 
 def _path(record: Record, text: object, where: str) -> tuple[Path, Schema]:

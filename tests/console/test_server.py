@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+from urllib.parse import quote
+
 import pytest
 
 from headworks import service
 from headworks.errors import UsageError
+from headworks.registry_client import Reference, RegistryClient
 from tests.console.fetch import Fetch
 
 
@@ -55,3 +60,25 @@ def test_a_readers_mistake_is_said_and_is_no_error_of_the_server(console: Fetch,
 def test_it_is_not_exposed_without_a_guard() -> None:
     with pytest.raises(UsageError, match="the console would ask nobody who they are"):
         service.start(["console", "start", "--listen", "0.0.0.0:0"])
+
+
+def test_subjects_of_every_context_are_shown(console: Fetch, registry: service.Service) -> None:
+    client = RegistryClient(registry.url)
+    place, order = ":.eu:place", ":.eu:orders-value"
+    client.register(place, _record("Place", {"name": "city", "type": "string"}))
+    text = _record("Order", {"name": "to", "type": "Place"})
+    client.register(order, text, references=[Reference("Place", place, 1)])
+
+    def listed(rows: Any) -> bool:
+        return {place, order} <= {row["subject"] for row in rows["rows"]}
+
+    data = console.until("/schemas.json?q=:.eu:", listed)
+    (row,) = (row for row in data["rows"] if row["subject"] == order)
+    assert (row["type_name"], row["problem"], row["topic"]) == ("Order", None, None)
+    page = console(f"/schemas/{quote(order, safe='')}/versions")
+    assert page.status == 200, page.body
+    assert "to.city" in page.body
+
+
+def _record(name: str, *fields: dict[str, Any]) -> str:
+    return json.dumps({"type": "record", "name": name, "fields": list(fields)})
