@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -151,6 +151,7 @@ class CommitLog:
         self._layouts = folder / "layouts"
         self._retired = folder / "retired"
         self._last_run = folder / "last-run.report"
+        self._restoring = folder / "restoring"
         self._commits.mkdir(parents=True, exist_ok=True)
         self._schemas.mkdir(exist_ok=True)
         self._texts: dict[str, str] = {}
@@ -233,12 +234,27 @@ class CommitLog:
             return None
         return dict(json.loads(self._last_run.read_text(encoding="utf-8")))
 
-    def retire(self, commit: Commit) -> None:
-        """Remember the folders and tables that nobody is sent to any more since `commit`."""
+    def restoring(self) -> set[str]:
+        """The tables over files of which the metastore may know a part only."""
+        try:
+            return set(json.loads(self._restoring.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return set()
+
+    def note_restoring(self, tables: Collection[str]) -> None:
+        """Remember, durably, that these tables are being defined again; none: all are."""
+        if tables:
+            keep(self._restoring, json.dumps(sorted(tables)))
+        else:
+            self._restoring.unlink(missing_ok=True)
+            sync_folder(self._restoring.parent)
+
+    def retire(self, commit: Commit, since_ms: int) -> None:
+        """Remember the folders and tables that nobody is sent to any more, since then."""
         folders = [r.retired for r in commit.relocations]
         if folders or commit.retired_tables:
             record = {
-                "since_ms": commit.created_ms,
+                "since_ms": since_ms,
                 "folders": folders,
                 "tables": commit.retired_tables,
             }

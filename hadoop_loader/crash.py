@@ -1,8 +1,9 @@
 """Fault injection: the process kills itself at a named step, so that tests can prove recovery.
 
 `HEADWORKS_CRASH_AT=STEP` ends the loader with SIGKILL when it reaches the step; STEPS lists them
-in order. `HEADWORKS_CRASH_AT=STEP:N` does so the N-th time the step is reached. TASK_STEPS are
-reached in Spark's Python workers: the worker dies, Spark runs its task again, and gives up.
+in order. `HEADWORKS_CRASH_AT=STEP:N` does so the N-th time the step is reached. RARE_STEPS are
+reached where there is something to define again, or to remove. TASK_STEPS are reached in Spark's
+Python workers: the worker dies, Spark runs its task again, and gives up.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 
 from headworks.errors import UsageError
 
-__all__ = ["STEPS", "TASK_STEPS", "Reach", "reach"]
+__all__ = ["RARE_STEPS", "STEPS", "TASK_STEPS", "Reach", "reach"]
 
 STEPS = (
     "planned",
@@ -29,18 +30,20 @@ STEPS = (
     "audit",
     "applied",
 )
+RARE_STEPS = ("restoring", "removing")
 TASK_STEPS = ("reading", "writing", "rewriting")
 Reach = Callable[[str], None]
+_EVERY = (*STEPS, *RARE_STEPS, *TASK_STEPS)
 _reached: Counter[str] = Counter()
 
 
 def reach(step: str) -> None:
     """Say that `step` is reached; it may be the last thing this process says."""
     wanted, _, count = os.environ.get("HEADWORKS_CRASH_AT", "").partition(":")
-    if wanted and wanted not in (*STEPS, *TASK_STEPS):
+    if wanted and wanted not in _EVERY:
         raise UsageError(
             f"HEADWORKS_CRASH_AT={wanted} is not a step of a load",
-            fix=f"use {', '.join((*STEPS, *TASK_STEPS))}",
+            fix=f"use {', '.join(_EVERY)}",
         )
     if wanted != step:
         return

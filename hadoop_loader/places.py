@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -111,8 +112,8 @@ def remove(place: Place) -> None:
 
 
 def remove_empty(folder: Place) -> None:
-    """Remove a folder that has nothing in it."""
-    if not any(folder.iterdir()):
+    """Remove a folder, if it is there and has nothing in it."""
+    with suppress(OSError):
         folder.rmdir()
 
 

@@ -6,6 +6,7 @@ Rules:
 - The table over the files is altered first, then the view, then files move in: whoever reads
   meanwhile sees every file with the columns that it was written for. A view whose table has got
   another nested type cannot be read until it is replaced, so that is done at once, topic by topic.
+  A rebuilt table is a new one: the view is sent to it when all of it is there.
 - A file whose staged name is gone has been moved: a rename is its own record.
 - The metastore is asked only about what is new: a partition whose folder was there before the
   first attempt was added by an earlier commit, all of whose work was done before this one began.
@@ -90,16 +91,19 @@ def apply(
     reach: Reach,
     *,
     again: bool,
+    now_ms: Callable[[], int],
 ) -> None:
     """Do everything that follows from `commit`, and say so in the log.
 
     `again`: an earlier attempt may have come anywhere.
     """
     changed = [s for s in commit.tables.values() if s.projections[-1][0] == commit.number]
+    rebuilt = changed if commit.retired_tables else []
     for state in changed:
         _define_table(state, log, root, catalog)
         reach("tables")
-        _define_view(state, log, catalog)
+        if not rebuilt:
+            _define_view(state, log, catalog)
     if not changed:
         reach("tables")
     if commit.quarantine:
@@ -109,7 +113,9 @@ def apply(
     _move(commit, root, reach, known)
     reach("renamed")
     _show(commit, log, root, catalog, known)
-    log.retire(commit)
+    for state in rebuilt:
+        _define_view(state, log, catalog)
+    log.retire(commit, now_ms())
     reach("partitions")
     publish(commit)
     reach("audit")
@@ -117,17 +123,39 @@ def apply(
     reach("applied")
 
 
-def restore(commit: Commit, log: CommitLog, root: Place, catalog: Catalog) -> None:
-    """Define again, with all days, what `commit` knows and the metastore does not: it was lost."""
-    known = catalog.tables()
-    missing = [state for state in commit.tables.values() if state.files_table not in known]
-    for state in missing:
-        _define_table(state, log, root, catalog)
-        _define_view(state, log, catalog)
-        _restore_days(state.files_table, commit, log, root, catalog)
-    if (root / QUARANTINE_TABLE).is_dir() and QUARANTINE_TABLE not in known:
-        _define_quarantine(root, catalog)
-        _restore_days(QUARANTINE_TABLE, commit, log, root, catalog)
+def restore(
+    commit: Commit,
+    log: CommitLog,
+    root: Place,
+    catalog: Catalog,
+    reach: Reach,
+    *,
+    applied: bool,
+) -> None:
+    """Define again, with all days, what `commit` knows and the metastore does not: it was lost.
+
+    What is begun is noted until it is done, for a table without its days looks like any other.
+    Tables that `commit` makes are left to `apply`, if that is still to come.
+    """
+    known = catalog.tables() - log.restoring()
+    states = {s.files_table: s for s in commit.tables.values()}
+    if not applied:
+        states = {n: s for n, s in states.items() if s.projections[0][0] != commit.number}
+    missing = states.keys() - known
+    if (root / QUARANTINE_TABLE).is_dir():
+        missing |= {QUARANTINE_TABLE} - known
+    if not missing:
+        return
+    log.note_restoring(missing)
+    for table in sorted(missing):
+        if table == QUARANTINE_TABLE:
+            _define_quarantine(root, catalog)
+        else:
+            _define_table(states[table], log, root, catalog)
+            _define_view(states[table], log, catalog)
+        reach("restoring")
+        _restore_days(table, commit, log, root, catalog)
+    log.note_restoring(())
 
 
 def _restore_days(

@@ -46,6 +46,8 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = spark: %p %c{1}: %m%n
 """
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+# What PySpark writes to stderr, stack trace and all, before it raises it.
+_SAID_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _FLOCK = struct.Struct("hhqqi4x")
 
 
@@ -95,8 +97,12 @@ def start_session(config: WarehouseConfig) -> Any:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     logging.getLogger().addFilter(_not_of_py4j)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
+    for words in _SAID_TWICE:
+        PySparkLogger.getLogger(words).setLevel(logging.CRITICAL)
     state = config.metastore
     state.mkdir(parents=True, exist_ok=True)
     log_settings = state / "log4j2.properties"
@@ -110,6 +116,14 @@ def start_session(config: WarehouseConfig) -> Any:
         with _quiet_stderr():
             spark = builder.enableHiveSupport().getOrCreate()
             spark.sparkContext.setLogLevel("OFF" if config.master.startswith("local") else "ERROR")
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise UnreachableError(
+            "Spark's JVM ended before it was up",
+            fix="see that there is memory for it, that it was not killed, and that JAVA_HOME, "
+            "JAVA_TOOL_OPTIONS, JDK_JAVA_OPTIONS and SPARK_HOME, if set, suit it; nothing was read",
+        ) from None
     except Py4JError as error:
         raise UnreachableError(
             f"Spark does not start on {config.master}: {first_line(error)}",

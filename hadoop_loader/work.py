@@ -87,8 +87,9 @@ class Work:
         last = self.parts.log.latest()
         if last is not None:
             # First what other loads left: a table that apply() defines is not missing any more.
-            restore(last, self.parts.log, self.parts.root, self.parts.catalog)
-            if not self.parts.log.is_applied(last.number):
+            parts, applied = self.parts, self.parts.log.is_applied(last.number)
+            restore(last, parts.log, parts.root, parts.catalog, parts.reach, applied=applied)
+            if not applied:
                 with self.phase("recover"):
                     self._apply(last, again=True)
         self.clean()
@@ -146,13 +147,23 @@ class Work:
 
     def _apply(self, commit: Commit, *, again: bool) -> None:
         parts = self.parts
-        apply(commit, parts.log, parts.root, parts.catalog, parts.publish, parts.reach, again=again)
+        apply(
+            commit,
+            parts.log,
+            parts.root,
+            parts.catalog,
+            parts.publish,
+            parts.reach,
+            again=again,
+            now_ms=self.now_ms,
+        )
 
     def _sweep(self) -> None:
         due = self.now_ms() - self.parts.grace * 1000
         for path, record in self.parts.log.retired().items():
             if record["since_ms"] <= due:
                 self._remove(record)
+                self.parts.reach("removing")
                 path.unlink()
 
     def _remove(self, record: Mapping[str, Sequence[str]]) -> None:

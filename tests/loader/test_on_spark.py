@@ -112,7 +112,14 @@ def test_a_table_that_cannot_follow_is_rebuilt(world: World, parts: Parts, spark
     with pytest.raises(Killed):
         Rebuilding(replace(parts, reach=killer("staged"))).run("clicks")
     left = {p.stat().st_mtime_ns for p in (world.root / ".rebuild").rglob("part-*.parquet")}
-    Rebuilding(parts).run("clicks")
+    seen: list[tuple[str, int]] = []
+
+    def look(step: str) -> None:
+        (row,) = spark.newSession().sql(f"SELECT count(*) FROM {view(parts)}").collect()
+        seen.append((step, row[0]))
+
+    Rebuilding(replace(parts, reach=look)).run("clicks")
+    assert {rows for _, rows in seen} == {3}, f"a reader saw a part of the table: {seen}"
     moved = {p.stat().st_mtime_ns for p in (world.root / "clicks__4").rglob("*.parquet")}
     assert (done, left) == (3, moved)
     assert not (world.root / ".rebuild" / "clicks").exists()

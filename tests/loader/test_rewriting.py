@@ -21,7 +21,7 @@ from hadoop_loader.quarantine import QUARANTINE_TABLE
 from hadoop_loader.reloading import Requeueing, Rewinding
 from hadoop_loader.task import Writer
 from headworks.errors import FindingsError, UsageError
-from tests.loader.memory import World, encoded
+from tests.loader.memory import MemoryCatalog, World, encoded
 from tests.loader.test_loading import DAY, HOUR, V1, V2, Killed, click, killer, numbers
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -183,6 +183,51 @@ def test_what_was_replaced_goes_when_nobody_can_be_reading_it(world: World) -> N
     load(world, now=lambda: 9000.0)
     assert not (world.root / "clicks" / "load-00000004").exists()
     assert numbers(world) == [0, 1, 2]
+
+
+def test_a_crash_while_the_old_is_removed_is_taken_up(world: World) -> None:
+    click(world, 0)
+    load(world)
+    Rewinding(world.parts()).run("clicks", Position.parse("earliest"))
+    Rewinding(world.parts()).run("clicks", Position.parse("earliest"))
+    for times in (2, 1):
+        with pytest.raises(Killed):
+            load(world, now=lambda: 9000.0, reach=killer("removing", times))
+    load(world, now=lambda: 9000.0)
+    assert sorted(p.name for p in (world.root / "clicks").iterdir()) == ["load-00000003"]
+    assert world.parts().log.retired() == {}
+    assert numbers(world) == [0]
+
+
+def test_what_a_late_recovery_replaces_stays_for_those_who_read_it(world: World) -> None:
+    click(world, 0)
+    load(world)
+    with pytest.raises(Killed):
+        Rewinding(world.parts(reach=killer("renamed"))).run("clicks", Position.parse("earliest"))
+    load(world, now=lambda: 9000.0)
+    assert (world.root / "clicks" / "datepartition=1970-01-01").exists()
+    load(world, now=lambda: 9000.0 + 3600)
+    assert not (world.root / "clicks" / "datepartition=1970-01-01").exists()
+
+
+@pytest.mark.parametrize("step", ["restoring", "tables", "renaming", "partitions"])
+def test_a_crash_while_a_lost_metastore_is_defined_again_is_taken_up(
+    world: World, step: str
+) -> None:
+    for n in range(6):
+        click(world, n, at=n * DAY)
+    world.log.append("clicks", b"junk", 9 * DAY)
+    load(world)
+    Compacting(world.parts(), worth_it=1).everything()
+    click(world, 6, at=2 * DAY)
+    with pytest.raises(Killed):
+        load(world, reach=killer("committed"))
+    world.catalog = MemoryCatalog()
+    with pytest.raises(Killed):
+        load(world, reach=killer(step))
+    load(world)
+    assert numbers(world) == list(range(7))
+    assert len(world.rows(QUARANTINE_TABLE)) == 1
 
 
 Job = Callable[[World, Any], Any]

@@ -46,6 +46,24 @@ def test_an_old_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         check_java()
 
 
+def test_a_jvm_that_ends_at_once_is_told_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    java = tmp_path / "bin" / "java"
+    java.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('version \"17.0.1\"')\n")
+    java.chmod(0o755)
+    (tmp_path / "metastore").mkdir()
+    told = subprocess.run(
+        [sys.executable, "-P", "-m", "cli", "sql", "SELECT 1", "--data-dir", str(tmp_path)],
+        env={**os.environ, "JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 3
+    assert "Spark's JVM ended before it was up" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
 def test_a_second_loader_leaves_with_a_message(tmp_path: Path) -> None:
     root = tmp_path / "warehouse"
     lock = WarehouseLock(root / "_headworks" / "lock")

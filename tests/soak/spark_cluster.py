@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -25,17 +24,12 @@ from headworks.ports import free_ports
 from headworks.registry_client import RegistryClient
 from tests.loader.memory import encoded
 from tests.loader.test_loading import V1
+from tests.soak.hive import java, metastore, wait_for
 
 __all__ = ["Report", "prove"]
 
 _LIMIT = 600.0
 _MESSAGES = 20_000
-_METASTORE = {
-    "datanucleus.schema.autoCreateAll": "true",
-    "hive.metastore.schema.verification": "false",
-    "hive.async.log.enabled": "false",
-    "hive.metastore.disallow.incompatible.col.type.changes": "false",
-}
 _SPARK = "org.apache.spark.deploy"
 
 
@@ -61,14 +55,14 @@ def prove(folder: Path, seed: int) -> Report:
         registry = stack.enter_context(
             service.start(["registry", "start", "--listen", "127.0.0.1:0", "--store", store])
         )
-        metastore = stack.enter_context(_metastore(folder))
+        address = stack.enter_context(metastore(folder))
         master, workers = stack.enter_context(_cluster(folder))
         settings = {
             "HEADWORKS_BOOTSTRAP": broker.address,
             "HEADWORKS_REGISTRY": registry.url,
             "HEADWORKS_DATA_DIR": str(folder / "data"),
             "HEADWORKS_SPARK_MASTER": master,
-            "HEADWORKS_METASTORE": metastore,
+            "HEADWORKS_METASTORE": address,
         }
         schema_id = RegistryClient(registry.url).register("clicks-value", json.dumps(V1)).id
         for kill in (False, True):
@@ -126,68 +120,10 @@ def _cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]
     with ExitStack() as stack:
         here = ("--host", "127.0.0.1", "--webui-port", "0")
         master = (f"{_SPARK}.master.Master", *here, "--port", str(port))
-        stack.enter_context(_java(folder, "master", "", *master))
-        _wait(port)
+        stack.enter_context(java(folder, "master", "", *master))
+        wait_for(port)
         worker = (f"{_SPARK}.worker.Worker", *here, "-c", "1", "-m", "1g", address)
         yield (
             address,
-            [stack.enter_context(_java(folder, f"worker-{i}", "", *worker)) for i in (1, 2)],
+            [stack.enter_context(java(folder, f"worker-{i}", "", *worker)) for i in (1, 2)],
         )
-
-
-@contextmanager
-def _metastore(folder: Path) -> Iterator[str]:
-    """The address of a Hive metastore."""
-    port, conf = free_ports(1)[0], folder / "conf"
-    conf.mkdir()
-    settings = {
-        **_METASTORE,
-        "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/meta;create=true",
-        "hive.metastore.warehouse.dir": f"file://{folder}/managed",
-    }
-    properties = "".join(
-        f"<property><name>{k}</name><value>{v}</value></property>" for k, v in settings.items()
-    )
-    (conf / "hive-site.xml").write_text(f"<configuration>{properties}</configuration>")
-    main = "org.apache.hadoop.hive.metastore.HiveMetaStore"
-    with _java(folder, "metastore", f"{conf}:", main, "-p", str(port)):
-        _wait(port)
-        yield f"thrift://127.0.0.1:{port}"
-
-
-@contextmanager
-def _java(
-    folder: Path, name: str, before: str, *arguments: str
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A Java process on the wheel's jars, killed at the end."""
-    import pyspark
-
-    home = Path(pyspark.__file__).parent
-    settings = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
-    settings |= {"PYSPARK_PYTHON": sys.executable, "SPARK_WORKER_DIR": str(folder / name)}
-    # Otherwise Spark's launcher looks for it in build folders, which a wheel does not have.
-    settings |= {"SPARK_SCALA_VERSION": "2.13"}
-    with (folder / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen(
-            ["java", "-Xmx512m", "-cp", f"{before}{home}/jars/*", *arguments],
-            env={**os.environ, **settings},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _wait(port: int) -> None:
-    deadline = time.monotonic() + _LIMIT
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
