@@ -95,6 +95,16 @@ def start(
         float, typer.Option(min=0.1, help="Look so often for what log compaction should do.")
     ] = 15.0,
     max_connections: Annotated[int, typer.Option(min=1, help="Connections at a time.")] = 2000,
+    max_connections_per_address: Annotated[
+        int | None,
+        typer.Option(min=1, help="Connections at a time from one IP address; default: no limit."),
+    ] = None,
+    max_producers: Annotated[
+        int, typer.Option(min=1, help="Idempotent producers remembered, of all partitions.")
+    ] = 200_000,
+    producer_id_expiration_ms: Annotated[
+        int, typer.Option(min=1, help="Forget an idempotent producer that is silent for so long.")
+    ] = 86_400_000,
     idle_seconds: Annotated[
         float, typer.Option(min=0.1, help="Close a connection that is silent for so long.")
     ] = 600.0,
@@ -165,6 +175,9 @@ def start(
             show_unflushed=show_unflushed,
             topic_defaults={k: str(v) for k, v in defaults.items() if v is not None},
             max_connections=max_connections,
+            max_connections_per_address=max_connections_per_address,
+            max_producers=max_producers,
+            producer_seconds=producer_id_expiration_ms / 1000,
             idle_seconds=idle_seconds,
             stall_seconds=stall_seconds,
             metrics=metrics,

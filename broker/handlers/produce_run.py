@@ -11,7 +11,7 @@ repeat of an idempotent producer, a stamp of the log's own) ends it, unread, and
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import accumulate, chain, islice
 from typing import Any
 
 from broker.handlers.node import Node
@@ -20,6 +20,7 @@ from broker.handlers.produce import Answers, check_records
 from broker.protocol.apis import PRODUCE
 from broker.protocol.errors import ErrorCode
 from broker.protocol.produce import Repeated, Repeats, Result, encode_offsets, encode_reply
+from broker.records.batch import plain_batches
 from broker.topics import Partition, StorageFailureError
 from headworks.errors import RefusedError
 
@@ -62,11 +63,35 @@ class Run:
     def __len__(self) -> int:
         return len(self._placed)
 
-    def stage(self, requests: Iterator[Repeated], buffer: bytearray, most: int) -> None:
-        """Stage requests, at most so many, until one cannot be."""
+    def stage(self, requests: Iterator[Repeated], view: memoryview) -> None:
+        """Stage requests until one cannot be, and look at none after that."""
+        partition, taken = self._partition, list[Repeated]()
+        batches = plain_batches(view, self._spans(requests, taken))
+        base = partition.stage_plain(view, batches) if batches else None
+        if base is None:
+            self._stage_each(chain(taken, requests), view)
+            return
+        bases = list(accumulate((count for _, _, count, _ in batches), initial=base))
+        self._placed = [(one[0], at) for one, at in zip(taken, bases[:-1], strict=False)]
+        self.after = taken[len(batches) - 1][-1]
+        self.touched = [(0, partition, bases[-1])]
+
+    def _spans(
+        self, requests: Iterator[Repeated], taken: list[Repeated]
+    ) -> Iterator[tuple[int, int]]:
+        """Where the batches for this partition lie; what was looked at is added to `taken`."""
+        index, largest = self._partition.index, self._partition.config.max_message_bytes
+        for request in requests:
+            taken.append(request)
+            _, wanted, start, stop, _ = request
+            if wanted != index or stop - start > largest:
+                return
+            yield start, stop
+
+    def _stage_each(self, requests: Iterator[Repeated], view: memoryview) -> None:
+        """The same for batches that are not plain, or for which there is no room yet."""
         partition, placed = self._partition, self._placed
         index, end = partition.index, 0
-        view = memoryview(buffer)
         for correlation, wanted, start, stop, after in requests:
             if wanted != index:
                 break
@@ -78,8 +103,6 @@ class Run:
             placed.append((correlation, base))
             end = base + batch.last_offset_delta + 1
             self.after = after
-            if len(placed) == most:
-                break
         self.touched = [(0, partition, end)]
 
     def fail(self, partition: Partition, message: str) -> None:
@@ -146,7 +169,7 @@ def take_run(
     ):
         return None
     run = Run(repeats, partition, answers)
-    run.stage(chain((first,), requests), buffer, most)
+    run.stage(chain((first,), islice(requests, most - 1)), memoryview(buffer))
     if not run:
         return None
     node.counters.requests[PRODUCE] += len(run)

@@ -3,11 +3,19 @@
 from broker.log.config import CompactionConfig, LogConfig
 from broker.log.descriptor import Descriptor
 from broker.log.partition import OffsetOutOfRangeError, PartitionLog, Slice
-from broker.log.producers import DuplicateError, OutOfSequenceError, ProducerStates, StaleEpochError
+from broker.log.producers import (
+    MAX_PRODUCERS,
+    DuplicateError,
+    OutOfSequenceError,
+    ProducerStates,
+    Roster,
+    StaleEpochError,
+)
 from broker.log.recovery import Recovery, open_log
 from broker.log.segment import FlushFailedError, Segment
 
 __all__ = [
+    "MAX_PRODUCERS",
     "CompactionConfig",
     "Descriptor",
     "DuplicateError",
@@ -18,6 +26,7 @@ __all__ = [
     "PartitionLog",
     "ProducerStates",
     "Recovery",
+    "Roster",
     "Segment",
     "Slice",
     "StaleEpochError",

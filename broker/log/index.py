@@ -47,15 +47,15 @@ class GrowingIndex:
         self._offsets = array("I")
         self._positions = array("I")
         self._times = array("q")
-        self._next_position = 0
+        self.next_position = 0  # a batch before it is not noted
 
     def note(self, relative: int, position: int, earlier_timestamp: int) -> None:
         """Tell of a batch at `position`; `earlier_timestamp` is the largest one before it."""
-        if position >= self._next_position:
+        if position >= self.next_position:
             self._offsets.append(relative)
             self._positions.append(position)
             self._times.append(earlier_timestamp)
-            self._next_position = position + INTERVAL
+            self.next_position = position + INTERVAL
 
     def at_offset(self, relative: int) -> tuple[int, int]:
         """See `Index`."""

@@ -25,7 +25,7 @@ from broker.log.descriptor import Descriptor
 from broker.log.producers import ProducerStates, State
 from broker.log.segment import NO_TIMESTAMP, Segment, replace_file, segment_path
 from broker.records import InvalidBatchError, iter_records
-from broker.records.batch import LENGTH_PREFIX, Batch, Buffer, patch_placement
+from broker.records.batch import LENGTH_PREFIX, Batch, Buffer, Plain, patch_placement
 from headworks.errors import RefusedError
 
 __all__ = ["LEADER_EPOCH", "MAX_RELATIVE", "OffsetOutOfRangeError", "PartitionLog", "Slice"]
@@ -81,7 +81,7 @@ class PartitionLog:
         self._flushed = self._written = _Point(self._next, active.base_offset, active.size)
         self.appended_bytes = 0  # since it was opened
         self._staged: list[Buffer] = []
-        self._staged_batches: list[tuple[int, int, int, int]] = []
+        self._staged_batches: list[tuple[int, int, int]] = []
         self._staged_bytes = 0
         self._undo: list[tuple[int, State | None]] = []
         self._lost: OSError | None = None  # a write that failed before its `commit` was called
@@ -148,12 +148,39 @@ class PartitionLog:
         base = self._next
         patch_placement(buffer, position, base, length, LEADER_EPOCH)
         self._staged.append(buffer[position : position + size])
-        self._next = following = base + delta + 1
-        self._staged_batches.append((base, following, size, batch.max_timestamp))
+        self._next = base + delta + 1
+        self._staged_batches.append((base, size, batch.max_timestamp))
         self._staged_bytes += size
         if idempotent:
             self._undo.append((batch.producer_id, self.producers.record(batch, base)))
         return base
+
+    def stage_plain(self, buffer: memoryview, batches: Sequence[Plain]) -> int | None:
+        """Stage batches one after the other, and tell the first one's offset.
+
+        None, and nothing is staged, if something is in the way: `stage` says what, or clears it.
+        """
+        first = base = self._next
+        staged, notes, total = [], [], 0
+        for start, stop, count, newest in batches:
+            size = stop - start
+            patch_placement(buffer, start, base, size - LENGTH_PREFIX, LEADER_EPOCH)
+            staged.append(buffer[start:stop])
+            notes.append((base, size, newest))
+            base += count
+            total += size
+        active = self._segments[-1]
+        if (
+            self._lost is not None
+            or active.size + self._staged_bytes + total > self.config.segment_bytes
+            or base - 1 - active.base_offset > MAX_RELATIVE
+        ):
+            return None
+        self._staged += staged
+        self._staged_batches += notes
+        self._staged_bytes += total
+        self._next = base
+        return first
 
     def commit(self) -> None:
         """Write what is staged. On OSError nothing staged since the last commit has happened."""
@@ -164,7 +191,7 @@ class PartitionLog:
             return
         active = self._segments[-1]
         try:
-            active.append(self._staged, self._staged_batches)
+            active.append(self._staged, self._staged_batches, self._next)
         except OSError:
             self._next = self._written.offset
             for producer_id, before in reversed(self._undo):

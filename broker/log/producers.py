@@ -7,12 +7,20 @@ is not known (new, or forgotten) may start with any number.
 
 States are immutable, so undoing an append that failed is putting the old state back. They are
 rebuilt from the log at start; `dump` and `load` keep that short with a snapshot per segment.
-The number of producers is bounded: the one that has been silent longest is forgotten.
+
+The number of producers is bounded, over all partitions of a broker: a `Roster` counts them, and
+those that have been silent longest are forgotten, whatever partition they wrote to. A batch costs
+one look at the clock for that; nothing else is done until there are too many.
 """
 
 from __future__ import annotations
 
+import heapq
 import struct
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice, takewhile
+from operator import itemgetter
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -20,11 +28,20 @@ from crc32c import crc32c
 from broker.records.batch import Batch
 from headworks.errors import RefusedError
 
-__all__ = ["DuplicateError", "OutOfSequenceError", "ProducerStates", "StaleEpochError", "State"]
+__all__ = [
+    "MAX_PRODUCERS",
+    "DuplicateError",
+    "OutOfSequenceError",
+    "ProducerStates",
+    "Roster",
+    "StaleEpochError",
+    "State",
+]
 
+MAX_PRODUCERS = 200_000
 _REMEMBERED = 5
 _WRAP = 1 << 31
-_LIMIT = 100_000
+_AT_ONCE = 16  # of so many producers one more is forgotten, so that it is seldom done
 _MAGIC = b"HWP2"
 _CRC = struct.Struct(">I")
 _HEAD = struct.Struct(">qhB")
@@ -56,21 +73,85 @@ class Past(NamedTuple):
 
 
 class State(NamedTuple):
-    """What is known of a producer: its epoch and its last batches, oldest first."""
+    """What is known of a producer: its epoch, its last batches (oldest first), when it wrote."""
 
     epoch: int
     batches: tuple[Past, ...]
+    used: float
+
+
+class Roster:
+    """How many producers the partitions remember together; each partition in one roster."""
+
+    def __init__(
+        self, limit: int = MAX_PRODUCERS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.clock = clock
+        self.count = 0
+        self._limit = limit
+        self._partitions: set[ProducerStates] = set()
+
+    def add(self, states: ProducerStates) -> None:
+        """Count a partition's producers, from now on."""
+        self._partitions.add(states)
+        self.grow(len(states))
+
+    def remove(self, states: ProducerStates) -> None:
+        """Count them no more."""
+        if states in self._partitions:
+            self._partitions.remove(states)
+            self.count -= len(states)
+
+    def grow(self, count: int) -> None:
+        """So many producers came; those that have been silent longest go, if they are too many."""
+        self.count += count
+        if self.count <= self._limit:
+            return
+        spare = self.count - self._limit + self._limit // _AT_ONCE
+        silent = heapq.merge(*(one.by_silence() for one in self._partitions), key=itemgetter(0))
+        for _, states, producer_id in list(islice(silent, spare)):
+            states.forget(producer_id)
+
+    def expire(self, seconds: float) -> int:
+        """Forget those that have been silent for so long; how many they were."""
+        before, since = self.count, self.clock() - seconds
+        for states in self._partitions:
+            silent = states.by_silence()
+            for _, _, producer_id in list(takewhile(lambda one: one[0] < since, silent)):
+                states.forget(producer_id)
+        return before - self.count
 
 
 class ProducerStates:
-    """All producers of a partition."""
+    """All producers of a partition; in a roster of its own until it joins that of its broker."""
 
-    def __init__(self, limit: int = _LIMIT) -> None:
+    def __init__(self, limit: int = MAX_PRODUCERS) -> None:
         self._states: dict[int, State] = {}
-        self._limit = limit
+        self._roster = Roster(limit)
+        self._roster.add(self)
 
     def __len__(self) -> int:
         return len(self._states)
+
+    def join(self, roster: Roster) -> None:
+        """Be counted in another roster."""
+        self._roster.remove(self)
+        self._roster = roster
+        roster.add(self)
+
+    def leave(self) -> None:
+        """Be counted no more: the partition is not served any longer."""
+        self._roster.remove(self)
+
+    def by_silence(self) -> Iterator[tuple[float, ProducerStates, int]]:
+        """Every producer with when it wrote last, the longest silent first."""
+        for producer_id, state in self._states.items():
+            yield state.used, self, producer_id
+
+    def forget(self, producer_id: int) -> None:
+        """Forget one, if it is known."""
+        if self._states.pop(producer_id, None) is not None:
+            self._roster.count -= 1
 
     def get(self, producer_id: int) -> State | None:
         """What is known of a producer."""
@@ -107,21 +188,25 @@ class ProducerStates:
         """Note an append; returns the state before, for `restore`."""
         before = self._states.pop(batch.producer_id, None)  # re-inserted last: order = activity
         past = Past(batch.base_sequence, last_sequence(batch), base_offset)
+        roster = self._roster
         if before is None or before.epoch != batch.producer_epoch:
-            state = State(batch.producer_epoch, (past,))
+            state = State(batch.producer_epoch, (past,), roster.clock())
         else:
-            state = State(before.epoch, (*before.batches[1 - _REMEMBERED :], past))
+            state = State(before.epoch, (*before.batches[1 - _REMEMBERED :], past), roster.clock())
         self._states[batch.producer_id] = state
-        if len(self._states) > self._limit:
-            del self._states[next(iter(self._states))]
+        if before is None:
+            roster.grow(1)
         return before
 
     def restore(self, producer_id: int, before: State | None) -> None:
         """Undo a `record`."""
         if before is None:
-            self._states.pop(producer_id, None)
-        else:
-            self._states[producer_id] = before
+            self.forget(producer_id)
+            return
+        known = producer_id in self._states
+        self._states[producer_id] = before
+        if not known:  # forgotten since
+            self._roster.grow(1)
 
     def dump(self) -> bytes:
         """A snapshot."""
@@ -133,9 +218,10 @@ class ProducerStates:
         return _seal(out) + out
 
     @classmethod
-    def load(cls, data: bytes, limit: int = _LIMIT) -> ProducerStates | None:
-        """The states of a snapshot, or None if it is damaged."""
-        states = cls(limit)
+    def load(cls, data: bytes) -> ProducerStates | None:
+        """The states of a snapshot, as if they had been used now; None if it is damaged."""
+        states = cls()
+        now = states._roster.clock()
         position = len(_MAGIC) + _CRC.size
         if data[:position] != _seal(data[position:]):
             return None
@@ -147,9 +233,10 @@ class ProducerStates:
                 for _ in range(count):
                     batches.append(Past(*_PAST.unpack_from(data, position)))
                     position += _PAST.size
-                states._states[producer_id] = State(epoch, tuple(batches))
+                states._states[producer_id] = State(epoch, tuple(batches), now)
         except struct.error:
             return None
+        states._roster.grow(len(states))
         return states
 
 

@@ -132,19 +132,15 @@ class Repeats:
         one is to be parsed.
         """
         kind, same, flexible = self._kind, self._same, self._flexible
-        to_part = _INT.size + _PREAMBLE + len(same)
+        head, part, is_same = _HEAD.unpack_from, _PART.unpack_from, buffer.startswith
+        to_part = _HEAD.size + len(same)
         last = end - to_part - _PART.size
         while position <= last:
-            size, found, correlation = _HEAD.unpack_from(buffer, position)
-            stop = after = position + _INT.size + size
-            at = position + to_part
-            if (
-                found != kind
-                or after > end
-                or size > largest
-                or not buffer.startswith(same, at - len(same))
-            ):
+            size, found, correlation = head(buffer, position)
+            stop = after = position + 4 + size
+            if found != kind or after > end or size > largest or not is_same(same, position + 12):
                 return
+            at = position + to_part
             if flexible:
                 (index,) = _INT.unpack_from(buffer, at)
                 try:
@@ -155,8 +151,8 @@ class Repeats:
                 if buffer[stop:after] != _NO_TAGS:
                     return
             else:
-                index, length = _PART.unpack_from(buffer, at)
-                start = at + _PART.size
+                index, length = part(buffer, at)
+                start = at + 8
             if length <= 0 or start + length != stop:
                 return
             yield correlation, index, start, stop, after

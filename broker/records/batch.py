@@ -17,7 +17,7 @@ Rules:
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -36,14 +36,19 @@ __all__ = [
     "Batch",
     "Buffer",
     "InvalidBatchError",
+    "Plain",
     "check_batch",
     "iter_batches",
     "patch_placement",
+    "plain_batches",
     "read_header",
     "restamp_append_time",
 ]
 
 Buffer = bytes | bytearray | memoryview
+# An undamaged batch with no more to it than records, which fill its offsets, and their codec: no
+# idempotent producer, no flags. Where it starts and stops, its records, its largest timestamp.
+Plain = tuple[int, int, int, int]
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
@@ -51,12 +56,14 @@ _new = tuple.__new__
 LENGTH_PREFIX = 12  # base offset and length: what the length field does not count
 _CRC_FROM = 21  # the first byte that the CRC covers: the attributes
 _PLACEMENT = struct.Struct(">qii")
+_PLAIN = struct.Struct(">8xi4xbIhi8xqq2x4xi")  # what a plain batch is told by
 MAGIC = 2
 
 CODEC_MASK = 0b111
 APPEND_TIME = 0b1000
 TRANSACTIONAL = 0b10000
 CONTROL = 0b100000
+_LAST_CODEC = 4
 
 
 class InvalidBatchError(CorruptError):
@@ -136,6 +143,30 @@ def check_batch(buffer: Buffer, position: int = 0, end: int | None = None) -> Ba
     if found != crc:
         raise InvalidBatchError("crc", f"CRC32C is {found:#010x}, the header says {crc:#010x}")
     return _new(Batch, (*fields, position))
+
+
+def plain_batches(buffer: memoryview, spans: Iterable[tuple[int, int]]) -> list[Plain]:
+    """The batches that fill these spans, up to the first that is not plain: see `Plain`.
+
+    What that one is, and what is wrong with it, `check_batch` says.
+    """
+    found: list[Plain] = []
+    unpack = _PLAIN.unpack_from
+    for start, stop in spans:
+        if stop - start < HEADER_SIZE:
+            break
+        length, magic, crc, attributes, delta, newest, producer, count = unpack(buffer, start)
+        if (
+            length != stop - start - LENGTH_PREFIX
+            or magic != MAGIC
+            or not 0 <= attributes <= _LAST_CODEC
+            or not 1 <= count == delta + 1
+            or producer >= 0
+            or crc32c(buffer[start + _CRC_FROM : stop]) != crc
+        ):
+            break
+        found.append((start, stop, count, newest))
+    return found
 
 
 def iter_batches(buffer: Buffer, *, verify: bool = True) -> Iterator[Batch]:

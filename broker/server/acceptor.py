@@ -1,7 +1,7 @@
 """Who comes in: accepts connections, does the TLS handshake, and drops those that are too slow.
 
-Rules: a connection counts from the moment it is accepted, so that handshakes are limited too. What
-goes wrong with one is logged, counted, and ends that one.
+Rules: a connection counts from the moment it is accepted, so that handshakes are limited too, all
+together and those from one address. What goes wrong with one is logged, counted, and ends that one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from collections import Counter
 
 from broker.server.connection import Connection
 from broker.server.handshake import Handshake
@@ -31,6 +32,7 @@ class Acceptor:
     ) -> None:
         self.connections: set[Connection] = set()
         self._handshakes: dict[ssl.SSLSocket, Handshake] = {}
+        self._from: Counter[str] = Counter()  # open ones, by address
         self._listener = listener
         self._house = house
         self._tls = tls
@@ -73,50 +75,68 @@ class Acceptor:
                 self._loop.remove_reader(self._listener)
                 self._loop.call_later(_PAUSE, self._accept_again)
                 return
-            peer = f"{address[0]}:{address[1]}"
-            if len(self.connections) + len(self._handshakes) >= self._house.limits.connections:
+            host, port = address[:2]
+            peer = f"{host}:{port}"
+            if refusal := self._refusal(host):
                 self._counters.refused += 1
-                _log.warning(
-                    "refusing %s: %d connections are open",
-                    peer,
-                    len(self.connections),
-                    extra={"peer": peer, "connections": len(self.connections)},
-                )
+                about = {"peer": peer, "connections": len(self.connections)}
+                _log.warning("refusing %s: %s", peer, refusal, extra=about)
                 sock.close()
                 continue
             self._counters.accepted += 1
+            self._from[host] += 1
             try:
                 prepare(sock)
                 if self._tls is None:
-                    self._welcome(sock, peer)
+                    self._welcome(sock, host, peer)
                 else:
-                    self._greet(self._tls, sock, peer)
+                    self._greet(self._tls, sock, host, peer)
             except OSError as error:  # gone already
-                self._fail(sock, peer, str(error), "network")
+                self._fail(sock, host, peer, str(error), "network")
+
+    def _refusal(self, host: str) -> str:
+        """Why one more connection from there cannot be taken; "" if it can."""
+        limits, found = self._house.limits, self._from.get(host, 0)
+        if len(self.connections) + len(self._handshakes) >= limits.connections:
+            return f"{len(self.connections)} connections are open"
+        if limits.connections_per_address is not None and found >= limits.connections_per_address:
+            return f"{found} connections from {host} are open"
+        return ""
+
+    def _left(self, host: str) -> None:
+        """A connection from there is gone."""
+        self._from[host] -= 1
+        if not self._from[host]:
+            del self._from[host]
 
     def _accept_again(self) -> None:
         if self._listener.fileno() >= 0:
             self.start()
 
-    def _greet(self, tls: ssl.SSLContext, sock: socket.socket, peer: str) -> None:
+    def _greet(self, tls: ssl.SSLContext, sock: socket.socket, host: str, peer: str) -> None:
         wrapped = tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
 
         def done(failure: str) -> None:
             del self._handshakes[wrapped]
             if failure:
-                self._fail(wrapped, peer, failure, "tls")
+                self._fail(wrapped, host, peer, failure, "tls")
             else:
-                self._welcome(wrapped, peer)
+                self._welcome(wrapped, host, peer)
 
         seconds = self._house.limits.setup_seconds
         self._handshakes[wrapped] = Handshake(wrapped, seconds, done)
 
-    def _welcome(self, sock: socket.socket, peer: str) -> None:
+    def _welcome(self, sock: socket.socket, host: str, peer: str) -> None:
         transport = TlsTransport(sock) if isinstance(sock, ssl.SSLSocket) else PlainTransport(sock)
-        connection = Connection(self._house, transport, peer, self.connections.discard)
-        self.connections.add(connection)
 
-    def _fail(self, sock: socket.socket, peer: str, reason: str, kind: str) -> None:
+        def closed(connection: Connection) -> None:
+            self.connections.discard(connection)
+            self._left(host)
+
+        self.connections.add(Connection(self._house, transport, peer, closed))
+
+    def _fail(self, sock: socket.socket, host: str, peer: str, reason: str, kind: str) -> None:
+        self._left(host)
         self._counters.failed[kind] += 1
         _log.warning("closing %s: %s", peer, reason, extra={"peer": peer, "kind": kind})
         sock.close()

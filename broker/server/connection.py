@@ -3,8 +3,8 @@
 Rules:
 
 - A read pass takes what the socket has, handles every whole request in it, and writes the
-  produced batches of the pass together. They lie in the receive buffer until then, so the buffer
-  moves only between passes.
+  produced batches of the pass together (`Intake`). They lie in the receive buffer until then, so
+  the buffer moves only between passes.
 - Nothing blocks. A client that does not read its replies is not read from either, and one that
   leaves a request or its replies unfinished for too long is dropped.
 - Where there are users, nothing but ApiVersions and SASL is answered before the login, one request
@@ -23,20 +23,15 @@ from typing import Any
 from broker.handlers import HANDLERS, Client, Request
 from broker.handlers.api_versions import api_versions
 from broker.handlers.fetch import Fetch
-from broker.handlers.inspection import Inspection
 from broker.handlers.permissions import RULES
-from broker.handlers.produce import Outcome, Production, commit
-from broker.handlers.produce_run import take_run
 from broker.protocol import APIS, Header, MalformedError, decode, encode, parse_header, seal
 from broker.protocol import fetch as fetch_messages
-from broker.protocol import produce as produce_messages
 from broker.protocol.apis import API_VERSIONS, FETCH, LOGIN, PRODUCE, SASL_HANDSHAKE
 from broker.protocol.fetch import Piece
 from broker.protocol.messages import Fields
-from broker.protocol.produce import ProduceRequest
 from broker.server.house import House
 from broker.server.inbox import Inbox
-from broker.server.inspector import Inspector
+from broker.server.intake import Intake
 from broker.server.limits import Account
 from broker.server.login import Login, not_now
 from broker.server.outbox import Outbox, Slot
@@ -63,7 +58,6 @@ class Connection:
         self.peer = peer
         self._node, self._limits, self._memory = house.node, house.limits, house.memory
         self._counters = house.node.counters
-        self._produce_time = self._counters.seconds[PRODUCE]
         self.client = Client(peer, self._counters, house.authority)
         self._transport = transport
         self._sock = transport.sock
@@ -73,16 +67,15 @@ class Connection:
         self._account = Account(house.memory)
         self._outbox = Outbox(transport, self._account)
         self._inbox = Inbox(house.memory, self.last_active)
-        self._repeats = produce_messages.Repeats()
-        self._productions: list[Outcome] = []
-        self._answered = 0  # of the productions that are being committed
+        self._intake = Intake(
+            self._node, self.client, self._inbox, self._outbox, self._fill, self.close
+        )
         self._fetches: set[Fetch] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._working = 0  # requests whose answer takes its time
-        self._in_pass = self._committing = False
+        self._in_pass = False
         self._reading = self._writing = self._paused = self._stopping = self._full = False
         self._held = False  # the next request waits to be looked into
-        self._inspector = Inspector(self._node)
         self._pace = Pace(self._limits)
         self.open = True
         self._has_users = house.desk is not None
@@ -132,7 +125,8 @@ class Connection:
             _log.exception("%s: request failed", self.peer, extra=self._about())
             failure, kind = "internal error", "internal"
         try:
-            self._commit()  # what came before the failure in this pass is taken and answered
+            # what came before the failure in this pass is taken and answered
+            self._intake.commit(self.last_active)
         except Exception:
             _log.exception("%s: writing failed", self.peer, extra=self._about())
             failure, kind = "internal error", "internal"
@@ -147,7 +141,7 @@ class Connection:
     def _requests(self) -> None:
         if self._held:
             return
-        inbox, outbox, limits = self._inbox, self._outbox, self._limits
+        inbox, outbox, intake, limits = self._inbox, self._outbox, self._intake, self._limits
         buffer, in_flight = inbox.buffer, self._in_flight
         while self.open and inbox.end - inbox.start >= 4:
             if (
@@ -157,7 +151,7 @@ class Connection:
             ):
                 self._paused = True
                 return
-            if self._take_run(in_flight - outbox.waiting):
+            if intake.take_run(in_flight - outbox.waiting, self._largest, self.last_active):
                 continue
             start = inbox.start + 4
             size = int.from_bytes(buffer[inbox.start : start], "big", signed=True)
@@ -192,13 +186,16 @@ class Connection:
         api = APIS.get(key)
         if api is None:
             raise MalformedError(f"API {key} is not served")
-        self._counters.requests[key] += 1
+        if key != PRODUCE:
+            self._counters.requests[key] += 1
         if self._login is not None and not RULES[key].before_login:
             raise MalformedError(f"API {api.name} before login: a client without SASL?")
         if key == PRODUCE:
-            self._produce(header, position, stop)
+            wait = self._intake.take(header, position, stop, self.last_active)
+            if wait is not None:
+                self._hold(wait)
             return
-        self._commit()
+        self._intake.commit(self.last_active)
         if key == API_VERSIONS:
             body = api_versions(header.version, login=self._has_users)
             frame = seal(api, header.version, header.correlation, body)
@@ -231,42 +228,8 @@ class Connection:
             self.close(f"no memory for a request of {size} bytes ({name})", "memory")
         return charge
 
-    def _produce(self, header: Header, position: int, stop: int) -> None:
-        if header.version > APIS[PRODUCE].maximum or header.version < 0:
-            raise MalformedError(f"API produce version {header.version} is not served")
-        buffer = self._inbox.buffer
-        request = produce_messages.parse_request(buffer, header.body, stop, header.version)
-        self._repeats.learn(buffer, position, header, request)
-        self._take(header, request)
-
-    def _take_run(self, most: int) -> bool:
-        """Stage the requests that repeat the last one; False if the next does not."""
-        inbox, repeats = self._inbox, self._repeats
-        alike = repeats.following(inbox.buffer, inbox.start, inbox.end, self._largest)
-        run = take_run(self._node, repeats, alike, inbox.buffer, most, self)
-        if run is None:
-            return False
-        if run.acks:
-            run.place = self._outbox.reserve(self.last_active, len(run))
-        self._productions.append(run)
-        inbox.start = run.after
-        return True
-
-    def _take(self, header: Header, request: ProduceRequest) -> None:
-        """Stage a produce request; `_commit` writes it."""
-        buffer = self._inbox.buffer
-        inspection = self._inspector.look(self.client, request, buffer)
-        if not isinstance(inspection, Inspection):
-            self._hold(inspection)
-            return
-        slot = self._outbox.reserve(self.last_active) if request.acks else None
-        production = Production(header, request.acks, self, slot)
-        self._productions.append(production)
-        production.stage(self._node, request, buffer, inspection)
-
     def _hold(self, until: Coroutine[Any, Any, None]) -> None:
         """Leave the request where it is until that is done."""
-        self._counters.requests[PRODUCE] -= 1  # it comes again
         self._held = True
         self._suspend_reading()
         task = self._loop.create_task(self._release(until))
@@ -280,26 +243,6 @@ class Connection:
         if not self._paused and not self._full:
             self._resume_reading()
         self._continue()
-
-    def produced(self, place: Slot, frame: bytes) -> None:
-        """The answer to a produce request; its place in the order was kept."""
-        if self._committing:
-            self._answered += place.count
-        else:
-            self._produce_time.observe(self._loop.time() - place.since, place.count)
-        self._fill(place, (frame,))
-
-    def _commit(self) -> None:
-        if not self._productions:
-            return
-        productions, self._productions = self._productions, []
-        self._committing, self._answered = True, 0
-        try:
-            commit(productions)
-        finally:
-            self._committing = False
-        if self._answered:  # they came together: one look at the clock for all
-            self._produce_time.observe(self._loop.time() - self.last_active, self._answered)
 
     def _fetch(self, header: Header, stop: int, charge: int) -> None:
         buffer = self._inbox.buffer

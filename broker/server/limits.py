@@ -18,6 +18,7 @@ class Limits:
     other_request_bytes: int = 8 << 20  # of a request that is not Produce
     login_bytes: int = 64 << 10  # of a request before login
     connections: int = 2000
+    connections_per_address: int | None = None  # of one client address; None: as many as of all
     in_flight: int = 1000  # requests of one connection without a reply
     working: int = 64  # of those, requests that are being worked on or wait, and are not Produce
     reply_bytes: int = 1 << 20  # held for a client that does not read: no more requests then

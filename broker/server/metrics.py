@@ -162,6 +162,8 @@ class _Collector:
         yield from (taken, given, messages, segments)
         topics = len(self._server.node.catalogue.topics)
         yield GaugeMetricFamily("broker_topics", "Topics.", value=topics)
+        producers = self._server.node.catalogue.producers.count
+        yield GaugeMetricFamily("broker_producers", "Producers remembered.", value=producers)
 
     def _partitions(self) -> Iterator[Metric]:
         end = GaugeMetricFamily("broker_log_end", "Next offset to write.", labels=_PARTITION)
@@ -176,7 +178,7 @@ class _Collector:
                 seen.add_metric(labels, log.visible)
                 start.add_metric(labels, log.start_offset)
                 size.add_metric(labels, log.size)
-                served.add_metric(labels, int(partition.failure is None))
+                served.add_metric(labels, int(partition.writable))
             for index in tuple(topic.refused):
                 served.add_metric([topic.name, str(index)], 0)
         yield from (end, seen, start, size, served)

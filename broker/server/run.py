@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.coordination.zookeeper import ClusterOptions
+from broker.log import MAX_PRODUCERS
 from broker.server.limits import Limits
 from broker.server.server import BrokerServer, ServerConfig
-from broker.topics import MAX_PARTITIONS
+from broker.topics import MAX_PARTITIONS, PRODUCER_SECONDS
 from headworks.errors import UsageError
 from headworks.logs import configure
 from headworks.security import Access, Users, parse_listen, refuse_exposure, server_tls
@@ -36,6 +37,7 @@ class StartOptions:
     show_unflushed: bool = False
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     max_connections: int = 2000
+    max_connections_per_address: int | None = None
     idle_seconds: float = 600.0
     stall_seconds: float = 60.0
     metrics: str | None = None
@@ -49,6 +51,8 @@ class StartOptions:
     registry: str | None = None
     retention_check_seconds: float = 300.0
     compaction_seconds: float = 15.0
+    max_producers: int = MAX_PRODUCERS
+    producer_seconds: float = PRODUCER_SECONDS
     broker_id: int = 1
     advertise: str | None = None
     cluster: ClusterOptions | None = None
@@ -84,6 +88,7 @@ def run(options: StartOptions) -> None:
         topic_defaults=options.topic_defaults,
         limits=Limits(
             connections=options.max_connections,
+            connections_per_address=options.max_connections_per_address,
             idle_seconds=options.idle_seconds,
             stall_seconds=options.stall_seconds,
         ),
@@ -94,6 +99,8 @@ def run(options: StartOptions) -> None:
         registry=options.registry,
         retention_check_seconds=options.retention_check_seconds,
         compaction_seconds=options.compaction_seconds,
+        max_producers=options.max_producers,
+        producer_seconds=options.producer_seconds,
     )
     # Requests make many small objects and no cycles: looking for those less often is 10 % of speed
     gc.freeze()

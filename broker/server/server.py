@@ -26,6 +26,7 @@ from broker.handlers import Authority, Node
 from broker.handlers.api_versions import api_versions
 from broker.handlers.counters import Counters
 from broker.handlers.ownership import coordinates
+from broker.log import MAX_PRODUCERS
 from broker.protocol.apis import API_VERSIONS, APIS
 from broker.server.acceptor import Acceptor
 from broker.server.connection import Connection
@@ -33,7 +34,14 @@ from broker.server.house import House
 from broker.server.limits import Limits, Memory
 from broker.server.lock import FolderLock
 from broker.server.login import LoginDesk
-from broker.topics import MAX_PARTITIONS, Catalogue, Finder, Flusher, InvalidConfigError
+from broker.topics import (
+    MAX_PARTITIONS,
+    PRODUCER_SECONDS,
+    Catalogue,
+    Finder,
+    Flusher,
+    InvalidConfigError,
+)
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 from headworks.security import Access, Users
 
@@ -77,6 +85,8 @@ class ServerConfig:
     access: Access | None = None
     registry: str | None = None
     compaction_seconds: float = 15.0
+    max_producers: int = MAX_PRODUCERS
+    producer_seconds: float = PRODUCER_SECONDS
 
 
 class BrokerServer:
@@ -210,6 +220,8 @@ class BrokerServer:
             max_partitions=config.max_partitions,
             registry=config.registry,
             compaction_seconds=config.compaction_seconds,
+            max_producers=config.max_producers,
+            producer_seconds=config.producer_seconds,
             broker=config.node_id,
         )
         try:

@@ -1,6 +1,6 @@
 """The topics that this broker serves: configs, partitions, flushing, and the catalogue of all."""
 
-from broker.topics.catalogue import MAX_PARTITIONS, Catalogue
+from broker.topics.catalogue import MAX_PARTITIONS, PRODUCER_SECONDS, Catalogue
 from broker.topics.config import CONFIGS, InvalidConfigError, TopicConfig, resolve_config
 from broker.topics.finder import Finder
 from broker.topics.flusher import Flusher
@@ -10,6 +10,7 @@ from broker.topics.served import InvalidTopicError, ServedTopic, TooManyPartitio
 __all__ = [
     "CONFIGS",
     "MAX_PARTITIONS",
+    "PRODUCER_SECONDS",
     "Catalogue",
     "Finder",
     "Flusher",

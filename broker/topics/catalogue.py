@@ -24,7 +24,7 @@ from typing import TypeVar
 
 from broker.coordination import ConfigChange, Coordination, Topic, TopicExistsError
 from broker.coordination.assignment import assign, load_of
-from broker.log import FlushFailedError
+from broker.log import MAX_PRODUCERS, FlushFailedError, Roster
 from broker.log.segment import sync_folder
 from broker.topics.compactor import Compactor
 from broker.topics.config import VALIDATION, InvalidConfigError, TopicConfig, resolve_config
@@ -39,9 +39,10 @@ from broker.topics.served import (
     is_topic_name,
 )
 
-__all__ = ["MAX_PARTITIONS", "Catalogue"]
+__all__ = ["MAX_PARTITIONS", "PRODUCER_SECONDS", "Catalogue"]
 
 MAX_PARTITIONS = 10_000
+PRODUCER_SECONDS = 86_400.0
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -61,6 +62,8 @@ class Catalogue:
         max_partitions: int = MAX_PARTITIONS,
         registry: str | None = None,
         compaction_seconds: float = 15.0,
+        max_producers: int = MAX_PRODUCERS,
+        producer_seconds: float = PRODUCER_SECONDS,
         broker: int = 1,
     ) -> None:
         self.topics: dict[str, ServedTopic] = {}
@@ -73,6 +76,8 @@ class Catalogue:
         self._show_unflushed = show_unflushed
         self._max_partitions = max_partitions
         self._broker = broker
+        self._producer_seconds = producer_seconds
+        self.producers = Roster(max_producers)
         self._count = 0  # of partitions, served or not
         self._loop = asyncio.get_running_loop()
         self._changing = asyncio.Lock()
@@ -254,6 +259,7 @@ class Catalogue:
         self.version += 1
         for partition in topic.partitions.values():
             partition.end("the topic was deleted")
+            partition.log.producers.leave()
             partition.log.doom()  # its files close with the last reader
             await self.compactor.release(partition)
         self._see_who_inspects()
@@ -322,7 +328,8 @@ class Catalogue:
         self.version += 1
 
     def expire(self, now_ms: int) -> None:
-        """Remove what retention says."""
+        """Remove what retention says, and forget producers that have been silent for long."""
+        self.producers.expire(self._producer_seconds)
         for partition in self.partitions():
             try:
                 for segment in partition.log.expire(now_ms):
@@ -388,6 +395,7 @@ class Catalogue:
         known = dict(topic.refused)
         opened = await asyncio.to_thread(open_logs, name, folders, config.log, known)
         for index, log in opened.logs.items():
+            log.producers.join(self.producers)
             topic.partitions[index] = Partition(name, index, log, config, self._flusher)
             topic.refused.pop(index, None)
         topic.refused |= opened.refused

@@ -15,12 +15,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.log import FlushFailedError, PartitionLog
 from broker.outage import Outage
-from broker.records.batch import Batch
+from broker.records.batch import Batch, Plain
 from broker.topics.config import TopicConfig
 from broker.topics.flusher import Flusher
 from headworks.errors import CorruptError, RefusedError
@@ -59,6 +59,11 @@ class Partition:
         return f"{self.topic}-{self.index}"
 
     @property
+    def writable(self) -> bool:
+        """Whether it takes messages, as far as the last who tried has found."""
+        return self.failure is None and not self._outage.lasts
+
+    @property
     def about(self) -> dict[str, object]:
         """What a log record says of it."""
         return {"topic": self.topic, "partition": self.index, "offset": self.log.end}
@@ -79,6 +84,10 @@ class Partition:
             raise StorageFailureError(str(error)) from error
         except OSError as error:
             raise self._refuse(error) from error
+
+    def stage_plain(self, buffer: memoryview, batches: Sequence[Plain]) -> int | None:
+        """See `PartitionLog.stage_plain`."""
+        return None if self.failure is not None else self.log.stage_plain(buffer, batches)
 
     def commit(self, *, urgent: bool) -> None:
         """Write what is staged and see to its flush, at once if `urgent` (somebody waits)."""

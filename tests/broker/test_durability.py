@@ -428,6 +428,20 @@ def test_connections_are_limited(tmp_path: Path) -> None:
             assert time.monotonic() < deadline
 
 
+def test_connections_from_one_address_are_limited(tmp_path: Path) -> None:
+    with start_broker(tmp_path, "--max-connections-per-address", "2") as process:
+        with Wire(process.address) as one, Wire(process.address) as two:
+            assert one.ask(18, 0).error_code == two.ask(18, 0).error_code == 0
+            with Wire(process.address) as three:
+                assert three.closed()
+            with Wire(process.address, source="127.0.0.2") as other:
+                assert other.ask(18, 0).error_code == 0
+        eventually(lambda: _answers(process.address))  # when it has seen the others go
+        words = process.words()
+    assert "refusing 127.0.0.1:" in words
+    assert "2 connections from 127.0.0.1 are open" in words
+
+
 def _answers(address: str) -> bool:
     try:
         with Wire(address) as wire:

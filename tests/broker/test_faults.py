@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import shutil
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
@@ -25,9 +27,17 @@ from tests.soak.process import Broker
 CORRUPT_MESSAGE, LEADER_NOT_AVAILABLE, COORDINATOR_NOT_AVAILABLE, STORAGE_ERROR = 2, 5, 15, 56
 
 
+def writable(broker: Broker, topic: str) -> float:
+    """What the metrics say of its partition 0."""
+    url = re.findall(r"http://127.0.0.1:\d+/metrics", broker.words())[-1]
+    text = urllib3.request("GET", url).data.decode()
+    [value] = re.findall(rf'broker_log_writable{{partition="0",topic="{topic}"}} (.*)', text)
+    return float(value)
+
+
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
-    made = Broker(tmp_path, "--segment-bytes", "20000", faulty=True)
+    made = Broker(tmp_path, "--segment-bytes", "20000", "--metrics", "127.0.0.1:0", faulty=True)
     made.start()
     admin = AdminClient({"bootstrap.servers": made.address})
     topics = admin.create_topics([NewTopic("t", 1, 1), NewTopic("other", 1, 1)])
@@ -68,10 +78,12 @@ def test_a_full_disk_is_told_once_and_its_end_too(broker: Broker) -> None:
             for _ in range(50):
                 wire.send(0, 7, produce("t", 0, bytes(batch(2)), acks=-1))
                 assert produced(wire.receive()[1], "t")[0] == STORAGE_ERROR
+            assert (writable(broker, "t"), writable(broker, "other")) == (0, 1)
             full.unlink()
             for _ in range(3):
                 wire.send(0, 7, produce("t", 0, bytes(batch(2)), acks=-1))
                 assert produced(wire.receive()[1], "t")[0] == 0
+            assert writable(broker, "t") == 1
     words = broker.words()
     assert words.count("t-0: cannot be written now: [Errno 28]") == 2
     assert words.count("t-0: cannot be written now: over after") == 2

@@ -54,9 +54,9 @@ def secret(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
         yield process
 
 
-def over_tls(address: str, files: Files, **options: float) -> Wire:
+def over_tls(address: str, files: Files, timeout: float = DEADLINE) -> Wire:
     """A wire over TLS."""
-    wire = Wire(address, **options)
+    wire = Wire(address, timeout)
     context = ssl.create_default_context(cafile=str(files.ca))
     wire.socket = context.wrap_socket(wire.socket, server_hostname="127.0.0.1")
     return wire

@@ -20,9 +20,9 @@ from tests.broker.clients import DEADLINE
 class Wire:
     """One connection. Requests and replies are kio's messages."""
 
-    def __init__(self, address: str, timeout: float = DEADLINE) -> None:
+    def __init__(self, address: str, timeout: float = DEADLINE, source: str = "") -> None:
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout)
+        self.socket = socket.create_connection((host, int(port)), timeout, (source, 0))
         self._correlation = 0
 
     def __enter__(self) -> Wire:
