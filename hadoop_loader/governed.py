@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from hadoop_loader.columns import table_name
 from hadoop_loader.commits import Commit, CommitLog, TableState, fingerprint
 from hadoop_loader.policy import Policy
 from hadoop_loader.quarantine import QUARANTINE_TABLE
 from hadoop_loader.report import Refusal
-from hadoop_loader.roll_forward import history_of
 from hadoop_loader.task import TopicPlan, Writer
 from hadoop_loader.views import Projection, file_columns, view_query
 from headworks.errors import HeadworksError, IncompatibleError, UsageError
@@ -25,6 +25,7 @@ from headworks.schema import Record, governance_of, parse, subject_of
 __all__ = ["Governed", "Subjects", "changes", "govern", "next_state"]
 
 _ASKERS = 8
+_CHECKED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +116,29 @@ def changes(plan: TopicPlan, before: TableState | None) -> bool:
 
 def _check(plan: TopicPlan, before: TableState | None, log: CommitLog) -> None:
     """Raise what keeps a table from following the topic's latest schema."""
-    history: list[Projection] = history_of(before, log) if before else []
-    schema = parse(plan.latest.text, strict=False)
-    if isinstance(schema, Record):
-        governance_of(schema)
-    now = Projection(0, plan.latest.version, schema)
+    projections = before.projections if before else []
+    history = tuple((load, version, log.schema(key)) for load, version, _, key in projections)
+    now = (0, plan.latest.version, plan.latest.text)
+    _check_history(plan.topic, (*history, now), changed=changes(plan, before))
+
+
+@lru_cache(maxsize=_CHECKED)
+def _check_history(topic: str, history: tuple[tuple[int, int, str], ...], *, changed: bool) -> None:
+    """Raise what keeps the last of these (load, version, text) from following the others.
+
+    Load after load it is nearly always the same question; only a refusal is thought over again.
+    """
+    projections = [Projection(load, at, parse(text, strict=False)) for load, at, text in history]
+    if isinstance(latest := projections[-1].schema, Record):
+        governance_of(latest)
     try:
-        file_columns([*history, now])
+        file_columns(projections)
     except IncompatibleError as error:
         raise IncompatibleError(
             error.message,
-            fix=f"`headworks load rebuild {plan.topic}` writes the table anew, if Avro resolves "
+            fix=f"`headworks load rebuild {topic}` writes the table anew, if Avro resolves "
             "the change; or add a field of the new type beside the old one. Registering under the "
             "policy `warehouse` refuses such a change beforehand",
         ) from None
-    if changes(plan, before):
-        view_query("", [*history, now])  # raises what no view can show of the rows there are
+    if changed:
+        view_query("", projections)  # raises what no view can show of the rows there are
