@@ -9,6 +9,8 @@ Rules:
   fingerprint beside the log, durable before a record names it.
 - A record is checksummed; one that does not match is CorruptError, never guessed at.
 - `commits/<n>.applied` says that the work after commit n is done.
+- Only the last record is ever needed; older ones are kept for people, and forgotten in the end.
+  What was forgotten is noted first, so a chain that begins late is told from one that was cut.
 """
 
 from __future__ import annotations
@@ -27,11 +29,14 @@ __all__ = [
     "Commit",
     "CommitFile",
     "CommitLog",
+    "Forgotten",
     "Relocation",
     "TableState",
     "TopicCommit",
     "fingerprint",
 ]
+
+_DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +142,14 @@ class Commit:
         return {int(p): offset for p, offset in self.offsets.get(topic, {}).items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """All commits up to number `through`, whose checksum was this, are gone on purpose."""
+
+    through: int = 0
+    checksum: str = ""
+
+
 def fingerprint(text: str) -> str:
     """What a schema text is filed under."""
     return hashlib.sha256(text.encode()).hexdigest()
@@ -152,6 +165,7 @@ class CommitLog:
         self._retired = folder / "retired"
         self._last_run = folder / "last-run.report"
         self._restoring = folder / "restoring"
+        self._forgotten = folder / "forgotten.json"
         self._commits.mkdir(parents=True, exist_ok=True)
         self._schemas.mkdir(exist_ok=True)
         self._texts: dict[str, str] = {}
@@ -193,6 +207,36 @@ class CommitLog:
                 f"another loader has made load {commit.number} of {self._commits.parent.parent}",
                 fix="let one loader at a time work on a warehouse; nothing was lost, load again",
             ) from None
+
+    def forgotten(self) -> Forgotten:
+        """What `forget` has removed."""
+        if not self._forgotten.exists():
+            return Forgotten()
+        return Forgotten(**json.loads(self._forgotten.read_text(encoding="utf-8")))
+
+    def forget(self, last: int) -> None:
+        """Remove all but the `last` commits, their reports, and layouts that none of them names.
+
+        After a crash anywhere in here the next time removes what this one has left.
+        """
+        numbers = self.numbers()
+        if len(numbers) <= last:
+            return
+        through, oldest = self.read(numbers[-last - 1]), self.read(numbers[-last])
+        if through.number > self.forgotten().through:
+            noted = {"through": through.number, "checksum": self.checksum(through)}
+            keep(self._forgotten, json.dumps(noted))
+        # A record goes after what lies beside it: it is by the records that the rest is found.
+        for path in sorted(self._commits.iterdir(), key=lambda path: path.suffix == ".json"):
+            if path.stem.isdecimal() and int(path.stem) <= through.number:
+                path.unlink()
+        latest = self.read(numbers[-1])
+        named = {*oldest.layouts.values(), *latest.layouts.values()}
+        for path in self._layouts.glob("[!.]*.json"):
+            # One that is named in between was made after the oldest commit; clocks may differ.
+            younger = path.stat().st_mtime > oldest.created_ms / 1000 - _DAY
+            if path.stem not in named and not younger:
+                path.unlink()
 
     def is_applied(self, number: int) -> bool:
         """Whether all work after commit `number` is done."""

@@ -1,7 +1,8 @@
 """What is in the tables' files, by their footers, beside what the commits say: no Spark, no scan.
 
 Rules: reads only, and only where readers are sent; what waits to be removed is no row. The commits
-are believed when each of them is what was written, and names the one before it.
+are believed when each of them is what was written, and names the one before it; the first one, the
+last of those that the loader has noted to have forgotten.
 """
 
 from __future__ import annotations
@@ -53,15 +54,19 @@ def rows_of(root: Place) -> list[TableRows]:
 
 def _last_of_chain(log: CommitLog) -> Commit | None:
     last: Commit | None = None
+    gone = log.forgotten()
+    before, expected = gone.through, gone.checksum
     for number in log.numbers():
+        if number <= gone.through:
+            continue
         commit = log.read(number)
-        if commit.previous != log.checksum(last):
+        if commit.previous != expected:
             raise CorruptError(
-                f"commit {number} does not follow {'nothing' if last is None else last.number}: "
+                f"commit {number} does not follow {before or 'nothing'}: "
                 "a commit between them is gone, or was changed",
                 fix="restore the commits from a backup of the warehouse",
             )
-        last = commit
+        last, before, expected = commit, number, log.checksum(commit)
     return last
 
 

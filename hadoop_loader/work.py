@@ -27,13 +27,17 @@ from hadoop_loader.policy import Policy
 from hadoop_loader.rewrite import Rewrite, Rewritten
 from hadoop_loader.roll_forward import Catalog, Publish, apply, restore
 from hadoop_loader.task import Manifest, Task, Writer
+from headworks.errors import CorruptError
 
-__all__ = ["GRACE", "STAGING", "Jobs", "Parts", "Progress", "Work"]
+__all__ = ["GRACE", "KEPT", "STAGING", "Jobs", "Parts", "Progress", "Work"]
 
 Progress = Callable[[str, float | None], None]
 STAGING = ".staging"
 # Longer than the longest query is expected to take.
 GRACE = 3600.0
+# Commits that are kept for people to look at; what is more goes when there is a good deal of it.
+KEPT = 1000
+_TOO_MANY = 100
 _LOG = logging.getLogger(__name__)
 
 
@@ -114,6 +118,8 @@ class Work:
         with self.phase("apply"):
             self._apply(commit, again=False)
         self.clean()
+        if commit.number % _TOO_MANY == 0:
+            self._forget()
         return commit
 
     def clean(self) -> None:
@@ -157,6 +163,12 @@ class Work:
             again=again,
             now_ms=self.now_ms,
         )
+
+    def _forget(self) -> None:
+        try:
+            self.parts.log.forget(KEPT)
+        except CorruptError as error:  # no reason to stop: what is loaded is loaded
+            _LOG.warning("no old commits are removed: %s", error.message)
 
     def _sweep(self) -> None:
         due = self.now_ms() - self.parts.grace * 1000

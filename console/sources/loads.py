@@ -1,17 +1,17 @@
 """The loader's commit log: every run in a line, and what is in each table.
 
-Rules: a commit never changes, so it is read once; only its sums are kept. A folder without a
-commit log is a warehouse that nothing was loaded into yet, not an error.
+Rules: a commit never changes, so it is read once; one that the loader has removed since is shown no
+more. What all loads together brought is in the last one. A folder without a commit log is a
+warehouse that nothing was loaded into yet, not an error.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hadoop_loader.commits import Commit, CommitLog
+from hadoop_loader.commits import CommitLog, TableState
 
 __all__ = ["LoadReader", "Loads", "Run", "Table", "open_log"]
 
@@ -71,59 +71,55 @@ class LoadReader:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._runs: dict[int, Run] = {}
-        self._rows: Counter[str] = Counter()
-        self._quarantined: Counter[str] = Counter()
-        self._lost: Counter[str] = Counter()
-        self._last: dict[str, int] = {}
 
     def __call__(self) -> Loads:
         """Read now; CorruptError for a record that is not what was written."""
         log = open_log(self._folder)
         if log is None:
             return Loads()
-        numbers = log.numbers()
-        for number in numbers:
-            known = self._runs.get(number)
-            if known is None:
-                self._take(log.read(number), applied=log.is_applied(number))
-            elif not known.applied and log.is_applied(number):
-                self._runs[number] = replace(known, applied=True)
+        known, self._runs = self._runs, {}
+        for number in log.numbers():
+            run = known.get(number) or _read(log, number)
+            if run is not None:
+                applied = run.applied or log.is_applied(number)
+                self._runs[number] = replace(run, applied=applied)
         last = log.latest()
         tables = {
-            topic: self._table(topic, state.table, state.subject, state.version)
+            topic: _table(topic, state)
             for topic, state in sorted(last.tables.items() if last else ())
         }
         return Loads(tuple(self._runs[n] for n in sorted(self._runs, reverse=True)), tables)
 
-    def _take(self, commit: Commit, *, applied: bool) -> None:
-        found = commit.topics
-        for topic, one in found.items():
-            self._rows[topic] += one.rows
-            self._quarantined[topic] += one.quarantined
-            self._lost[topic] += one.lost
-            self._last[topic] = commit.number
-        self._runs[commit.number] = Run(
-            commit.number,
-            commit.created_ms,
-            tuple(sorted(found)),
-            sum(one.rows for one in found.values()),
-            sum(one.bytes for one in found.values()),
-            sum(one.files for one in found.values()),
-            sum(one.quarantined for one in found.values()),
-            sum(one.lost for one in found.values()),
-            applied,
-        )
 
-    def _table(self, topic: str, table: str, subject: str, version: int) -> Table:
-        last = self._runs.get(self._last.get(topic, 0))
-        return Table(
-            topic,
-            table,
-            subject,
-            version,
-            self._rows[topic],
-            self._quarantined[topic],
-            self._lost[topic],
-            0 if last is None else last.number,
-            None if last is None else last.created_ms,
-        )
+def _read(log: CommitLog, number: int) -> Run | None:
+    """A run; None if its commit was removed a moment ago."""
+    try:
+        commit = log.read(number)
+    except FileNotFoundError:
+        return None
+    found = commit.topics
+    return Run(
+        number,
+        commit.created_ms,
+        tuple(sorted(found)),
+        sum(one.rows for one in found.values()),
+        sum(one.bytes for one in found.values()),
+        sum(one.files for one in found.values()),
+        sum(one.quarantined for one in found.values()),
+        sum(one.lost for one in found.values()),
+        applied=False,
+    )
+
+
+def _table(topic: str, state: TableState) -> Table:
+    return Table(
+        topic,
+        state.table,
+        state.subject,
+        state.version,
+        state.rows,
+        state.quarantined,
+        state.lost,
+        state.load,
+        state.loaded_ms or None,
+    )

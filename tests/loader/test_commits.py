@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from hadoop_loader.commits import Commit, CommitFile, CommitLog, TableState, TopicCommit
+from hadoop_loader import work
+from hadoop_loader.commits import (
+    Commit,
+    CommitFile,
+    CommitLog,
+    Forgotten,
+    TableState,
+    TopicCommit,
+)
+from hadoop_loader.compacting import Compacting
+from hadoop_loader.loading import Loading
+from hadoop_loader.verify import rows_of
 from headworks.errors import CorruptError, UsageError
+from tests.loader.memory import World
+from tests.loader.test_loading import DAY, V1, click, numbers
 
 
 def a_commit(number: int = 1) -> Commit:
@@ -70,3 +84,72 @@ def test_schemas_are_kept_by_fingerprint(tmp_path: Path) -> None:
     (tmp_path / "schemas" / f"{key}.avsc").write_text('"long"')
     with pytest.raises(CorruptError):
         CommitLog(tmp_path).schema(key)
+
+
+def worked_on(world: World) -> CommitLog:
+    """The log of a warehouse with loads and compactions: eight commits, four layouts."""
+    world.register("clicks", V1)
+    for n in range(8):
+        click(world, n, at=(n % 2) * DAY)
+        Loading(world.parts()).run()
+        if n % 2:
+            Compacting(world.parts(), worth_it=2 if n > 1 else 1).everything()
+    return world.parts().log
+
+
+@pytest.mark.parametrize("dies_at", [None, 1, 2, 9, 20])
+def test_old_commits_are_forgotten_whatever_happens_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch, dies_at: int | None
+) -> None:
+    log = worked_on(world)
+    for path in (world.root / "_headworks" / "layouts").iterdir():
+        os.utime(path, (-200_000, -200_000))
+    log.forget(12)
+    assert (log.numbers(), log.forgotten()) == (list(range(1, 13)), Forgotten())
+    if dies_at is not None:
+        unlink, left = Path.unlink, [dies_at]
+
+        def dying(self: Path, missing_ok: bool = False) -> None:
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+            unlink(self, missing_ok)
+
+        monkeypatch.setattr(Path, "unlink", dying)
+        with pytest.raises(KeyboardInterrupt):
+            log.forget(3)
+        monkeypatch.setattr(Path, "unlink", unlink)
+        assert [t.in_files for t in rows_of(world.root)] == [8]
+    log.forget(3)
+    log.forget(3)
+    assert (log.numbers(), log.forgotten().through) == ([10, 11, 12], 9)
+    assert {path.name.partition(".")[0] for path in (log._commits).iterdir()} == {
+        "00000010",
+        "00000011",
+        "00000012",
+    }
+    assert [(t.in_files, t.in_commits) for t in rows_of(world.root)] == [(8, 8)]
+    assert 1 <= len(list((world.root / "_headworks" / "layouts").iterdir())) <= 2
+    click(world, 8, at=DAY)
+    assert Loading(world.parts()).run().number == 13
+    assert numbers(world) == list(range(9))
+    (world.root / "_headworks" / "commits" / "00000010.json").unlink()
+    with pytest.raises(CorruptError, match="commit 11 does not follow 9"):
+        rows_of(world.root)
+
+
+def test_a_loader_keeps_the_last_commits_only(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(work, "KEPT", 2)
+    monkeypatch.setattr(work, "_TOO_MANY", 4)
+    log = worked_on(world)
+    assert log.numbers() == [11, 12]
+    for n in range(8, 11):
+        click(world, n)
+        Loading(world.parts()).run()
+    (world.root / "_headworks" / "commits" / "00000014.json").write_text("{}")
+    click(world, 11)
+    Loading(world.parts()).run()
+    assert log.numbers() == [11, 12, 13, 14, 15, 16]
+    assert "no old commits are removed" in caplog.text
