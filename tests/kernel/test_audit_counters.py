@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,9 @@ from headworks.audit.counters import (
     PendingIncrement,
     leftover_files,
 )
+from headworks.detour import Detour
 from headworks.errors import UsageError
+from producer_sdk.running import Running
 
 Books = dict[str, PendingIncrement]
 
@@ -199,8 +202,18 @@ def test_counting_and_publishing_at_once_while_the_file_grows(tmp_path: Path) ->
     assert published == {"attempted": 20_000, "delivered": 20_000}
 
 
+class _AtOnce:
+    """Delivers a message before it has taken it."""
+
+    def produce(self, _topic: str, *message: Any) -> None:
+        message[3](None, None)
+
+
 def test_many_threads_count_to_the_message_while_slots_come_and_go(tmp_path: Path) -> None:
     counters = CounterFile(tmp_path)
+    running: Any = object.__new__(Running)
+    running.counters, running.client, running._detour = counters, _AtOnce(), Detour()
+    running._latest, running._spill = counters.latest, None
     published: Counter[str] = Counter()
     size = 0
     senders, each = 4, 20_000
@@ -208,7 +221,8 @@ def test_many_threads_count_to_the_message_while_slots_come_and_go(tmp_path: Pat
     def send(first: int) -> None:
         for number in range(each):
             window = first + number // 100 % 3  # the threads meet in some windows, and leave them
-            counters.attempt("t", window * WINDOW_MS + number, 7).report(None, None)
+            at = window * WINDOW_MS + number
+            assert running.put("t", b"1234567", None, at, None, None, 0, True)
 
     def publish_once() -> None:
         nonlocal size
