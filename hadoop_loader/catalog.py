@@ -70,7 +70,7 @@ class HiveCatalog:
         self._sql(f"DROP TABLE IF EXISTS {name}")
         location = f"{self._spark.conf.get('spark.sql.warehouse.dir')}/{_SELF_TEST}"
         self._create(_SELF_TEST, before, location, None, {})
-        self._alter(_SELF_TEST, after)
+        self._alter(self._files, _SELF_TEST, after)
         found = [row[1] for row in self._sql(f"DESCRIBE {name}").collect()][:1]
         self._sql(f"DROP TABLE {name}")
         if found != ["struct<b:bigint,c:string>"]:
@@ -99,7 +99,7 @@ class HiveCatalog:
             self._create(name, columns, uri_of(location), comment, properties)
             self.tables().add(name)
             return
-        self._alter(name, columns)
+        self._alter(self._files, name, columns)
         if properties:
             self.set_properties(name, properties)
 
@@ -111,13 +111,21 @@ class HiveCatalog:
         comment: str | None,
         properties: dict[str, str],
     ) -> None:
-        """Create or replace a view."""
+        """Create a view, or give the one that is there all this.
+
+        `query` names its columns as `columns` do.
+        """
+        view = f"{quoted(self._views)}.{quoted(name)}"
+        if self._spark.catalog.tableExists(view):
+            # CREATE OR REPLACE drops the view first, and readers find none.
+            self._sql(f"ALTER VIEW {view} AS {query}")
+            told = {**properties, "comment": _cut(comment)}
+            self._sql(f"ALTER VIEW {view} SET TBLPROPERTIES ({_pairs(told)})")
+            self._alter(self._views, name, columns)
+            return
         named = ", ".join(f"{quoted(c.name)}{_comment(c.comment)}" for c in columns)
         held = f" TBLPROPERTIES ({_pairs(properties)})" if properties else ""
-        self._sql(
-            f"CREATE OR REPLACE VIEW {quoted(self._views)}.{quoted(name)} ({named})"
-            f"{_comment(comment)}{held} AS {query}"
-        )
+        self._sql(f"CREATE VIEW {view} ({named}){_comment(comment)}{held} AS {query}")
 
     def add_days(self, name: str, days: Iterable[str]) -> None:
         """Add the partitions of these days that the table does not have."""
@@ -166,13 +174,13 @@ class HiveCatalog:
     ) -> None:
         self._sql(create_table(self.source_of(name), columns, location, comment, properties))
 
-    def _alter(self, name: str, columns: Sequence[StructField]) -> None:
+    def _alter(self, database: str, name: str, columns: Sequence[StructField]) -> None:
         jvm = self._spark._jvm
         schema = {"type": "struct", "fields": [_spark_column(c) for c in columns]}
         type_ = jvm.org.apache.spark.sql.types.DataType.fromJson(json.dumps(schema))
         catalog = self._spark._jsparkSession.sharedState().externalCatalog()
-        catalog.alterTableDataSchema(self._files, name, type_)
-        self._spark.catalog.refreshTable(self.source_of(name))
+        catalog.alterTableDataSchema(database, name, type_)
+        self._spark.catalog.refreshTable(f"{quoted(database)}.{quoted(name)}")
 
     def _sql(self, statement: str) -> Any:
         return self._spark.sql(statement)

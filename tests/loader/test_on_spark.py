@@ -94,6 +94,37 @@ def test_readers_see_every_row_once_all_the_while(world: World, parts: Parts, sp
     assert [(r.n, r.how) for r in rows] == [(n, "mouse") for n in range(12)]
 
 
+def test_a_view_is_there_while_it_is_replaced(parts: Parts, spark: Any) -> None:
+    number, text = Scalar("int"), Scalar("string")
+    views: list[tuple[list[StructField], str]] = [
+        ([StructField("N", number, "a number")], "SELECT 1 AS `N`"),
+        ([StructField("how", text), StructField("N", number, "more")], "SELECT 'x' how, 2 AS `N`"),
+    ]
+    put = parts.catalog.put_view
+    put("clicks", *views[0], "Old.", {"turn": "0"})
+    seen: set[int] = set()
+    over = threading.Event()
+
+    def read() -> None:
+        while not over.is_set() or not seen:
+            (row,) = spark.newSession().sql(f"SELECT N FROM {view(parts)}").collect()
+            seen.add(row.N)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for turn in range(1, 8):
+            put("clicks", *views[turn % 2], "New.", {"turn": str(turn)})
+    finally:
+        over.set()
+        reader.join()
+    assert seen <= {1, 2}
+    told = spark.newSession().sql(f"DESCRIBE EXTENDED {view(parts)}").collect()
+    assert [tuple(row) for row in told[:2]] == [("how", "string", None), ("N", "int", "more")]
+    held = {row.col_name: row.data_type for row in told}
+    assert (held["Comment"], "turn=7" in held["Table Properties"]) == ("New.", True)
+
+
 def test_a_table_that_cannot_follow_is_rebuilt(world: World, parts: Parts, spark: Any) -> None:
     world.register("clicks", V1)
     click(world, 1)
