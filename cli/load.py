@@ -92,6 +92,7 @@ def run(
 ) -> None:
     """Load everything that is new in every topic; exit 1 if something had to be left out."""
     from hadoop_loader.policy import Policy, QuarantineLimit
+    from hadoop_loader.session import hasten_next_start
 
     pause = None if every is None else _seconds(every)
     address = None if serve is None else _address("--serve", serve)
@@ -125,6 +126,7 @@ def run(
             _wait_for_ever()
     finally:
         keeper.close()
+    hasten_next_start()
     if report.left_out is not None:
         raise FindingsError(
             f"what could be loaded is loaded and stays; not done: {report.left_out}",

@@ -44,7 +44,7 @@ def sql(
 def _with_own_server(statement: str, database: str, data_dir: str | None) -> Rows:
     from hadoop_loader.config import WarehouseConfig
     from hadoop_loader.serve import serve
-    from hadoop_loader.session import start_session, stop_session
+    from hadoop_loader.session import hasten_next_start, start_session, stop_session
     from hadoop_loader.sql import query
     from headworks.errors import UsageError
 
@@ -65,6 +65,8 @@ def _with_own_server(statement: str, database: str, data_dir: str | None) -> Row
     spark = start_session(config)
     try:
         host, port = serve(spark, "127.0.0.1", 0)
-        return query(f"{host}:{port}", statement, database=database)
+        rows = query(f"{host}:{port}", statement, database=database)
     finally:
         stop_session(spark)
+    hasten_next_start()
+    return rows

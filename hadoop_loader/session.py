@@ -18,10 +18,12 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from hadoop_loader.classes import Classes
 from hadoop_loader.config import WarehouseConfig
 from hadoop_loader.trouble import first_line
 from headworks.errors import UnreachableError, UsageError
@@ -30,6 +32,7 @@ __all__ = [
     "MIN_JAVA",
     "check_java",
     "check_metastore_free",
+    "hasten_next_start",
     "start_session",
     "stop_session",
 ]
@@ -51,8 +54,8 @@ _SAID_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _FLOCK = struct.Struct("hhqqi4x")
 
 
-def check_java() -> int:
-    """The version of the Java that Spark will use; UsageError if there is none, or too old."""
+def check_java() -> str:
+    """What the Java that Spark will use says of itself; UsageError if there is none, or too old."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     fix = (
@@ -69,7 +72,7 @@ def check_java() -> int:
     version = int(found[1])
     if version < MIN_JAVA:
         raise UsageError(f"{java} is Java {version}; Spark needs {MIN_JAVA}", fix=fix)
-    return version
+    return told.stderr
 
 
 def check_metastore_free(metastore: Path, *, wait: float = 15.0) -> None:
@@ -89,9 +92,13 @@ def check_metastore_free(metastore: Path, *, wait: float = 15.0) -> None:
         time.sleep(0.2)
 
 
-def start_session(config: WarehouseConfig) -> Any:
-    """Start Spark with the metastore of `config`; returns a SparkSession."""
-    check_java()
+def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None) -> Any:
+    """Start Spark with the metastore of `config`; returns a SparkSession.
+
+    `extra`: options of the JVM, instead of those by which it starts faster.
+    """
+    classes = Classes.of(check_java())
+    options = classes.options() if extra is None else extra
     if config.metastore_uri is None:
         check_metastore_free(config.metastore)
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -108,7 +115,7 @@ def start_session(config: WarehouseConfig) -> Any:
     log_settings = state / "log4j2.properties"
     log_settings.write_text(_LOG_SETTINGS, encoding="utf-8")
     builder = SparkSession.builder.master(config.master).appName("headworks-loader")
-    for name, value in _settings(config, log_settings).items():
+    for name, value in _settings(config, log_settings, options).items():
         builder = builder.config(name, value)
     from py4j.protocol import Py4JError
 
@@ -119,6 +126,10 @@ def start_session(config: WarehouseConfig) -> Any:
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
+        if options and extra is None:
+            spark = start_session(config, extra=())
+            classes.discard()  # without it there was no trouble
+            return spark
         raise UnreachableError(
             "Spark's JVM ended before it was up",
             fix="see that there is memory for it, that it was not killed, and that JAVA_HOME, "
@@ -133,8 +144,13 @@ def start_session(config: WarehouseConfig) -> Any:
     return spark
 
 
-def stop_session(spark: Any) -> None:
-    """Stop Spark and end its JVM, so that the next session starts from nothing.
+def hasten_next_start() -> None:
+    """Have an archive of the JVM's classes made in the background, if one is worth it here."""
+    Classes.of(check_java()).make_if_worth_it()
+
+
+def stop_session(spark: Any, *, wait: float = 10.0) -> None:
+    """Stop Spark and end its JVM within `wait` seconds, so that the next starts from nothing.
 
     A JVM that was killed has no part in it, and is no reason to fail.
     """
@@ -154,13 +170,15 @@ def stop_session(spark: Any) -> None:
     if process is not None:
         process.stdin.close()
         try:
-            process.wait(10)
+            process.wait(wait)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
 
 
-def _settings(config: WarehouseConfig, log_settings: Path) -> dict[str, str]:
+def _settings(
+    config: WarehouseConfig, log_settings: Path, options: Sequence[str]
+) -> dict[str, str]:
     state = config.metastore
     jvm = (
         "-Duser.timezone=UTC",
@@ -168,6 +186,7 @@ def _settings(config: WarehouseConfig, log_settings: Path) -> dict[str, str]:
         f"-Dderby.stream.error.file={state}/derby.log",
         "-XX:+UseSerialGC",
         *(() if config.long_queries else ("-XX:TieredStopAtLevel=1",)),
+        *options,
     )
     return {
         "spark.ui.enabled": "false",

@@ -29,7 +29,8 @@ class Reader:
         self._spark = spark
         self._topics = topics
         self._hows = hows
-        self._over = threading.Event()
+        self._over = False
+        self._hurry = threading.Event()
         self._news = threading.Condition()
         self._last: Reading = {}
         self.began_ms = int(time.time() * 1000)
@@ -42,18 +43,21 @@ class Reader:
         """What a reading finds that begins from now on."""
         with self._news:
             wanted = self.readings + 2
+            self._hurry.set()
             there = self._news.wait_for(lambda: self.readings >= wanted or self.wrong, _LIMIT)
+            self._hurry.clear()
             if not there:
                 self.wrong.append(f"the reader has read nothing for {_LIMIT:.0f} s")
             return set().union(*self._last.values())
 
     def stop(self) -> None:
         """End it."""
-        self._over.set()
+        self._over = True
+        self._hurry.set()
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.is_set() and not self.wrong:
+        while not self._over and not self.wrong:
             self.began_ms = int(time.time() * 1000)
             now: Reading = {}
             for table in (*self._topics, QUARANTINE_TABLE):
@@ -67,7 +71,8 @@ class Reader:
                 self._last = now
                 self.readings += 1
                 self._news.notify_all()
-            self._over.wait(max(_PAUSE, 2 * (time.time() - self.began_ms / 1000)))
+            # No more than a third of its time, so that the loaders get on; unless somebody waits.
+            self._hurry.wait(max(_PAUSE, 2 * (time.time() - self.began_ms / 1000)))
 
     def _read(self, table: str) -> set[Key]:
         rows = self._spark.sql(f"SELECT * FROM `{table}`").toArrow()

@@ -1,0 +1,131 @@
+"""The archive of the JVM's classes: used where there is one, and never a reason to fail."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hadoop_loader import classes as module
+from hadoop_loader.classes import Classes
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The processes that were started in the background, none of which was."""
+    commands: list[list[str]] = []
+
+    def popen(command: list[str], **_: Any) -> None:
+        commands.append(command)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    return commands
+
+
+def test_it_is_made_on_a_machine_that_loads_again(tmp_path: Path, started: list[Any]) -> None:
+    classes = Classes(tmp_path / "cache" / "jvm-1")
+    assert classes.options() == ()
+    assert not classes.make_if_worth_it()
+    assert not classes.make_if_worth_it(now=time.time() + 3500)
+    assert classes.make_if_worth_it(now=time.time() + 3700)
+    assert started == [[sys.executable, "-P", "-m", "hadoop_loader.classes", str(classes.folder)]]
+    (classes.folder / "failed").touch()
+    assert not classes.make_if_worth_it(now=time.time() + 9000)
+
+
+def test_it_is_of_one_java_and_used_when_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[Any]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
+    classes = Classes.of("Java 17")
+    assert classes.folder == Classes.of("Java 17").folder != Classes.of("Java 21").folder
+    classes.folder.mkdir(parents=True)
+    (classes.folder / "classes.jsa").touch()
+    assert classes.options()[0] == f'"-XX:SharedArchiveFile={classes.folder}/classes.jsa"'
+    assert not classes.make_if_worth_it(now=time.time() + 9000)
+    classes.discard()
+    assert classes.options() == ()
+    assert not classes.make_if_worth_it(now=time.time() + 9000)
+    assert started == []
+
+
+def test_a_cache_that_cannot_be_written_is_no_reason_to_fail(
+    tmp_path: Path, started: list[Any]
+) -> None:
+    (tmp_path / "file").touch()
+    classes = Classes(tmp_path / "file" / "jvm-1")
+    assert classes.options() == ()
+    assert not classes.make_if_worth_it(now=time.time() + 9000)
+    assert started == []
+
+
+def test_a_jvm_ignores_an_archive_that_is_none_without_a_word(tmp_path: Path) -> None:
+    classes = Classes(tmp_path)
+    (tmp_path / "classes.jsa").write_bytes(b"no archive" * 1000)
+    options = [option.strip('"') for option in classes.options()]
+    done = subprocess.run(["java", *options, "-version"], capture_output=True, check=False)
+    assert done.returncode == 0
+    assert done.stdout == b""
+
+
+def test_what_is_not_used_is_forgotten_and_a_maker_that_dies_is_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, days in (("jvm-1", 0), ("jvm-2", 40), ("jvm-3", 20)):
+        (tmp_path / name).mkdir()
+        at = time.time() - days * 86_400
+        os.utime(tmp_path / name, (at, at))
+
+    def live(data: Path, archive: Path) -> None:
+        assert data.is_dir()
+        archive.write_bytes(b"classes")
+
+    monkeypatch.setattr(module, "_live", live)
+    classes = Classes(tmp_path / "jvm-1")
+    classes.make()
+    assert {path.name for path in tmp_path.iterdir()} == {"jvm-1", "jvm-3"}
+    assert {path.name for path in classes.folder.iterdir()} == {"classes.jsa", "making"}
+
+    def die(data: Path, archive: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "_live", die)
+    with pytest.raises(KeyboardInterrupt):
+        Classes(tmp_path / "jvm-3").make()
+    assert not Classes(tmp_path / "jvm-3").make_if_worth_it(now=time.time() + 9000)
+
+
+def test_an_archive_is_kept_where_no_jvm_comes_up_without_it_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('version \"17.0.1\"')\n")
+    java.chmod(0o755)
+    code = (
+        "from pathlib import Path\n"
+        "from hadoop_loader.config import WarehouseConfig\n"
+        "from hadoop_loader.classes import Classes\n"
+        "from hadoop_loader.session import check_java, start_session\n"
+        "archive = Classes.of(check_java()).folder / 'classes.jsa'\n"
+        "archive.parent.mkdir(parents=True)\n"
+        "archive.touch()\n"
+        "try:\n"
+        f"    start_session(WarehouseConfig(data_dir=Path({str(tmp_path)!r}), "
+        "bootstrap='', registry=''))\n"
+        "except Exception as error:\n"
+        "    print(type(error).__name__, archive.exists())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        env={**os.environ, "JAVA_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["UnreachableError", "True"], done.stderr
