@@ -320,9 +320,8 @@ class Connection:
         """Send a reply when those before it are sent."""
         if not self.open:
             return
-        if not self._outbox.fill(slot, pieces):
-            self.close("no memory for a reply", "memory")
-        elif not self._in_pass:
+        self._outbox.fill(slot, pieces)
+        if not self._in_pass:
             self._send()
 
     def _send(self) -> None:
@@ -333,6 +332,9 @@ class Connection:
             done = outbox.send()
         except OSError as error:
             self.close(f"send failed: {error}", "network")
+            return
+        if not outbox.settle():
+            self.close("no memory for a reply", "memory")
             return
         if outbox.sent != before:
             self._counters.sent_bytes += outbox.sent - before

@@ -17,7 +17,8 @@ from broker.server.limits import Memory
 __all__ = ["Inbox"]
 
 _SMALL = 16 << 10
-_LARGE = 1 << 20
+_LARGE = 128 << 10  # what is read at a time: it is still in a near cache when it is written
+_KEPT = 2 << 20  # what a large request has left behind
 _PROOF = 4  # times what has come is believed to come
 _TLS_HELLO = b"\x16\x03"
 _HTTP = (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI")
@@ -70,7 +71,7 @@ class Inbox:
             return self._grow((step if left >= self._memory.size // 2 else wanted) - size)
         if full and size < _LARGE:
             self._grow(size)  # busy: read more at a time
-        elif size > 2 * _LARGE:
+        elif size > _KEPT:
             self.shrink()
         return True
 

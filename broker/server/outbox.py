@@ -1,9 +1,10 @@
 """What a connection has to send, in order: bytes, and pieces of files.
 
 Rules: replies leave in the order in which their requests came, so a reply that is ready waits for
-those before it. What waits is accounted for. Nothing blocks: what the socket does not take stays,
-and `send` says so. Files go by sendfile where the transport can, and otherwise pass through memory
-a bounded piece at a time. However fast a client reads, others get their turn after a few megabytes.
+those before it. What still waits after a `send` is accounted for by `settle`; what leaves at once
+costs nothing. Nothing blocks: what the socket does not take stays, and `send` says so. Files go by
+sendfile where the transport can, and otherwise pass through memory a bounded piece at a time.
+However fast a client reads, others get their turn after a few megabytes.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Outbox:
 
     def __init__(self, transport: Transport, account: Account) -> None:
         self._account = account
-        self._charged = 0  # of what is held
+        self._charged = 0  # of what is held, as far as that was settled
         self._send = transport.send
         self._fd = transport.sock.fileno()
         self._send_slice = self._send_file if transport.sends_files else self._load_file
@@ -59,14 +60,21 @@ class Outbox:
         self.waiting += count
         return slot
 
-    def fill(self, slot: Slot, pieces: Sequence[bytes | Slice]) -> bool:
-        """The reply for a place; False if the memory that all share has no room for it."""
-        size = sum(len(piece) for piece in pieces if not isinstance(piece, Slice))
-        if not self._account.take(size):
-            return False
+    def fill(self, slot: Slot, pieces: Sequence[bytes | Slice]) -> None:
+        """The reply for a place; to be followed by `send` and `settle`."""
         slot.pieces = pieces
-        self._charged += size
-        self.held += size
+        for piece in pieces:
+            if not isinstance(piece, Slice):
+                self.held += len(piece)
+
+    def settle(self) -> bool:
+        """Account for what waits now; False if the memory that all share has no room for it."""
+        more = self.held - self._charged
+        if more > 0 and not self._account.take(more):
+            return False
+        if more < 0:
+            self._account.give(-more)
+        self._charged = self.held
         return True
 
     def send(self) -> bool:
@@ -86,11 +94,6 @@ class Outbox:
                     self._send_bytes()
         except BlockingIOError:
             return False
-        finally:
-            done = self._charged - self.held
-            if done > 0:
-                self._charged -= done
-                self._account.give(done)
         return True
 
     def _send_bytes(self) -> None:

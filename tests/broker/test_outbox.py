@@ -1,0 +1,67 @@
+"""What a connection has to send: what waits is accounted for, and what leaves at once is not."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from broker.server.limits import Account, Memory
+from broker.server.outbox import Outbox
+from broker.server.transport import PlainTransport, prepare
+
+_FREE = 256 << 10
+_MOST = 1 << 20
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Ours, and a client's that takes little before it reads."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(listener.getsockname())
+        ours, _ = listener.accept()
+        with ours:
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            prepare(ours)
+            yield ours, client
+
+
+def test_what_leaves_at_once_takes_no_memory(ends: tuple[socket.socket, socket.socket]) -> None:
+    ours, client = ends
+    memory = Memory(0)
+    outbox = Outbox(PlainTransport(ours), Account(memory))
+    for _ in range(1000):
+        outbox.fill(outbox.reserve(0.0), (b"x" * 1000,))
+        assert outbox.send()
+        assert outbox.settle()
+        assert len(client.recv(1000, socket.MSG_WAITALL)) == 1000
+    assert not memory.short
+
+
+def test_what_waits_is_accounted_for_until_it_is_read(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
+    ours, client = ends
+    memory = Memory(_MOST)
+    outbox = Outbox(PlainTransport(ours), Account(memory))
+    first = outbox.reserve(0.0)
+    accounted, filled = True, 0
+    while accounted:
+        outbox.fill(outbox.reserve(0.0), (bytes(50_000),))
+        filled += 50_000
+        assert outbox.send(), "nothing may leave before the first"
+        before, accounted = memory.left, outbox.settle()
+        taken = memory.size - memory.left
+        assert not accounted or taken == max(0, outbox.held - _FREE)
+    assert memory.left == before
+    assert filled - 50_000 <= _MOST + _FREE < filled
+    outbox.fill(first, (b"first",))
+    got = bytearray()
+    while not outbox.send() or len(got) < filled + 5:
+        outbox.settle()
+        got += client.recv(1 << 16)
+    assert got.startswith(b"first")
+    assert outbox.settle()
+    assert (outbox.held, memory.left) == (0, _MOST)
