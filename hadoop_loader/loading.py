@@ -22,7 +22,7 @@ from hadoop_loader.manifests import Found, by_topic, check_covered, record_bytes
 from hadoop_loader.places import Place
 from hadoop_loader.plan import Gap, GapError, Range, Watermarks, new_ranges, pack, unled
 from hadoop_loader.policy import QuarantineLimit, bytes_a_day
-from hadoop_loader.report import Leaderless, LoadReport, Refusal, report_of
+from hadoop_loader.report import Leaderless, LoadReport, Refusal, TaskReport, report_of
 from hadoop_loader.task import Manifest, Task, TopicManifest, TopicPlan
 from hadoop_loader.work import Parts, Progress, Work
 from headworks.errors import HeadworksError
@@ -38,7 +38,7 @@ class TooMuchBadError(HeadworksError):
 
 @dataclass(slots=True)
 class _Plan:
-    """What is new."""
+    """What is new; `tasks`: what reading it took."""
 
     governed: Governed
     ranges: list[Range] = field(default_factory=list)
@@ -46,6 +46,7 @@ class _Plan:
     refused: list[Refusal] = field(default_factory=list)
     leaderless: list[Leaderless] = field(default_factory=list)
     evolved: list[str] = field(default_factory=list)
+    tasks: list[TaskReport] = field(default_factory=list)
 
     def leave_out(self, topic: str, reason: str) -> None:
         """The topic stays as it is."""
@@ -95,6 +96,7 @@ class Loading:
                 manifests = self._read(plan, last)
             found = by_topic(manifests)
             check_covered(plan.ranges, found)
+            plan.tasks = [_told(manifest) for manifest in manifests]
             manifests = self._held_back(plan, found, manifests)
         if plan.empty:
             self._work.clean()
@@ -192,6 +194,7 @@ class Loading:
             plan.refused,
             dict(self._work.seconds),
             plan.leaderless,
+            plan.tasks,
         )
 
 
@@ -209,6 +212,16 @@ def tasks_of(
         Task(number, packed, {t: plans[t] for t in {r.topic for r in packed}}, staging)
         for packed in pack(ranges, bins, sizes)
     ]
+
+
+def _told(manifest: Manifest) -> TaskReport:
+    """What a task did, for the report."""
+    return TaskReport(
+        topics=len({found.topic for found in manifest.topics}),
+        messages=sum(found.rows + found.quarantined for found in manifest.topics),
+        bytes=sum(found.bytes for found in manifest.topics),
+        seconds=round(sum(manifest.seconds.values()), 3),
+    )
 
 
 def _check_limit(topic: str, parts: Sequence[TopicManifest], limit: QuarantineLimit | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hadoop_loader.commits import Commit
 
-__all__ = ["Leaderless", "LoadReport", "Refusal", "TopicReport", "report_of"]
+__all__ = ["Leaderless", "LoadReport", "Refusal", "TaskReport", "TopicReport", "report_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,22 @@ class Leaderless:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskReport:
+    """What one task of a load read, of how many topics, and how long it worked at it."""
+
+    topics: int
+    messages: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class LoadReport:
     """One load, rewind, requeue or rebuild. `number` is the commit's.
 
     If there was nothing to do, it is not `committed`, and the number is the last one's.
-    `unmarked`: why the marks of completeness stand where they were, if they do.
+    `unmarked`: why the marks of completeness stand where they were, if they do. `tasks`: of a load
+    alone, the one that worked longest first.
     """
 
     number: int
@@ -63,6 +74,7 @@ class LoadReport:
     committed: bool = False
     leaderless: tuple[Leaderless, ...] = ()
     unmarked: str | None = None
+    tasks: tuple[TaskReport, ...] = ()
 
     @property
     def left_out(self) -> str | None:
@@ -92,6 +104,7 @@ def report_of(
     refused: Sequence[Refusal] = (),
     seconds: dict[str, float] | None = None,
     leaderless: Sequence[Leaderless] = (),
+    tasks: Sequence[TaskReport] = (),
 ) -> LoadReport:
     """The report of the work that made `commit`, or made none and left it at `number`."""
     tables = commit.tables if commit else {}
@@ -118,4 +131,5 @@ def report_of(
         commit.kind if commit else "load",
         commit is not None,
         tuple(leaderless),
+        tasks=tuple(sorted(tasks, key=lambda task: -task.seconds)),
     )

@@ -54,6 +54,23 @@ def test_loads_what_is_new_and_only_that(world: World) -> None:
     assert not (world.root / ".staging").exists()
 
 
+def test_a_topic_of_fifty_times_the_others_is_shared_by_the_tasks(world: World) -> None:
+    for topic in ("clicks", "small", "smaller"):
+        world.register(topic, V1)
+    value = encoded(V1, {"at": 0, "n": 1})
+    for _ in range(25_000):
+        world.log.append("clicks", value)
+    for topic, schema_id in (("small", 2), ("smaller", 3)):
+        for _ in range(500):
+            world.log.append(topic, encoded(V1, {"at": 0, "n": 1}, schema_id))
+    report = Loading(world.parts()).run()
+    assert sum(task.messages for task in report.tasks) == 26_000
+    assert len(report.tasks) == 2
+    assert max(task.messages for task in report.tasks) < 0.7 * 26_000
+    assert sum(task.bytes for task in report.tasks) == sum(t.bytes for t in report.topics)
+    assert report.as_dict()["tasks"][0]["topics"] >= 1
+
+
 def test_rows_are_in_the_partition_of_their_event_time(world: World) -> None:
     world.register("clicks", V1)
     for n, at in enumerate([0, DAY - 1, DAY, 40 * DAY, -1]):

@@ -17,7 +17,7 @@ from tests.soak.loads_facts import Key
 
 __all__ = ["Reader"]
 
-_PAUSE = 1.0
+_PAUSE = 3.0
 _LIMIT = 600.0
 Reading = dict[str, set[Key]]
 
