@@ -21,7 +21,7 @@ from audit.statements import Breach, breaches_in
 from audit.store import AuditStore, tables
 from audit.store.fold import PRODUCER_TIER
 
-__all__ = ["Finding", "Thresholds", "findings"]
+__all__ = ["Finding", "Thresholds", "findings", "troubles"]
 
 _ALL_TOPICS = "hadoop"
 _HORIZON_MS = 86_400_000
@@ -54,9 +54,16 @@ class Finding:
 
 def findings(store: AuditStore, now: int, thresholds: Thresholds) -> list[Finding]:
     """Everything that is wrong at `now`, by kind, tier and topic."""
+    tiers = sorted(state.tier for state in queries.tiers(store))
+    breaches = _breaches(store, now, thresholds, tiers)
+    found = [*breaches, *troubles(store, now, thresholds)]
+    return sorted(found, key=lambda finding: (finding.kind, finding.key))
+
+
+def troubles(store: AuditStore, now: int, thresholds: Thresholds) -> list[Finding]:
+    """What is wrong at `now` and is no window's: cheap to ask, however many windows there are."""
     states = {state.tier: state for state in queries.tiers(store)}
     found = [
-        *_breaches(store, now, thresholds, sorted(states)),
         *_silent_tiers(states, now, thresholds),
         *_sources(queries.sources(store), now, thresholds),
         *_unknown(store, now, thresholds),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -58,6 +59,7 @@ def status(
     """Compare a tier with the producers, per topic; exit 1 if one is below the SLA."""
     from audit import queries
     from audit.balance import total
+    from audit.findings import Thresholds, troubles
     from headworks.errors import FindingsError, UsageError
 
     first = None if since is None else instant(since, "--since")
@@ -73,6 +75,8 @@ def status(
             rows = queries.balances(opened, tier, topic, since=first, until=end)
         holes = queries.holes(opened)
         tiers = [state.tier for state in queries.tiers(opened)]
+        seen = troubles(opened, time.time_ns() // 1_000_000, Thresholds())
+    wrong = [one for one in seen if topic is None or one.topic in (None, topic)]
     if tier not in (_WAREHOUSE, *tiers):  # the warehouse's counts as empty until the first load
         raise UsageError(
             f"tier {tier!r} has counted nothing yet",
@@ -82,9 +86,12 @@ def status(
     if format is Format.JSON:
         listed = [_as_json(r) for r in rows]
         unread = asdict(holes)
-        print_json({"tier": tier, "rows": listed, "total": _as_json(everything), **unread})
+        beside = {"troubles": [one.as_dict() for one in wrong], **unread}
+        print_json({"tier": tier, "rows": listed, "total": _as_json(everything), **beside})
     else:
         _print(rows, everything)
+        for one in wrong:
+            say(f"{one.kind}: {one.text}")
     if holes.unreadable or holes.missed:
         raise FindingsError(
             f"{holes.unreadable} messages of the audit topic are no audit events, and "

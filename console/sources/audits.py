@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from audit.answers import Explanation, Health, Holes, TierState, TopicAudit
+from audit.answers import Explanation, Health, Holes, TopicAudit
 from headworks.errors import UnreachableError
 
 if TYPE_CHECKING:
+    from audit.findings import Finding
     from audit.store import AuditStore
 
 __all__ = ["WINDOWS", "AuditReader", "Audited"]
@@ -32,15 +33,18 @@ _IN_A_FILE = "sqlite:///"
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What the store says; `kept` is False where nobody keeps one."""
+    """What the store says; `kept` is False where nobody keeps one.
+
+    `troubles` are what is wrong beside the windows of `health`, by the default thresholds.
+    """
 
     kept: bool
-    tiers: tuple[TierState, ...]
     health: Mapping[str, Health]
     holes: Holes
+    troubles: tuple[Finding, ...] = ()
 
 
-_NOTHING = Audited(False, (), {}, Holes(0, 0))
+_NOTHING = Audited(False, {}, Holes(0, 0))
 
 
 class AuditReader:
@@ -112,14 +116,15 @@ class AuditReader:
 
 def _read(store: AuditStore, now: int) -> Audited:
     from audit import queries
+    from audit.findings import Thresholds, troubles
 
-    tiers = tuple(queries.tiers(store))
-    names = [one.tier for one in tiers if one.tier != _PRODUCER][:_MOST_TIERS]
+    names = [one.tier for one in queries.tiers(store) if one.tier != _PRODUCER][:_MOST_TIERS]
     health = {
         tier: queries.health(store, now=now, tier=tier, windows=WINDOWS, limit=_MOST_TOPICS)
         for tier in names or ["hadoop"]
     }
-    return Audited(True, tiers, health, queries.holes(store))
+    seen = tuple(troubles(store, now, Thresholds()))
+    return Audited(True, health, queries.holes(store), seen)
 
 
 @contextmanager

@@ -11,9 +11,11 @@ from console.sources.subjects import Subjects
 from console.views.listing import Part, Wanted, part_of
 from console.views.seeing import Seeing
 
-__all__ = ["Cell", "HealthLine", "HealthPage", "cell_of", "health_page"]
+__all__ = ["Cell", "HealthLine", "HealthPage", "Trouble", "cell_of", "health_page"]
 
 _NEWS = 8
+_TROUBLES = 20
+_HOLES = "holes"  # said above the heatmap
 _UNREAD = "The audit has not been read yet."
 
 
@@ -55,8 +57,17 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something that is not as it should be, and is no window's: a silent tier, a wrong clock."""
+
+    kind: str
+    text: str
+    topic: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class HealthPage:
-    """The heatmap of a tier, in one sentence and in cells."""
+    """The heatmap of a tier, in one sentence and in cells; `further` troubles are left out."""
 
     kept: bool
     tier: str
@@ -67,6 +78,8 @@ class HealthPage:
     part: Part[HealthLine]
     left_out: int
     unreadable: int
+    troubles: tuple[Trouble, ...]
+    further: int
     news: tuple[News, ...]
 
 
@@ -101,6 +114,7 @@ def health_page(
         )
         for row in part.rows
     )
+    troubles = _troubles(audited, seeing)
     lost = sum(row.sum.lost for row in rows)
     doubled = sum(row.sum.duplicated for row in rows)
     bad = sum(1 for row in rows if not row.sum.complete)
@@ -115,6 +129,8 @@ def health_page(
         Part(lines, part.total, part.page, part.pages, part.q, part.sort),
         max(0, health.topics - len(health.rows)) if health else 0,
         audited.holes.unreadable + audited.holes.missed if audited else 0,
+        troubles[:_TROUBLES],
+        len(troubles[_TROUBLES:]),
         _news(subjects, loads, seeing),
     )
 
@@ -148,6 +164,15 @@ def _sentence(topics: int, bad: int, expected: int, lost: int, doubled: int, tie
     missing = f"{lost:,} of {expected:,} messages are not at {tier}"
     twice = f", and {doubled:,} are there twice" if doubled else ""
     return f"{bad:,} of {total} {'is' if bad == 1 else 'are'} not complete: {missing}{twice}."
+
+
+def _troubles(audited: Audited | None, seeing: Seeing) -> tuple[Trouble, ...]:
+    """Those of hosts and tiers, which are of no topic, are for who may see every topic."""
+    return tuple(
+        Trouble(one.kind, one.text, one.topic)
+        for one in (audited.troubles if audited else ())
+        if one.kind != _HOLES and seeing.topic(one.topic or "")
+    )
 
 
 def _news(subjects: Subjects | None, loads: Loads | None, seeing: Seeing) -> tuple[News, ...]:
