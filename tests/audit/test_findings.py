@@ -15,7 +15,7 @@ from prometheus_client.exposition import generate_latest
 
 from audit import queries
 from audit.alerts import post_to, tell
-from audit.findings import Finding, Thresholds, findings
+from audit.findings import Finding, Thresholds, findings, troubles
 from audit.metrics import Metrics, look
 from audit.store import AuditStore
 from audit.store.upkeep import Kept, tidy
@@ -55,6 +55,13 @@ def test_loss_below_the_sla_is_found_and_within_it_is_not(store: AuditStore) -> 
     seen = found(store, skew=10 * DAY)
     assert list(seen) == ["incomplete/hadoop/bad"]
     assert "2 of 1,000" in seen["incomplete/hadoop/bad"].text
+
+
+def test_troubles_are_what_is_no_windows(store: AuditStore) -> None:
+    add(store, sent("bad", 1000), loaded("bad", 998), sent("ghost", 5), at=NOW)
+    seen = [one.key for one in troubles(store, NOW, Thresholds())]
+    assert seen == ["skewed/producer/host/app", "unknown/hadoop/ghost"]
+    assert {*found(store)} == {*seen, "incomplete/hadoop/bad", "incomplete/hadoop/ghost"}
 
 
 def test_a_window_is_not_judged_before_its_time(store: AuditStore) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 import threading
 
+from audit.answers import Holes
+from audit.findings import Finding
 from console.app.sight import EVERYTHING
 from console.sources import Watched
+from console.sources.audits import Audited
 from console.views.health import health_page
 from console.views.listing import Wanted
 from headworks.errors import UnreachableError
@@ -84,3 +87,24 @@ def test_a_first_page_before_the_audit_was_read_does_not_say_that_there_is_none(
     page = health_page(None, None, None, EVERYTHING, Wanted("", 1, ""), tier="hadoop", now_ms=0)
     assert page.sentence == "The audit has not been read yet."
     assert page.kept
+
+
+class _Only:
+    """Who may see one topic."""
+
+    def topic(self, name: str) -> bool:
+        return name == "mine"
+
+    group = subject = topic
+
+
+def test_troubles_are_shown_to_who_may_see_what_they_are_about() -> None:
+    of = {"mine": "mine", "theirs": "theirs", "a host": None}
+    seen = tuple(Finding("unknown", key, "hadoop", topic, key) for key, topic in of.items())
+    audited = Audited(True, {}, Holes(0, 0), seen)
+    for seeing, shown in ((EVERYTHING, [*of]), (_Only(), ["mine"])):
+        page = health_page(audited, None, None, seeing, Wanted(), tier="hadoop", now_ms=0)
+        assert [one.text for one in page.troubles] == shown
+    many = Audited(True, {}, Holes(0, 0), seen * 10)
+    page = health_page(many, None, None, EVERYTHING, Wanted(), tier="hadoop", now_ms=0)
+    assert (len(page.troubles), page.further) == (20, 10)
