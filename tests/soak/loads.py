@@ -37,7 +37,7 @@ from tests.soak.loads_stage import LIMIT, TOPICS, Stage, staged
 
 __all__ = ["Report", "campaign"]
 
-_ANY_TIME, _A_WORKER = "any time", "one worker"
+_ANY_TIME, _A_WORKER, _RESTORING = "any time", "one worker", "restoring"
 _KINDS = (*STEPS, *STEPS, *RARE_STEPS, *TASK_STEPS, *[_ANY_TIME] * 6, *[_A_WORKER] * 3)
 _RUN = ("run",)
 _REWRITES = (
@@ -86,6 +86,8 @@ def campaign(folder: Path, kills: int, seed: int) -> Report:
         if not report.wrong:
             report.wrong += _as_sql_tells(stage)
         with _reading(folder, stage) as reader:
+            if not report.wrong:
+                _kill(stage, report, rng, _RESTORING)
             _kill_often(stage, report, rng, kills, reader)
             report.readings = reader.readings
         report.messages, report.commits = len(stage.hows), len(stage.facts.log.numbers())
@@ -127,9 +129,10 @@ def _reading(folder: Path, stage: Stage) -> Iterator[Reader]:
             stop_session(spark)
 
 
-def _kill(stage: Stage, report: Report, rng: Random) -> None:
+def _kill(stage: Stage, report: Report, rng: Random, kind: str | None = None) -> None:
     """Start one piece of work and kill it, if it does not end before."""
-    kind, work, (number, applied) = rng.choice(_KINDS), rng.choice(_WORK), stage.standing()
+    kind = kind or rng.choice(_KINDS)
+    work, (number, applied) = rng.choice(_WORK), stage.standing()
     if kind == "rewriting":
         work = rng.choice(_REWRITES)
     if not number:
