@@ -18,6 +18,7 @@ __all__ = ["Inbox"]
 
 _SMALL = 16 << 10
 _LARGE = 128 << 10  # what is read at a time: it is still in a near cache when it is written
+_ONE = 1 << 20  # up to so large, a request that needs more than that gets room for two
 _KEPT = 2 << 20  # what a large request has left behind
 _PROOF = 4  # times what has come is believed to come
 _TLS_HELLO = b"\x16\x03"
@@ -69,7 +70,7 @@ class Inbox:
             step = min(wanted, max(2 * size, _PROOF * unread))
             left = self._memory.left - (step - size)
             return self._grow((step if left >= self._memory.size // 2 else wanted) - size)
-        if full and size < _LARGE:
+        if full and (size < _LARGE or _LARGE < size < _ONE):
             self._grow(size)  # busy: read more at a time
         elif size > _KEPT:
             self.shrink()
