@@ -34,7 +34,7 @@ from cli.stack import running_registry
 from headworks.registry_client import RegistryClient
 from tests.soak.fire_mirror import GONE, MIRRORED, Mirrored
 from tests.soak.fire_tables import SHOT, Truth, rows_of_table, truth_of
-from tests.soak.process import LONGEST, Broker, Child, wait_until
+from tests.soak.process import LONGEST, PATIENCE, Broker, Child, wait_until
 
 __all__ = ["Report", "campaign"]
 
@@ -193,7 +193,7 @@ class _Fire:
         admin = AdminClient({"bootstrap.servers": self.broker.address, "log_level": 2})
         if ends:
             for done in admin.delete_records(ends).values():
-                done.exception(60)
+                done.exception(PATIENCE)
         self.loader.signal(signal.SIGCONT)
 
     def _copy(self) -> None:
@@ -209,7 +209,7 @@ class _Fire:
                 if message.error() is None:
                     stamp = message.timestamp()[1]
                     producer.produce(_DOUBLED, message.value(), message.key(), timestamp=stamp)
-            producer.flush(60)
+            producer.flush(PATIENCE)
 
     def settle(self, *, spark: bool) -> None:
         """Let everything come to its end."""
@@ -316,11 +316,11 @@ class _consumer:  # noqa: N801
 
 
 def _marks(consumer: Consumer, topic: str) -> list[tuple[int, int, int]]:
-    found = consumer.list_topics(topic, timeout=60).topics[topic]
+    found = consumer.list_topics(topic, timeout=PATIENCE).topics[topic]
     if found.error is not None:
         return []
     return [
-        (p, *consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=60))
+        (p, *consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=PATIENCE))
         for p in sorted(found.partitions)
     ]
 

@@ -25,6 +25,7 @@ from headworks.broker_client import broker_client
 from headworks.errors import HeadworksError
 from headworks.registry_client import RegistryClient
 from tests.loader.memory import MemoryCatalog, MemoryJobs, MemoryLog
+from tests.soak.process import PATIENCE
 
 
 class _Jobs(MemoryJobs):
@@ -60,7 +61,7 @@ def main() -> int:
     bootstrap, registry, root, *more = sys.argv[1:]
     folder = Path(root)
     folder.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             report = Loading(parts(bootstrap, registry, folder)).run()

@@ -30,7 +30,7 @@ from audit.store import AuditStore
 from headworks.audit import AUDIT_TOPIC
 from tests.soak.fire_tables import Truth, rows_of_log, truth_of
 from tests.soak.mirror import drain, end_offsets
-from tests.soak.process import Broker, Child, wait_until
+from tests.soak.process import PATIENCE, Broker, Child, wait_until
 
 __all__ = ["GONE", "MIRRORED", "Mirrored"]
 
@@ -39,7 +39,7 @@ _NAME = "fire"
 _READY = f"as mirror:{_NAME}\n".encode()
 _PAUSE = 1.5  # seconds at most: long enough for the group to give the mirror up
 _SOME = 40_000  # bytes of a journal
-_ENDS = 5  # tries to publish all counts: at its end a mirror has some seconds for it
+_ENDS = 20  # tries to publish all counts: at its end a mirror has some seconds for it
 
 
 class Mirrored:
@@ -154,7 +154,7 @@ class Mirrored:
             if end > 1
         ]
         for done in admin.delete_records(places).values():
-            done.result(60)
+            done.result(PATIENCE)
 
     def compare(self, store: AuditStore, topic: str) -> tuple[list[str], str]:
         """Hold the figures of the mirror's tier against the target's log: what is wrong, a line."""

@@ -22,6 +22,7 @@ from random import Random
 from headworks.audit import WINDOW_MS
 from producer_sdk import Producer
 from producer_sdk.untyped import event_class
+from tests.soak.process import PATIENCE
 
 LATE_MS = 3 * 86_400_000
 
@@ -40,7 +41,7 @@ def main() -> int:
         application="fire",
         state_dir=Path(state),
         audit_every=0.3,
-        close_timeout=60,
+        close_timeout=PATIENCE,
     )
     n = 0
     while not stop.is_set():
