@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -135,11 +134,12 @@ def verify(
     The audit's sums are also held against a naive sum of the whole audit topic.
     """
     from audit import queries
+    from hadoop_loader.places import place_of
     from hadoop_loader.verify import rows_of
 
     at = address_of(bootstrap, zookeeper), resolve("registry", registry)
     try:
-        tables = rows_of(Path(resolve("warehouse", warehouse)))
+        tables = rows_of(place_of(resolve("warehouse", warehouse)))
     except CorruptError as error:
         raise FindingsError(error.message, fix=error.fix) from None
     with caught_up(store, *at) as opened:

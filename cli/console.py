@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -32,6 +32,9 @@ from cli.guarding import (
 from cli.kafka import address_of as address_of_brokers
 from cli.output import Format, FormatOption
 from headworks.settings import resolve, resolve_optional
+
+if TYPE_CHECKING:
+    from hadoop_loader.places import Place
 
 __all__ = ["console_app"]
 
@@ -101,7 +104,7 @@ def start(
     places = Places(
         address_of_brokers(bootstrap, zookeeper),
         resolve("registry", registry),
-        Path(resolve("warehouse", warehouse)),
+        _warehouse(resolve("warehouse", warehouse)),
         Path(resolve("schemas", schemas)),
         resolve_optional("audit_store", audit_store) or _store_in(Path(resolve("data_dir"))),
         resolve_optional("zookeeper", zookeeper),
@@ -130,3 +133,10 @@ def start(
 def _store_in(folder: Path) -> str:
     """Where `headworks up` keeps the audit."""
     return f"sqlite:///{(folder / 'audit.db').resolve()}"
+
+
+def _warehouse(name: str) -> Place:
+    """Where the warehouse is, in the words of whoever named it; UsageError for a strange URI."""
+    from hadoop_loader.places import place_of
+
+    return place_of(name) if "://" in name else Path(name)

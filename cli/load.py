@@ -38,6 +38,7 @@ from headworks.settings import resolve
 if TYPE_CHECKING:
     from hadoop_loader import LoadReport, Warehouse
     from hadoop_loader.metrics import LoaderMetrics
+    from hadoop_loader.places import Place
 
 __all__ = ["load_app"]
 
@@ -193,7 +194,7 @@ class _Runs:
         self._file = metrics_file
         self._metrics: LoaderMetrics | None = None
 
-    def count(self, root: Path, address: tuple[str, int] | None) -> None:
+    def count(self, root: Place, address: tuple[str, int] | None) -> None:
         """Keep metrics from now on, served at `address`."""
         from hadoop_loader.metrics import LoaderMetrics
 

@@ -21,8 +21,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from hadoop_loader.durable import sync_folder
-from hadoop_loader.places import Place, create, keep, replace_text, write_durably
+from hadoop_loader.places import (
+    Place,
+    create,
+    keep,
+    matching,
+    modified,
+    replace_text,
+    sync_folder,
+    write_durably,
+)
 from headworks.errors import CorruptError, UsageError
 
 __all__ = [
@@ -156,9 +164,13 @@ def fingerprint(text: str) -> str:
 
 
 class CommitLog:
-    """The commit log in `folder` (made if absent)."""
+    """The commit log in `folder` (made if absent).
 
-    def __init__(self, folder: Place) -> None:
+    `drafts`: where a record is written before it counts, if that is a folder of its writer's own.
+    """
+
+    def __init__(self, folder: Place, drafts: Place | None = None) -> None:
+        self._drafts = drafts
         self._commits = folder / "commits"
         self._schemas = folder / "schemas"
         self._layouts = folder / "layouts"
@@ -196,16 +208,23 @@ class CommitLog:
         return "" if commit is None else _checksum(_body(commit))
 
     def create(self, commit: Commit) -> None:
-        """Commit. Raises UsageError if another loader has taken the number."""
+        """Commit. Raises UsageError if another loader has taken the number, or the warehouse."""
         body = _body(commit)
         path = self._path(commit.number)
         record = {"checksum": _checksum(body), "commit": body}
         try:
-            create(path, json.dumps(record, separators=(",", ":"), sort_keys=True))
+            text = json.dumps(record, separators=(",", ":"), sort_keys=True)
+            create(path, text, beside=self._drafts)
         except FileExistsError:
             raise UsageError(
                 f"another loader has made load {commit.number} of {self._commits.parent.parent}",
                 fix="let one loader at a time work on a warehouse; nothing was lost, load again",
+            ) from None
+        except FileNotFoundError:
+            raise UsageError(
+                f"another loader has taken {self._commits.parent.parent} over from this one, which "
+                "it could not reach",
+                fix="nothing was lost: the next run takes up what that one leaves",
             ) from None
 
     def forgotten(self) -> Forgotten:
@@ -227,14 +246,14 @@ class CommitLog:
             noted = {"through": through.number, "checksum": self.checksum(through)}
             keep(self._forgotten, json.dumps(noted))
         # A record goes after what lies beside it: it is by the records that the rest is found.
-        for path in sorted(self._commits.iterdir(), key=lambda path: path.suffix == ".json"):
+        for path in sorted(matching(self._commits, "*"), key=_is_record):
             if path.stem.isdecimal() and int(path.stem) <= through.number:
                 path.unlink()
         latest = self.read(numbers[-1])
         named = {*oldest.layouts.values(), *latest.layouts.values()}
         for path in self._layouts.glob("[!.]*.json"):
             # One that is named in between was made after the oldest commit; clocks may differ.
-            younger = path.stat().st_mtime > oldest.created_ms / 1000 - _DAY
+            younger = modified(path) > oldest.created_ms / 1000 - _DAY
             if path.stem not in named and not younger:
                 path.unlink()
 
@@ -309,7 +328,7 @@ class CommitLog:
         """What was retired and is not removed yet, by the file that remembers it."""
         return {
             path: json.loads(path.read_text(encoding="utf-8"))
-            for path in sorted(self._retired.glob("*.json"))
+            for path in matching(self._retired, "*.json")
         }
 
     def _keep(self, folder: Place, suffix: str, text: str) -> str:
@@ -363,6 +382,10 @@ def _members(value: Commit | TableState | TopicCommit | CommitFile | Relocation)
 
 def _checksum(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _is_record(path: Place) -> bool:
+    return path.name.endswith(".json")
 
 
 def _corrupt(path: Place) -> CorruptError:

@@ -18,7 +18,7 @@ from hadoop_loader.commits import (
     TableState,
     TopicCommit,
 )
-from hadoop_loader.places import Place
+from hadoop_loader.places import Place, matching
 from hadoop_loader.plan import Range
 from hadoop_loader.quarantine import QUARANTINE_TABLE
 from hadoop_loader.staging import StagedFile
@@ -85,7 +85,7 @@ class Draft:
         """The files of a partition, as it is before this commit."""
         moved = {(r.table, r.day): r.retired for r in self._moved}
         folder = self.root / moved.get((table, day), self.folder(table, day))
-        return sorted(folder.glob("[!._]*.parquet"))
+        return matching(folder, "[!._]*.parquet")
 
     def count(self, topic: str, found: TopicCommit, now_ms: int) -> None:
         """Take in what was found in a topic, and add it to the sums of its table."""

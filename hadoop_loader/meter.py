@@ -7,9 +7,11 @@ told is never more than everything.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+
+from hadoop_loader.places import Place
 
 __all__ = ["Meter", "watching"]
 
@@ -20,18 +22,23 @@ _EVERY = 0.25
 class Meter:
     """Counts messages of one attempt in its staging folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Place) -> None:
         self._path = folder / _NAME
         self._messages = 0
+        self._due = 0.0
 
     def add(self, messages: int) -> None:
-        """So many more."""
+        """So many more; nobody looks more often than it is written down."""
         self._messages += messages
+        now = time.monotonic()
+        if now < self._due:
+            return
+        self._due = now + _EVERY
         self._path.write_text(str(self._messages), encoding="ascii")
 
 
 @contextmanager
-def watching(staging: Path, total: int, tell: Callable[[float], None] | None) -> Iterator[None]:
+def watching(staging: Place, total: int, tell: Callable[[float], None] | None) -> Iterator[None]:
     """Tell the share of `total` messages that is done, while the block runs."""
     if tell is None or total <= 0:
         yield
@@ -51,7 +58,7 @@ def watching(staging: Path, total: int, tell: Callable[[float], None] | None) ->
         watcher.join()
 
 
-def _messages(staging: Path) -> int:
+def _messages(staging: Place) -> int:
     found = 0
     for path in staging.glob(f"*/{_NAME}"):
         try:

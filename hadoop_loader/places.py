@@ -2,28 +2,35 @@
 
 Rules:
 
-- What `pathlib` has a name for is called by that name; what it has none for (only if absent, at
-  once, durable) is a function here. No other module of the loader links, renames or removes.
+- A place is a path of this machine, or one of HDFS that answers to the same names. What `pathlib`
+  has no name for (only if absent, at once, durable) is a function here; no other module of the
+  loader asks which of the two it works with, but for who holds a warehouse (`lock`).
 - `create` makes a file whole or not at all, and only one of two that try.
 - `move` is its own record: a source that is gone was moved before.
+- A place goes to Spark's workers as it is: what it needs to be reached, it carries.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from hadoop_loader.durable import sync_folder
+from hadoop_loader import durable
+from hadoop_loader.hdfs import HdfsPath, hdfs_path
 from headworks.errors import UsageError
 
 __all__ = [
     "Place",
+    "Syncing",
     "create",
     "keep",
     "link",
+    "matching",
+    "modified",
     "move",
     "place_of",
     "readable",
@@ -32,58 +39,91 @@ __all__ = [
     "replace_text",
     "size_of",
     "sync_file",
+    "sync_folder",
+    "sync_folders",
     "uri_of",
     "writable",
     "write_durably",
 ]
 
-Place = Path
+Place = Path | HdfsPath
+
+_CHUNK = 8 << 20
+
+
+class Syncing(durable.Syncing):
+    """Makes places durable while its owner does something else.
+
+    Those of HDFS are: a file when it is closed, a name when it is given.
+    """
+
+    def add(self, place: Place) -> None:
+        """Begin with this file or folder."""
+        if isinstance(place, Path):
+            super().add(place)
 
 
 def place_of(text: str) -> Place:
     """A place by its name, absolute; UsageError for a URI of a file system that is not known."""
+    if text.startswith("hdfs://"):
+        return hdfs_path(text)
     if "://" in text:
         raise UsageError(
-            f"warehouse {text} is not a folder of this machine",
-            fix="give a local path, of a file system that all of Spark's machines see; other file "
-            "systems are not supported yet",
+            f"warehouse {text} is neither a folder of this machine nor of HDFS",
+            fix="give a local path, of a file system that all of Spark's machines see, or "
+            "hdfs://NAMENODE:8020/FOLDER; other file systems are not supported",
         )
     return Path(text).resolve()
 
 
 def uri_of(place: Place) -> str:
     """A place as Hadoop takes it: a URI that is not escaped, whatever the name is."""
-    return f"file://{place}"
+    return f"file://{place}" if isinstance(place, Path) else str(place)
 
 
-def create(place: Place, text: str) -> None:
-    """Make a durable file that was not there; FileExistsError if it was, or another was faster."""
-    temporary = _beside(place)
-    write_durably(temporary, text)
+def create(place: Place, text: str, *, beside: Place | None = None) -> None:
+    """Make a durable file that was not there; FileExistsError if it was, or another was faster.
+
+    `beside`: where it is written before it gets its name; FileNotFoundError if that is gone.
+    """
+    temporary = _unnamed(place, beside)
+    if isinstance(temporary, Path):
+        write_durably(temporary, text)
+        try:
+            os.link(temporary, str(place))
+        finally:
+            temporary.unlink()
+        sync_folder(place.parent)
+        return
+    with temporary.upload(new=True) as out:
+        out.write(text.encode())
     try:
-        os.link(temporary, place)
-    finally:
+        temporary.rename(_there(place))
+    except FileExistsError:
         temporary.unlink()
-    sync_folder(place.parent)
+        raise
 
 
 def keep(place: Place, text: str) -> None:
     """Make a durable file, whole or not at all; who else makes it writes the same."""
-    temporary = _beside(place)
+    temporary = _unnamed(place)
     write_durably(temporary, text)
-    temporary.rename(place)
+    _rename_over(temporary, place)
     sync_folder(place.parent)
 
 
 def replace_text(place: Place, text: str) -> None:
     """Write a file; whoever reads meanwhile sees the old text or the new one."""
-    temporary = _beside(place)
+    temporary = _unnamed(place)
     temporary.write_text(text, encoding="utf-8")
-    temporary.rename(place)
+    _rename_over(temporary, place)
 
 
 def write_durably(place: Place, text: str) -> None:
     """Write a file; its name is durable when its folder is."""
+    if not isinstance(place, Path):
+        place.write_text(text, encoding="utf-8")
+        return
     with place.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
@@ -92,23 +132,51 @@ def write_durably(place: Place, text: str) -> None:
 
 def sync_file(place: Place) -> None:
     """Make a file durable that something else has written."""
-    with place.open("rb") as file:
-        os.fsync(file.fileno())
+    if isinstance(place, Path):
+        with place.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+def sync_folder(folder: Place) -> None:
+    """Make the names in a folder durable."""
+    if isinstance(folder, Path):
+        durable.sync_folder(folder)
+
+
+def sync_folders(folders: Iterable[Place]) -> None:
+    """Make the names in all these folders durable."""
+    durable.sync_folders([folder for folder in folders if isinstance(folder, Path)])
+
+
+def matching(folder: Place, pattern: str) -> list[Place]:
+    """What is in a folder and has such a name, in order; nothing if the folder is gone."""
+    found: list[Place] = [*folder.glob(pattern)]
+    return sorted(found, key=str)
 
 
 def move(source: Place, target: Place) -> None:
     """Give a file another name, in a folder that is there; FileNotFoundError if it is gone."""
-    os.rename(source, target)
+    if isinstance(source, Path):
+        os.rename(source, str(target))
+    else:
+        source.rename(_there(target))
 
 
 def link(source: Place, target: Place) -> None:
-    """Put what a file holds under a second name too."""
-    os.link(source, target)
+    """Put what a file holds under a second name too; where no file has two, it is copied."""
+    if isinstance(source, Path):
+        os.link(source, str(target))
+        return
+    with source.download() as file, _there(target).upload() as out:
+        shutil.copyfileobj(file, out, _CHUNK)
 
 
 def remove(place: Place) -> None:
     """Remove a folder and all in it, as far as it goes; what is gone is no error."""
-    shutil.rmtree(place, ignore_errors=True)
+    if isinstance(place, Path):
+        shutil.rmtree(place, ignore_errors=True)
+    else:
+        place.remove_tree()
 
 
 def remove_empty(folder: Place) -> None:
@@ -119,18 +187,37 @@ def remove_empty(folder: Place) -> None:
 
 def size_of(place: Place) -> int:
     """How many bytes a file has."""
-    return place.stat().st_size
+    return place.stat().st_size if isinstance(place, Path) else place.length()
+
+
+def modified(place: Place) -> float:
+    """When a file was last written, in seconds."""
+    return place.stat().st_mtime if isinstance(place, Path) else place.modified()
 
 
 def readable(place: Place) -> Any:
     """What pyarrow reads a file from."""
-    return place
+    return place if isinstance(place, Path) else place.download()
 
 
 def writable(place: Place) -> IO[bytes]:
     """A new file to write bytes into; it is there when it is closed."""
-    return place.open("wb")
+    return place.open("wb") if isinstance(place, Path) else place.upload()
 
 
-def _beside(place: Place) -> Place:
-    return place.with_name(f".{place.name}.{os.urandom(6).hex()}")
+def _unnamed(place: Place, folder: Place | None = None) -> Place:
+    """Where a file is written that is to appear as `place`, at once."""
+    return (folder or place.parent) / f".{place.name}.{os.urandom(6).hex()}"
+
+
+def _rename_over(source: Place, target: Place) -> None:
+    if isinstance(source, Path):
+        source.rename(str(target))
+    else:
+        source.rename(_there(target), over=True)
+
+
+def _there(place: Place) -> HdfsPath:
+    """A place of HDFS, in whose file system another one is."""
+    assert isinstance(place, HdfsPath)
+    return place

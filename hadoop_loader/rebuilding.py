@@ -19,9 +19,8 @@ import pyarrow.parquet as pq
 from hadoop_loader.columns import PARTITION, table_columns
 from hadoop_loader.commits import TableState
 from hadoop_loader.draft import Draft
-from hadoop_loader.durable import sync_folder
 from hadoop_loader.literals import text
-from hadoop_loader.places import Place, readable, remove, size_of, sync_file
+from hadoop_loader.places import Place, matching, readable, remove, size_of, sync_file, sync_folder
 from hadoop_loader.report import LoadReport, report_of
 from hadoop_loader.roll_forward import history_of
 from hadoop_loader.staging import StagedFile
@@ -108,7 +107,7 @@ class Rebuilding:
             done.parent.mkdir(parents=True, exist_ok=True)
             self._parts.jobs.export(f"{query} WHERE {PARTITION} = {text(day)}", done)
         rows = 0
-        for path in sorted(done.glob("part-*.parquet")):
+        for path in matching(done, "part-*.parquet"):
             sync_file(path)
             n = pq.read_metadata(readable(path)).num_rows
             name = f"load-{draft.number:08d}-{uuid.uuid4().hex[:12]}.parquet"

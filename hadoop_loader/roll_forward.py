@@ -20,8 +20,7 @@ from typing import Protocol
 from hadoop_loader.columns import METADATA, StructField, quoted
 from hadoop_loader.commits import Commit, CommitLog, TableState
 from hadoop_loader.crash import Reach
-from hadoop_loader.durable import sync_folders
-from hadoop_loader.places import Place, move
+from hadoop_loader.places import Place, move, sync_folders
 from hadoop_loader.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
 from hadoop_loader.views import Projection, file_columns, view_columns, view_query
 from headworks.errors import CorruptError

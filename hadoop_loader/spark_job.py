@@ -85,6 +85,8 @@ def _load(client: Mapping[str, Any], task: Task) -> Iterator[Manifest | _Failure
 def _rewrite(job: Rewrite) -> Iterator[Rewritten | _Failure]:
     try:
         yield rewrite(job)
+    except HeadworksError as error:
+        yield _failure(error)
     except OSError as error:
         yield _failure(disk_error(_root(job.staging), error))
 

@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hadoop_loader.crash import reach
-from hadoop_loader.durable import Syncing
 from hadoop_loader.encodings import repeating
-from hadoop_loader.places import Place, writable
+from hadoop_loader.places import Place, Syncing, writable
 
 __all__ = ["StagedFile", "Stager"]
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Container
-from contextlib import AbstractContextManager
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from hadoop_loader.config import WarehouseConfig
-from headworks.errors import HeadworksError, UsageError
+from headworks.errors import HeadworksError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from hadoop_loader.compacting import Compacted
+    from hadoop_loader.lock import Lock
     from hadoop_loader.position import Position
     from hadoop_loader.report import LoadReport
     from hadoop_loader.work import Parts, Progress
@@ -34,13 +35,11 @@ class Warehouse:
     """Use `open`; then `load`, as often as you like, and `serve`."""
 
     def __init__(self, config: WarehouseConfig, spark: Any, *, owns_session: bool) -> None:
-        from hadoop_loader.lock import WarehouseLock
-
         self._config = config
         self._spark = spark
         self._owns_session = owns_session
         self._address: tuple[str, int] | None = None
-        self._lock = WarehouseLock(_writable(config) / _STATE / "lock")
+        self._lock = _locked(config)
         config.metastore.mkdir(parents=True, exist_ok=True)
         try:
             with self._working():
@@ -56,13 +55,12 @@ class Warehouse:
         Raises UsageError without Java 17, if another loader has the warehouse or another
         process its metastore, or if its folder cannot be written.
         """
-        from hadoop_loader.lock import WarehouseLock
         from hadoop_loader.session import start_session, stop_session
 
         if spark is not None:
             return cls(config, spark, owns_session=False)
         # Who cannot have the lock shall not wait for a JVM to hear it.
-        WarehouseLock(_writable(config) / _STATE / "lock").release()
+        _locked(config).release()
         session = start_session(config)
         try:
             return cls(config, session, owns_session=True)
@@ -122,12 +120,13 @@ class Warehouse:
         return [t for t, state in (last.tables if last else {}).items() if state.quarantined]
 
     def alive(self) -> bool:
-        """Whether the session still works."""
+        """Whether the session still works, and the warehouse is still held."""
         from py4j.protocol import Py4JError
 
         try:
+            self._lock.check()
             return not self._spark.sparkContext._jsc.sc().isStopped()
-        except (Py4JError, OSError, AttributeError):
+        except (Py4JError, OSError, AttributeError, UnreachableError):
             return False
 
     def serve(self, host: str = "127.0.0.1", port: int = 0) -> tuple[str, int]:
@@ -159,10 +158,14 @@ class Warehouse:
     ) -> None:
         self.close()
 
-    def _working(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Everything is done by the warehouse's only loader; a hold may have broken since then."""
         from hadoop_loader.trouble import working
 
-        return working(self._config.root)
+        with working(self._config.root):
+            self._lock.check()
+            yield
 
     def _mark(self, held: Container[str]) -> str | None:
         """Mark how far the tables are complete, if the audit is reconciled somewhere.
@@ -200,7 +203,7 @@ class Warehouse:
         registry = RegistryClient(config.registry)
         catalog = HiveCatalog(self._spark, config.files_database, config.database)
         catalog.prepare(config.metastore)
-        log = CommitLog(config.root / _STATE)
+        log = CommitLog(config.root / _STATE, self._lock.drafts)
         return Parts(
             root=config.root,
             log=log,
@@ -211,30 +214,43 @@ class Warehouse:
             publish=AuditPublisher(client, registry, str(config.root)),
             tasks=config.tasks or self._spark.sparkContext.defaultParallelism,
             policy=config.policy,
+            reach=self._reach,
         )
 
+    def _reach(self, step: str) -> None:
+        """Every step on the way is one of the warehouse's only loader."""
+        from hadoop_loader.crash import reach
 
-def _writable(config: WarehouseConfig) -> Path:
+        reach(step)
+        self._lock.check()
+
+
+def _locked(config: WarehouseConfig) -> Lock:
+    """The lock of a warehouse that can be written; UsageError if it cannot, or is taken."""
+    from hadoop_loader.lock import lock
+
     root = config.root
     try:
         root.mkdir(parents=True, exist_ok=True)
+        if isinstance(root, Path):
+            _check_access(config, root)
+        return lock(root / _STATE)
     except FileExistsError:
         raise _not_writable(config, FileExistsError("it is no folder")) from None
     except OSError as error:
         raise _not_writable(config, error) from None
+
+
+def _check_access(config: WarehouseConfig, root: Path) -> None:
     if not os.access(root, os.W_OK):
-        raise _not_writable(config, PermissionError("permission denied"))
+        raise PermissionError("permission denied")
     _check_links(config, root / _STATE / f".probe-{os.getpid()}")
-    return root
 
 
 def _check_links(config: WarehouseConfig, file: Path) -> None:
     """A commit is a hard link: better to miss it now than after everything was read."""
-    try:
-        file.parent.mkdir(exist_ok=True)
-        file.touch()
-    except OSError as error:
-        raise _not_writable(config, error) from None
+    file.parent.mkdir(exist_ok=True)
+    file.touch()
     link = file.with_suffix(".link")
     try:
         os.link(file, link)

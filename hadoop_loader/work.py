@@ -19,10 +19,9 @@ from typing import Protocol
 from hadoop_loader.commits import Commit, CommitLog
 from hadoop_loader.crash import Reach, reach
 from hadoop_loader.draft import Draft
-from hadoop_loader.durable import sync_folders
 from hadoop_loader.fetch import Log
 from hadoop_loader.meter import watching
-from hadoop_loader.places import Place, remove, remove_empty
+from hadoop_loader.places import Place, remove, remove_empty, sync_folders
 from hadoop_loader.policy import Policy
 from hadoop_loader.rewrite import Rewrite, Rewritten
 from hadoop_loader.roll_forward import Catalog, Publish, apply, restore

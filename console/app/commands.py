@@ -13,6 +13,7 @@ from pathlib import Path
 from starlette.requests import Request
 
 from console.sources import Sources
+from hadoop_loader.places import Place
 from headworks.settings import SETTINGS
 
 __all__ = ["curl", "gate_command", "headworks"]
@@ -61,9 +62,14 @@ def _option(sources: Sources, name: str) -> list[str]:
         "registry": (sources.registry.url, SETTINGS["registry"].default),
         "zookeeper": (places.zookeeper, None),
         "warehouse": (str(places.warehouse), str(_FOLDER / "warehouse")),
-        "data-dir": (str(places.warehouse.parent), str(_FOLDER)),
+        "data-dir": (_data_dir(places.warehouse), str(_FOLDER)),
         "store": (places.audit_store, f"sqlite:///{(_FOLDER / 'audit.db').resolve()}"),
     }[name]
     # The address of a database may hold a password.
     hidden = name == "store" and not str(value).startswith("sqlite:")
     return [] if value is None or value == default or hidden else [f"--{name}", value]
+
+
+def _data_dir(warehouse: Place) -> str | None:
+    """The folder that the warehouse is in by default; of one that is elsewhere it is not known."""
+    return str(warehouse.parent) if isinstance(warehouse, Path) else None

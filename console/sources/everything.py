@@ -14,6 +14,7 @@ from console.sources.messages import MessageReader
 from console.sources.subjects import SubjectReader
 from console.sources.topics import TopicReader
 from console.sources.watched import Watched
+from hadoop_loader.places import Place
 from headworks.registry_client import RegistryClient
 
 __all__ = ["Places", "Sources"]
@@ -29,7 +30,7 @@ class Places:
 
     bootstrap: str
     registry: str
-    warehouse: Path
+    warehouse: Place
     schemas: Path
     audit_store: str
     zookeeper: str | None = None

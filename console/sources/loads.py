@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from hadoop_loader.commits import CommitLog, TableState
+from hadoop_loader.places import Place
 
 __all__ = ["LoadReader", "Loads", "Run", "Table", "open_log"]
 
@@ -59,7 +59,7 @@ class Loads:
         return self.tables or {}
 
 
-def open_log(warehouse: Path) -> CommitLog | None:
+def open_log(warehouse: Place) -> CommitLog | None:
     """The commit log of a warehouse; None before its first load. Makes no folder."""
     folder = warehouse / "_headworks"
     return CommitLog(folder) if (folder / "commits").is_dir() else None
@@ -68,7 +68,7 @@ def open_log(warehouse: Path) -> CommitLog | None:
 class LoadReader:
     """Reads the commit log of the warehouse at `folder`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Place) -> None:
         self._folder = folder
         self._runs: dict[int, Run] = {}
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from console.sources.loads import Loads, Run, Table, open_log
 from console.views.listing import Part, Wanted, part_of
 from console.views.seeing import Seeing
 from hadoop_loader.columns import METADATA, PARTITION, StructField, ddl, table_columns
+from hadoop_loader.places import Place
 from headworks.errors import HeadworksError
 from headworks.schema import parse
 
@@ -106,7 +106,7 @@ def _sees_all(run: Run, seeing: Seeing) -> bool:
     return all(seeing.topic(topic) for topic in run.topics)
 
 
-def run_page(warehouse: Path, loads: Loads | None, number: int, seeing: Seeing) -> RunPage | None:
+def run_page(warehouse: Place, loads: Loads | None, number: int, seeing: Seeing) -> RunPage | None:
     """One load; None if there is none, or if it has a topic that may not be seen."""
     run = next((one for one in (loads.runs if loads else ()) if one.number == number), None)
     log = open_log(warehouse)
@@ -131,7 +131,7 @@ def run_page(warehouse: Path, loads: Loads | None, number: int, seeing: Seeing) 
     return RunPage(run, topics)
 
 
-def table_page(warehouse: Path, loads: Loads | None, topic: str) -> TablePage | None:
+def table_page(warehouse: Place, loads: Loads | None, topic: str) -> TablePage | None:
     """A topic's table with its columns; None if the topic has none."""
     table = loads.by_topic.get(topic) if loads else None
     log = open_log(warehouse)

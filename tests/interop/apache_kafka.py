@@ -8,8 +8,7 @@
 
 Rules:
 
-- Headworks never depends on it: `pom.xml` beside this module pins the version, `fetch` copies it
-  and what it needs into a cache folder, and nothing else of the project knows of that folder.
+- Headworks never depends on it: `pom.xml` beside this module pins the version (see `maven`).
 - One node in KRaft mode, broker and controller in one, on loopback; `start` returns when it
   answers, `Service.stop` ends it, and it does not outlive the process that started it.
 - The server runs with the JVM options and the settings of Kafka's own scripts, but for what one
@@ -19,13 +18,11 @@ Rules:
 from __future__ import annotations
 
 import base64
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
@@ -38,6 +35,7 @@ from confluent_kafka.admin import AdminClient
 from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError
 from headworks.ports import free_ports
 from headworks.service import Service
+from tests.interop import maven
 
 __all__ = ["fetch", "java", "start", "version"]
 
@@ -73,17 +71,9 @@ def _cluster_id(folder: Path) -> str:
 def fetch() -> list[Path]:
     """The jars of Apache Kafka and of all it needs; fetched once, then from the cache.
 
-    The cache is a folder of `$XDG_CACHE_HOME/headworks` (`~/.cache/headworks` by default), another
-    for every content of `pom.xml`. Raises UsageError without `mvn`, UnreachableError if Maven
-    cannot fetch.
+    Raises UsageError without `mvn`, UnreachableError if Maven cannot fetch.
     """
-    folder = _cache_folder()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.is_dir():
-            _download(folder)
-    return sorted(folder.glob("*.jar"))
+    return maven.fetch(_POM, f"kafka-{version()}", f"Apache Kafka {version()}")
 
 
 def java(
@@ -120,7 +110,7 @@ def start(
     _format(properties)
     log = (folder / "kafka.log").open("a+", encoding="utf-8")
     process = subprocess.Popen(
-        [*_bound(), *java("kafka.Kafka", str(properties), options=(*_SERVER, f"-Xmx{heap}"))],
+        [*maven.bound(), *java("kafka.Kafka", str(properties), options=(*_SERVER, f"-Xmx{heap}"))],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
@@ -134,37 +124,6 @@ def start(
         running.kill()
         raise
     return running
-
-
-def _cache_folder() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    content = hashlib.sha256(_POM.read_bytes()).hexdigest()[:8]
-    return Path(home) / "headworks" / f"kafka-{version()}-{content}"
-
-
-def _download(folder: Path) -> None:
-    """Have Maven put all jars into `folder`, which appears only when it is complete."""
-    if shutil.which("mvn") is None:
-        raise UsageError(
-            "Apache Kafka is fetched by Maven, and there is no `mvn` on the path",
-            fix="install Maven (Debian: apt-get install maven)",
-        )
-    with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as temporary:
-        jars = Path(temporary) / "jars"
-        options = ["--batch-mode", "--quiet", "--strict-checksums", "--file", str(_POM)]
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
-        done = subprocess.run(
-            ["mvn", *options, *goal, f"-DoutputDirectory={jars}"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise UnreachableError(
-                f"Maven could not fetch Apache Kafka {version()}:\n{done.stdout.strip()[-2000:]}",
-                fix="check that Maven reaches its repository (~/.m2/settings.xml names mirrors)",
-            )
-        jars.rename(folder)
 
 
 def _settings(folder: Path, port: int, controller: int) -> dict[str, str]:
@@ -198,12 +157,6 @@ def _format(properties: Path) -> None:
         raise RefusedError(f"Kafka cannot use {properties}:\n{done.stdout}{done.stderr}".strip())
 
 
-def _bound() -> list[str]:
-    """What to run a command with so that the kernel ends it with its parent (Linux)."""
-    setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig", "KILL"] if setpriv else []
-
-
 def _await(running: Service, log: Path, timeout: float) -> None:
     """Return when the broker answers and has told its clients of itself."""
     end = time.monotonic() + timeout
@@ -226,7 +179,7 @@ def _tail(log: Path) -> str:
 
 def _main() -> int:
     try:
-        print(f"Apache Kafka {version()}: {len(fetch())} jars in {_cache_folder()}")
+        print(f"Apache Kafka {version()}: {len(fetch())} jars in {fetch()[0].parent}")
     except HeadworksError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

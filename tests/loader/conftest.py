@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,38 @@ from typing import Any
 import pytest
 
 from hadoop_loader.config import WarehouseConfig
+from hadoop_loader.places import Place, place_of
 from hadoop_loader.session import start_session, stop_session
+from headworks.service import Service
+from tests.interop import hdfs as hdfs_itself
+from tests.interop.hdfs import is_hdfs
 from tests.loader.memory import World
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(place: Place, monkeypatch: pytest.MonkeyPatch) -> World:
     """A warehouse and what is around it, in this process: its crashes need no durable disk."""
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    return World(tmp_path / "warehouse")
+    return World(place / "warehouse")
+
+
+@pytest.fixture
+def place(tmp_path: Path, request: pytest.FixtureRequest) -> Place:
+    """A folder that is there and empty, of this machine or of the HDFS that is asked for."""
+    if not is_hdfs():
+        return tmp_path
+    found = place_of(f"hdfs://{request.getfixturevalue('hdfs').address}/{uuid.uuid4().hex}")
+    found.mkdir()
+    return found
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """HDFS, and HADOOP_CONF_DIR naming it."""
+    folder = tmp_path_factory.mktemp("hdfs")
+    with hdfs_itself.start(folder) as running, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HADOOP_CONF_DIR", str(folder / "conf"))
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -15,6 +14,7 @@ from fastavro import parse_schema, schemaless_writer
 from hadoop_loader.columns import StructField
 from hadoop_loader.commits import Commit, CommitLog
 from hadoop_loader.fetch import Message
+from hadoop_loader.places import Place, matching, readable
 from hadoop_loader.plan import Range, Watermarks
 from hadoop_loader.policy import Policy
 from hadoop_loader.rewrite import Rewrite, Rewritten, rewrite
@@ -84,7 +84,7 @@ class MemoryJobs:
     def rewrite(self, rewrites: Sequence[Rewrite]) -> list[Rewritten]:
         return [rewrite(job) for job in rewrites]
 
-    def export(self, query: str, folder: Path) -> None:
+    def export(self, query: str, folder: Place) -> None:
         raise AssertionError("only Spark answers queries")
 
 
@@ -93,9 +93,9 @@ class MemoryCatalog:
 
     def __init__(self) -> None:
         self.columns: dict[str, tuple[StructField, ...]] = {}
-        self.locations: dict[str, Path] = {}
+        self.locations: dict[str, Place] = {}
         self.views: dict[str, str] = {}
-        self.days: dict[str, dict[str, Path]] = {}
+        self.days: dict[str, dict[str, Place]] = {}
         self.properties: dict[str, dict[str, str]] = {}
 
     def tables(self) -> set[str]:
@@ -105,7 +105,7 @@ class MemoryCatalog:
         self,
         name: str,
         columns: Sequence[StructField],
-        location: Path,
+        location: Place,
         comment: str | None,
         properties: dict[str, str],
     ) -> None:
@@ -127,7 +127,7 @@ class MemoryCatalog:
         for day in days:
             self.days[name].setdefault(day, self.locations[name] / f"datepartition={day}")
 
-    def relocate(self, name: str, folders: Mapping[str, Path]) -> None:
+    def relocate(self, name: str, folders: Mapping[str, Place]) -> None:
         self.days[name].update(folders)
 
     def drop_table(self, name: str) -> None:
@@ -145,7 +145,7 @@ class MemoryCatalog:
 class World:
     """What outlives a loader that is killed."""
 
-    root: Path
+    root: Place
     log: MemoryLog = field(default_factory=MemoryLog)
     subjects: dict[str, list[Writer]] = field(default_factory=dict)
     catalog: MemoryCatalog = field(default_factory=MemoryCatalog)
@@ -183,6 +183,6 @@ class World:
         return [
             {**row, "datepartition": day}
             for day, folder in sorted(self.catalog.days.get(table, {}).items())
-            for file in sorted(folder.glob("[!._]*"))
-            for row in pq.ParquetFile(file).read().to_pylist()
+            for file in matching(folder, "[!._]*")
+            for row in pq.ParquetFile(readable(file)).read().to_pylist()
         ]

@@ -103,7 +103,7 @@ def test_old_commits_are_forgotten_whatever_happens_meanwhile(
 ) -> None:
     log = worked_on(world)
     for path in (world.root / "_headworks" / "layouts").iterdir():
-        os.utime(path, (-200_000, -200_000))
+        os.utime(str(path), (-200_000, -200_000))
     log.forget(12)
     assert (log.numbers(), log.forgotten()) == (list(range(1, 13)), Forgotten())
     if dies_at is not None:

@@ -35,7 +35,7 @@ TOPICS = [f"leaderless.{n}" for n in range(6)]
 
 
 def test_partitions_without_a_leader_are_left_out_and_told(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     world.register("clicks", V1)
     for n in range(6):
@@ -62,8 +62,8 @@ def test_partitions_without_a_leader_are_left_out_and_told(
     assert [one["offsets"] for one in status["leaderless"]] == [{"0": 2, "2": 2}]
     metrics = LoaderMetrics(world.root)
     metrics.loaded(idle)
-    metrics.write(world.root / "m.prom")
-    assert "headworks_loader_partitions_leaderless 2.0" in (world.root / "m.prom").read_text()
+    metrics.write(tmp_path / "m.prom")
+    assert "headworks_loader_partitions_leaderless 2.0" in (tmp_path / "m.prom").read_text()
 
     world.log.leaderless = set()
     last = Loading(world.parts()).run()

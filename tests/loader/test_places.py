@@ -14,12 +14,6 @@ from hadoop_loader.places import Place
 from headworks.errors import UsageError
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    """A folder that is there and empty."""
-    return tmp_path
-
-
 def test_of_many_that_create_a_file_one_does_and_it_is_whole(place: Place) -> None:
     def one(n: int) -> bool:
         try:
@@ -59,7 +53,7 @@ def test_files_are_found_by_their_names_and_their_sizes_are_known(place: Place) 
     for name in ("a.parquet", "_b.parquet", ".c.parquet", "d.json"):
         places.write_durably(place / name, "four")
     (place / "datepartition=1970-01-01").mkdir()
-    found = sorted(place.glob("[!._]*.parquet"))
+    found = places.matching(place, "[!._]*.parquet")
     assert [(p.name, places.size_of(p)) for p in found] == [("a.parquet", 4)]
     assert [p.is_dir() for p in place.glob("datepartition=*")] == [True]
     assert list((place / "gone").glob("*")) == []
@@ -85,7 +79,7 @@ def test_what_pyarrow_writes_it_reads_and_a_link_holds_the_same(place: Place) ->
         size = out.tell()
     places.sync_file(place / "f")
     places.link(place / "f", place / "g")
-    places.remove(place / "f")
+    (place / "f").unlink()
     assert places.size_of(place / "g") == size
     assert pq.ParquetFile(places.readable(place / "g")).read().equals(rows)
     assert pq.read_metadata(places.readable(place / "g")).num_rows == 100_000
@@ -94,5 +88,7 @@ def test_what_pyarrow_writes_it_reads_and_a_link_holds_the_same(place: Place) ->
 def test_a_place_is_named_as_hadoop_takes_it(tmp_path: Path) -> None:
     assert places.uri_of(tmp_path / "a b%20") == f"file://{tmp_path}/a b%20"
     assert places.place_of(str(tmp_path / "x" / ".." / "y")) == tmp_path / "y"
-    with pytest.raises(UsageError, match="s3://bucket/folder is not a folder of this machine"):
+    with pytest.raises(
+        UsageError, match="s3://bucket/folder is neither a folder of this machine nor of HDFS"
+    ):
         places.place_of("s3://bucket/folder")

@@ -98,7 +98,7 @@ class Facts:
         found: set[Path] = set()
         for day in days:
             folder = self._root / draft.folder(table, day)
-            found.update(draft.sources(table, day))
+            found.update(Path(str(path)) for path in draft.sources(table, day))
             found.update(target for target in pending if target.parent == folder)
         return found
 

@@ -1,0 +1,305 @@
+"""WebHDFS, as far as a warehouse needs it: HTTP to a name node, bytes to and from data nodes.
+
+Rules:
+
+- Nothing installed and no JVM: a driver, a task and `load status` use it alike.
+- A name node that is on standby or does not answer is passed over; a request that was sent and not
+  answered is not sent again, for it may have been done: whoever asked fails, and recovers.
+- What HDFS says is an OSError of the kind that a local disk would give; what cannot be reached is
+  UnreachableError. A file that is being written is there when `Upload.close` returns.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from headworks.errors import UnreachableError
+
+__all__ = ["Download", "Held", "NameNodes", "Upload", "connected", "refusal"]
+
+_TIMEOUT = 60.0
+_KINDS = {
+    "FileNotFoundException": errno.ENOENT,
+    "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
+    "FileAlreadyExistsException": errno.EEXIST,
+    "AccessControlException": errno.EACCES,
+    "SecurityException": errno.EACCES,
+    "AlreadyBeingCreatedException": errno.EBUSY,
+    "RecoveryInProgressException": errno.EBUSY,
+    "NSQuotaExceededException": errno.EDQUOT,
+    "DSQuotaExceededException": errno.EDQUOT,
+}
+_ASCII = "".join(map(chr, range(33, 127)))
+_KEEPALIVE = (
+    ((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1),
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE), 5),
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPINTVL), 5),
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPCNT), 2),
+)
+_STANDBY = "StandbyException"
+
+
+@dataclass(frozen=True, slots=True)
+class NameNodes:
+    """The name nodes of one file system, by the address of their HTTP; one of them is active."""
+
+    addresses: tuple[str, ...]
+    user: str
+
+    def ask(self, method: str, path: str, op: str, **given: str) -> dict[str, Any]:
+        """What the active one answers to an operation on a path."""
+        words = urlencode({"op": op, "user.name": self.user, **given})
+        target = f"/webhdfs/v1{quote(path)}?{words}"
+        trouble: object = "none is known"
+        for address in self.addresses:
+            with connected(address) as connection:
+                try:
+                    connection.connect()
+                except OSError as error:
+                    trouble = f"{address}: {error}"
+                    continue
+                with _reached(address):
+                    connection.request(method, target)
+                    answer = connection.getresponse()
+                    status, body = answer.status, answer.read()
+            if status < 300:
+                found = json.loads(body or b"{}")
+                return dict(found)
+            if _STANDBY not in body.decode(errors="replace"):
+                raise refusal(status, body, path)
+            trouble = f"{address} is on standby"
+        raise UnreachableError(
+            f"no name node answers over WebHDFS: {trouble}",
+            fix="start HDFS, or name the folder of its hdfs-site.xml in HADOOP_CONF_DIR; "
+            "nothing is lost, run again",
+        )
+
+    def location(self, method: str, path: str, op: str, **given: str) -> str:
+        """The data node's URL at which an operation on a file's bytes goes on."""
+        return str(self.ask(method, path, op, noredirect="true", **given)["Location"])
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        """Bytes of a file, as many as there are."""
+        url = self.location("GET", path, "OPEN", offset=str(offset), length=str(length))
+        address, target = _split(url)
+        with connected(address) as connection, _reached(address):
+            connection.request("GET", target)
+            answer = connection.getresponse()
+            body = answer.read()
+        if answer.status >= 300:
+            raise refusal(answer.status, body, path)
+        return body
+
+    def append_nothing(self, path: str) -> None:
+        """Open a file to write and close it; OSError with EBUSY if another has it open."""
+        address, target = _split(self.location("POST", path, "APPEND"))
+        with connected(address) as connection, _reached(address):
+            connection.request("POST", target, headers={"Content-Length": "0"})
+            answer = connection.getresponse()
+            body = answer.read()
+        if answer.status >= 300:
+            raise refusal(answer.status, body, path)
+
+
+class Held:
+    """A new file that is kept open: nobody else can open it until `close`, or the process's end.
+
+    A data node that is gone shows within seconds, which is less than HDFS waits before it lets
+    another write the file.
+    """
+
+    def __init__(self, nodes: NameNodes, path: str) -> None:
+        given = {"overwrite": "false", "createparent": "false"}
+        address, target = _split(nodes.location("PUT", path, "CREATE", **given))
+        head = f"PUT {target} HTTP/1.1\r\nHost: {address}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        parts = urlsplit(f"//{address}")
+        self._address = address
+        with _reached(address):
+            place = (parts.hostname or "", parts.port or 80)
+            self._socket = socket.create_connection(place, _TIMEOUT)
+            for option, value in _KEEPALIVE:
+                self._socket.setsockopt(*option, value)
+            self._socket.sendall(head.encode())
+            self._begin()
+        self._wait(nodes, path)
+
+    def alive(self) -> bool:
+        """Whether it is still held: a data node says nothing until all is written."""
+        self._socket.setblocking(False)
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        finally:
+            self._socket.settimeout(_TIMEOUT)
+        return False
+
+    def close(self) -> None:
+        """Let go; returns when others can open it."""
+        with suppress(OSError):
+            self._socket.sendall(b"0\r\n\r\n")
+            self._socket.recv(4096)
+        self._socket.close()
+
+    def _begin(self) -> None:
+        """Read away that the data node is ready to take bytes, and nothing else."""
+        while (said := self._socket.recv(4096, socket.MSG_PEEK)) and b"\r\n\r\n" not in said:
+            time.sleep(0.001)
+        if said.startswith(b"HTTP/1.1 100"):
+            self._socket.recv(said.find(b"\r\n\r\n") + 4)
+
+    def _wait(self, nodes: NameNodes, path: str) -> None:
+        """Return when the file is there; OSError if it is refused."""
+        until = time.monotonic() + _TIMEOUT
+        while time.monotonic() < until:
+            try:
+                nodes.ask("GET", path, "GETFILESTATUS")
+                return
+            except FileNotFoundError:
+                if not self.alive():
+                    break
+            time.sleep(0.01)
+        answer = HTTPResponse(self._socket)
+        with _reached(self._address):
+            answer.begin()
+            body = answer.read()
+        self._socket.close()
+        raise refusal(answer.status, body, path)
+
+
+class Upload(io.RawIOBase):
+    """A file that is being written, chunk by chunk, through the data node of `url`."""
+
+    def __init__(self, method: str, url: str, path: str) -> None:
+        self._address, target = _split(url)
+        self._path = path
+        self._sent = 0
+        self._connection = HTTPConnection(self._address, timeout=_TIMEOUT)
+        with _reached(self._address):
+            self._connection.putrequest(method, target, skip_accept_encoding=True)
+            self._connection.putheader("Transfer-Encoding", "chunked")
+            self._connection.endheaders()
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: Any, /) -> int:
+        """Send bytes."""
+        size = memoryview(data).nbytes
+        if size:
+            with _reached(self._address):
+                self._connection.send(b"%x\r\n%b\r\n" % (size, bytes(data)))
+            self._sent += size
+        return size
+
+    def tell(self) -> int:
+        """How many bytes were sent."""
+        return self._sent
+
+    def close(self) -> None:
+        """Say that this is all; returns when the file is there."""
+        if self.closed:
+            return
+        try:
+            with _reached(self._address):
+                self._connection.send(b"0\r\n\r\n")
+                answer = self._connection.getresponse()
+                body = answer.read()
+        finally:
+            super().close()
+            self._connection.close()
+        if answer.status >= 300:
+            raise refusal(answer.status, body, self._path)
+
+
+class Download(io.RawIOBase):
+    """A file to read from anywhere; every read is a request, so read much at a time."""
+
+    def __init__(self, nodes: NameNodes, path: str, size: int) -> None:
+        self._nodes = nodes
+        self._path = path
+        self._size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def tell(self) -> int:
+        """Where the next read begins."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Read from there next."""
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill a buffer, as far as the file goes."""
+        wanted = max(0, min(len(buffer), self._size - self._at))
+        if not wanted:
+            return 0
+        found = self._nodes.read(self._path, self._at, wanted)
+        buffer[: len(found)] = found
+        self._at += len(found)
+        return len(found)
+
+
+@contextmanager
+def connected(address: str) -> Iterator[HTTPConnection]:
+    """A connection of its own, closed afterwards: nothing is sent on one that may be dead."""
+    connection = HTTPConnection(address, timeout=_TIMEOUT)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def refusal(status: int, body: bytes, path: str) -> OSError:
+    """What HDFS said, as what a disk would have said."""
+    try:
+        said = json.loads(body)["RemoteException"]
+        kind, message = str(said["exception"]), str(said["message"])
+    except (ValueError, KeyError, TypeError):
+        kind, message = "", f"HDFS answers {status}: {body[:200].decode(errors='replace')}"
+    if status == 401:
+        return PermissionError(errno.EACCES, "HDFS wants Kerberos, which is not spoken here", path)
+    first = next((line.strip() for line in message.splitlines() if line.strip()), kind)
+    number = next((n for name, n in _KINDS.items() if name == kind or name in first), errno.EIO)
+    return OSError(number, first, path)
+
+
+def _split(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    # A name node leaves what is no ASCII as it is.
+    return parts.netloc, quote(f"{parts.path}?{parts.query}", safe=_ASCII)
+
+
+@contextmanager
+def _reached(address: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, HTTPException) as error:
+        raise UnreachableError(
+            f"HDFS at {address} stopped answering: {error or type(error).__name__}",
+            fix="see whether its nodes run and can be reached by name, then run again; "
+            "nothing is lost: the next run takes up what this one left",
+        ) from None
