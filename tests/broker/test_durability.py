@@ -512,6 +512,31 @@ def test_metrics(tmp_path: Path) -> None:
     assert "cannot serve metrics" in taken.stderr
 
 
+def _producers(process: service.Service) -> float:
+    """How many idempotent producers are remembered, as the metrics say."""
+    found = re.search(r"http://127.0.0.1:\d+/metrics", process.words())
+    assert found is not None
+    text = urllib3.request("GET", found.group(0)).data.decode()
+    return float(re.findall(r"^broker_producers (.*)$", text, re.MULTILINE)[0])
+
+
+def test_producers_are_counted_bounded_and_forgotten(tmp_path: Path) -> None:
+    metrics = ("--metrics", "127.0.0.1:0")
+    with start_broker(tmp_path, "--max-producers", "2", *metrics) as process:
+        create(process.address, "one", "two")
+        for topic, known in (("one", 1), ("two", 2), ("one", 2)):
+            PRODUCERS["confluent-kafka"](process.address, topic, messages(2), "none")
+            assert _producers(process) == known
+        admin = AdminClient({"bootstrap.servers": process.address})
+        admin.delete_topics(["one"])["one"].result(DEADLINE)
+        assert _producers(process) == 1
+    often = ("--retention-check-seconds", "0.1", "--producer-id-expiration-ms", "1")
+    with start_broker(tmp_path, *metrics) as process:
+        assert _producers(process) == 1, "those of the log are known again"
+    with start_broker(tmp_path, *often, *metrics) as process:
+        eventually(lambda: _producers(process) == 0)
+
+
 def test_starting_is_quick(tmp_path: Path) -> None:
     with start_broker(tmp_path) as process:
         used = psutil.Process(process.process.pid).cpu_times()
