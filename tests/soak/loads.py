@@ -59,6 +59,7 @@ class Report:
     runs: int = 0
     refused: int = 0
     readings: int = 0
+    again: int = 0
     messages: int = 0
     commits: int = 0
     seconds: float = 0.0
@@ -70,7 +71,8 @@ class Report:
         lines = [
             f"{self.kills} kills ({self.twice} of them during recovery), {self.runs} runs that "
             f"nobody killed, {self.refused} second loaders sent away, {self.commits} commits, "
-            f"{self.messages} messages, {self.readings} readings, in {self.seconds:.0f} s",
+            f"{self.messages} messages, {self.readings} readings "
+            f"({self.again} asked again, of a view that changed), in {self.seconds:.0f} s",
             ", ".join(f"{step} {n}" for step, n in sorted(self.by_step.items())),
             ", ".join(f"{work} {n}" for work, n in sorted(self.by_work.items())),
             *self.wrong[:20],
@@ -89,7 +91,7 @@ def campaign(folder: Path, kills: int, seed: int) -> Report:
             if not report.wrong:
                 _kill(stage, report, rng, _RESTORING)
             _kill_often(stage, report, rng, kills, reader)
-            report.readings = reader.readings
+            report.readings, report.again = reader.readings, reader.again
         report.messages, report.commits = len(stage.hows), len(stage.facts.log.numbers())
     report.seconds = time.monotonic() - began
     return report
