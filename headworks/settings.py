@@ -55,7 +55,11 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("console", "http://127.0.0.1:8090", "address of the web console"),
         Setting("data_dir", "headworks-data", "folder that holds all state on this machine"),
         Setting("schemas", "schemas", "folder of the event catalogue (.avsc files)"),
-        Setting("warehouse", None, "folder of the Hive tables (default: data_dir/warehouse)"),
+        Setting(
+            "warehouse",
+            None,
+            "folder of the Hive tables, or hdfs://HOST:PORT/FOLDER (default: data_dir/warehouse)",
+        ),
         Setting("database", "default", "Hive database in which the tables appear"),
         Setting("audit_store", None, "store of the audit (default: audit.db in data_dir)"),
         Setting(
