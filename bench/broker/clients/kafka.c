@@ -55,12 +55,20 @@ static rd_kafka_topic_t *open_topic(rd_kafka_t *client, const char *name) {
     return topic;
 }
 
+/* Let some reports come, and take them. Who waits in a poll is woken for every single one, by the
+ * thread that sends: that takes it longer than the sending. */
+static void rest(rd_kafka_t *client) {
+    struct timespec pause = {0, 1000000};
+    nanosleep(&pause, NULL);
+    rd_kafka_poll(client, 0);
+}
+
 static void send_one(rd_kafka_t *client, rd_kafka_topic_t *topic, int partition, char *data,
                      size_t size) {
     while (rd_kafka_produce(topic, partition, RD_KAFKA_MSG_F_COPY, data, size, NULL, 0, NULL)) {
         rd_kafka_resp_err_t error = rd_kafka_last_error();
         if (error != RD_KAFKA_RESP_ERR__QUEUE_FULL) fail("%s", rd_kafka_err2str(error));
-        rd_kafka_poll(client, 5);
+        rest(client);
     }
 }
 
@@ -81,13 +89,7 @@ static void produce(char **arguments) {
         send_one(client, topic, (int)(i % partitions), data, size);
         if (!(i & 1023)) rd_kafka_poll(client, 0);
     }
-    /* Who waits in a poll is woken for every single report, by the thread that sends: with messages
-     * sent one by one that takes it longer than the sending. */
-    struct timespec pause = {0, 1000000};
-    while (delivered + refused < count) {
-        nanosleep(&pause, NULL);
-        rd_kafka_poll(client, 0);
-    }
+    while (delivered + refused < count) rest(client);
     double seconds = now() - began;
     if (refused) fail("%ld of %ld messages were not taken", refused, count);
     answer_rate(count, seconds);
