@@ -39,6 +39,7 @@ __all__ = ["OnDelivery", "Running", "RunningConfig"]
 OnDelivery = Callable[[Any, Any], None]
 _log = logging.getLogger("headworks.producer")
 _POLL = 0.1
+_WRITING_EVERY, _WRITING_SHARE = 0.05, 0.02  # counts into their file; at most so much of the time
 _PURGING = 1.0
 _LAST_COUNTS = 0.5
 _SPILL_BATCH = 10_000
@@ -109,9 +110,8 @@ class Running:
             slot = self.counters.attempt(topic, timestamp, size)
         else:
             if slot.start <= timestamp < slot.end:
-                words = self.counters.words
-                words[slot.at] = slot.attempted = slot.attempted + 1
-                words[slot.at_bytes] = slot.bytes = slot.bytes + size
+                self.counters.words[slot.at] = slot.attempted = slot.attempted + 1
+                slot.bytes = slot.bytes + size
             else:
                 slot = self.counters.attempt(topic, timestamp, size)
         if report is not None or self._spill is not None:
@@ -244,9 +244,14 @@ class Running:
             report(error, message)
 
     def _serve(self) -> None:
+        due = 0.0
         while not self._stopping.is_set():
             try:
                 self.client.poll(_POLL)
+                now = time.monotonic()
+                if now >= due:
+                    self.counters.write_down()
+                    due = now + max(_WRITING_EVERY, (time.monotonic() - now) / _WRITING_SHARE)
                 if self._respilling:
                     self._send_spilled()
             except Exception:

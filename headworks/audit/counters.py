@@ -16,9 +16,12 @@ Rules:
   Where the interpreter has no such lock, nothing is remembered and every step takes ours.
 - The first of the two stands where messages are sent (`producer_sdk.running`), because to call it
   costs a quarter of what it does; `attempt` says the same with the lock, and for every message.
-- The three counts that a message changes (attempted, delivered, bytes) are kept in `Slot`, too, so
-  that they are written and never read: to read a word of the map costs as much as to write it. Who
-  changes one changes both, in one statement.
+- The three counts that a message changes (attempted, delivered, bytes) are kept in `Slot`, so that
+  they are written and never read: to read a word of the map costs as much as to write it. What was
+  attempted is in the map at once, because nothing else would know of it after a SIGKILL. What was
+  delivered, and bytes, come there with `write_down`, which their owner calls some twenty times a
+  second, and before anything reads them: a killed process's last deliveries count as unresolved, as
+  do those that it had not been told of, and its last bytes are missing.
 - Everything else reads `words` under the lock. Who takes a slot away (`published`), or the file
   (`close`), first takes it out of `latest`, where alone a step without the lock finds it; growing
   the file has the new map in place before the old one goes.
@@ -107,15 +110,13 @@ class Slot:
     """The counts of one topic and window; `report` is the delivery callback of its messages.
 
     Valid while a message counted in it is unresolved: a slot with nothing open may be reused.
-    `at` and `at_bytes` are the places of `attempted` and `bytes` in the file's words.
+    `at` is the place of `attempted` in the file's words.
     """
 
     __slots__ = (
-        "_at_delivered",
         "_delivered",
         "_file",
         "at",
-        "at_bytes",
         "attempted",
         "bytes",
         "end",
@@ -126,8 +127,7 @@ class Slot:
     def __init__(self, file: CounterFile, base: int, window: int) -> None:
         self._file = file
         self.at = base + _CURRENT
-        self._at_delivered, self.at_bytes = self.at + DELIVERED, self.at + _BYTES
-        self.attempted = self._delivered = self.bytes = 0
+        self.attempted = self.bytes = self._delivered = 0
         self.start, self.end = window, window + WINDOW_MS
         self.report: Callable[[KafkaError | None, object], None] = (
             self._reporting() if _ONE_AT_A_TIME else self._report_alone
@@ -145,23 +145,26 @@ class Slot:
         if outcome == ATTEMPTED:
             words[self.at] = self.attempted = self.attempted + number
         elif outcome == DELIVERED:
-            words[self._at_delivered] = self._delivered = self._delivered + number
+            words[self.at + DELIVERED] = self._delivered = self._delivered + number
         else:
             words[self.at + outcome] += number
-        words[self.at_bytes] = self.bytes = self.bytes + size
+        words[self.at + _BYTES] = self.bytes = self.bytes + size
+
+    def write_down(self) -> None:
+        """Put into the file what is known here alone; the caller holds the lock."""
+        words = self._file.words
+        words[self.at + DELIVERED] = self._delivered
+        words[self.at + _BYTES] = self.bytes
 
     def _reporting(self) -> Callable[[KafkaError | None, object], None]:
         """What counts a message as delivered, or by what `error` says became of it."""
-        slot, file, at = self, self._file, self._at_delivered  # found quicker than on `self`
+        slot = self  # found quicker so
 
         def report(error: KafkaError | None, message: object) -> None:
-            if error is not None:
+            if error is None:
+                slot._delivered = slot._delivered + 1
+            else:
                 slot._report_alone(error, message)
-                return
-            try:
-                file.words[at] = slot._delivered = slot._delivered + 1
-            except ValueError:  # the file is closed: the message's fate is open
-                return
 
         return report
 
@@ -220,6 +223,16 @@ class CounterFile:
                 self.latest[topic] = slot
         return slot
 
+    def write_down(self) -> None:
+        """Have all counts in the file, whatever becomes of this process."""
+        with self.lock:
+            if not self.closed:
+                self._write_down()
+
+    def _write_down(self) -> None:
+        for slot in self._slots.values():
+            slot.write_down()
+
     def open_slot(self, topic: str, window: int) -> Slot | None:
         """The slot in which a message was counted that is not resolved yet."""
         with self.lock:
@@ -268,6 +281,7 @@ class CounterFile:
 
         With `owner_died`, messages whose fate was open count as `unresolved`.
         """
+        self.write_down()
         with self.lock:
             used = 0 if self.closed else self.used
         for number in range(used):
@@ -317,6 +331,9 @@ class CounterFile:
             words[base + _SEQUENCE] += 1
             words[base + _PENDING] = 0
             self.latest.pop(increment.topic, None)  # before it is asked whether it is in use
+            slot = self._slots.get((increment.topic, increment.window_start))
+            if slot is not None:
+                slot.write_down()
             if self._is_settled(base):
                 words[base + _LENGTH] = 0
                 self._slots.pop((increment.topic, increment.window_start), None)
@@ -325,16 +342,19 @@ class CounterFile:
     def open_messages(self) -> int:
         """How many messages were handed over whose fate is not known yet."""
         with self.lock:
+            self._write_down()
             return sum(map(self._open_messages, self._bases()))
 
     def settled(self) -> bool:
         """Whether everything counted is resolved and published: the file may go."""
         with self.lock:
+            self._write_down()
             return all(self._is_settled(base) for base in self._bases())
 
     def unpublished(self) -> dict[str, int]:
         """What has been counted and not been published, by outcome."""
         with self.lock:
+            self._write_down()
             return {
                 name: sum(
                     self.words[base + _CURRENT + i] - self.words[base + _REPORTED + i]
@@ -348,6 +368,7 @@ class CounterFile:
         with self.lock:
             if self.closed:
                 return
+            self._write_down()
             if remove:
                 self.path.unlink(missing_ok=True)
             self._release()

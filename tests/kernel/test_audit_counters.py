@@ -137,6 +137,30 @@ def test_counts_survive_sigkill_and_a_live_file_is_left_alone(tmp_path: Path) ->
     assert increment.bytes == 7000
 
 
+def test_what_was_not_written_down_before_a_sigkill_is_unresolved_and_never_lost(
+    tmp_path: Path,
+) -> None:
+    code = (
+        "import sys, time; from pathlib import Path\n"
+        "from headworks.audit.counters import CounterFile\n"
+        f"c = CounterFile(Path({str(tmp_path)!r}))\n"
+        "slots = [c.attempt('flights', 0, 7) for _ in range(20)]\n"
+        "for slot in slots[:10]: slot.report(None, None)\n"
+        "c.write_down()\n"
+        "for slot in slots[10:15]: slot.report(None, None)\n"
+        "print('counted', flush=True); time.sleep(60)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "counted\n"
+        os.kill(process.pid, signal.SIGKILL)
+    (file,) = leftover_files(tmp_path)
+    (increment,) = file.increments(owner_died=True)
+    file.close()
+    assert increment.counts == {"attempted": 20, "delivered": 10, "unresolved": 10}
+
+
 def test_more_windows_than_the_file_first_had_room_for(tmp_path: Path) -> None:
     counters = CounterFile(tmp_path)
     for number in range(2000):
