@@ -6,13 +6,16 @@ import os
 import platform
 import shutil
 import subprocess
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-__all__ = ["describe", "touch_pages"]
+__all__ = ["describe", "let_others_rest", "touch_pages"]
+
+_AT_REST = 5.0  # per cent of all processors
 
 
 def describe(folder: Path) -> dict[str, Any]:
@@ -64,3 +67,12 @@ def touch_pages(folder: Path, size: int) -> None:
         for _ in range(0, size, len(block)):
             file.write(block)
     path.unlink()
+
+
+def let_others_rest(patience: float = 15.0) -> None:
+    """Wait until nearly nothing runs, at most `patience` seconds: what a server does after its turn
+    (collecting garbage, compiling, compacting) must not be paid for by the next one.
+    """
+    end = time.monotonic() + patience
+    while psutil.cpu_percent(interval=0.5) > _AT_REST and time.monotonic() < end:
+        pass

@@ -4,8 +4,8 @@
 protocol has batches; the others send message by message, as in the paper.
 
 Rules: all contenders run at once and idle while one works; each does every case in each round.
-What is dirty in the page cache is written before a case begins, and its pages are used once
-before, so that nobody pays for another.
+What is dirty in the page cache is written before a case begins, its pages are used once before,
+and the machine has come to rest, so that nobody pays for another.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from bench.broker.contender import SIZE, Contender
 from bench.frame import Bench
-from bench.machine import touch_pages
+from bench.machine import let_others_rest, touch_pages
 from headworks.errors import HeadworksError
 
 __all__ = ["run"]
@@ -67,6 +67,7 @@ def _case(bench: Bench, contender: Contender, batch: str, number: int) -> None:
     count //= _WARM if number < 0 else 1
     queue = f"netdb-{batch.replace(' ', '-')}-{number + 1}"
     who = contender.name
+    let_others_rest()
     touch_pages(bench.folder, count * SIZE * 3 // 2)
     os.sync()
     before, on_disk = contender.spent(), contender.stored(queue)
