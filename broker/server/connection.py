@@ -392,7 +392,8 @@ class Connection:
         if reason:
             self._counters.failed[kind] += 1
             _log.warning("closing %s: %s", self.peer, reason, extra=self._about() | {"kind": kind})
-        self._inbox.release()
+        self._inbox.close()
+        self._outbox.close()
         self._account.close()
         if self._deadline is not None:
             self._deadline.cancel()

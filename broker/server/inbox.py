@@ -92,6 +92,12 @@ class Inbox:
             hint = "; it speaks HTTP"
         return f"a request of {size} bytes is not within 8..{largest}{hint}"
 
+    def close(self) -> None:
+        """Let go of everything, whoever still holds a connection that has ended."""
+        self.release()
+        self.buffer = bytearray()
+        self.start = self.end = 0
+
     def release(self) -> None:
         """Give back what was taken of the shared memory."""
         self._memory.give(self._taken)

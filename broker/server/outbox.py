@@ -96,6 +96,11 @@ class Outbox:
             return False
         return True
 
+    def close(self) -> None:
+        """Let go of everything, whoever still holds a connection that has ended."""
+        self._slots.clear()
+        self._pieces.clear()
+
     def _send_bytes(self) -> None:
         """Send the bytes at the head, joined as far as they go."""
         pieces = self._pieces

@@ -294,6 +294,13 @@ def test_members_cannot_fill_the_memory(hostile: service.Service) -> None:
     assert codes <= {0, 15, -1}
 
 
+def test_a_connection_that_has_ended_holds_nothing(hostile: service.Service) -> None:
+    with unnoticed(hostile):
+        for _ in range(30):
+            with Wire(hostile.address) as wire:
+                wire.socket.sendall(struct.pack(">ih", 9 * _MB, 0) + bytes(8 * _MB))
+
+
 def test_ids_that_are_only_given_out_are_counted(hostile: service.Service) -> None:
     protocol = kind(11, 4, "request", "JoinGroupRequestProtocol")
     body = request(
