@@ -27,6 +27,7 @@ class Contender(Protocol):
     name: str
     client: str
     batches: tuple[str, ...]  # the names of the batch sizes that its client has
+    rereads: bool  # whether what was read can be read again
     warming: int  # messages that its client sends besides, untimed, because it starts slowly
 
     def start(self, folder: Path) -> None:

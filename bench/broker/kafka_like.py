@@ -27,8 +27,7 @@ BATCHES = {
     "batch 50": ("batch.num.messages=50",),
     "1 MB batches": ("batch.num.messages=10000", "batch.size=1000000"),
 }
-_SENDING = ("acks=1", "linger.ms=5", "queue.buffering.max.messages=1000000")
-_READING = ("queued.min.messages=1000000",)
+_SENDING = ("acks=1", "linger.ms=5")
 
 
 class KafkaLike:
@@ -37,6 +36,7 @@ class KafkaLike:
     name = ""
     client = "our C client on Debian's librdkafka"
     batches = tuple(BATCHES)
+    rereads = True
     warming = 0
 
     def __init__(self, clients: Clients) -> None:
@@ -110,7 +110,7 @@ class KafkaLike:
         self, topics: list[str], count: int, *settings: str, partitions: int = 1
     ) -> list[Answer]:
         """Run one consumer for each of `topics` at the same time."""
-        tail = (str(partitions), str(count), *_READING, *settings)
+        tail = (str(partitions), str(count), *settings)
         running = [
             spawn(self.clients.kafka("consume", self.address, topic, *tail)) for topic in topics
         ]

@@ -31,6 +31,7 @@ class _Server:
     name = ""
     client = ""
     batches: tuple[str, ...] = ("batch 1",)
+    rereads = False
     warming = 0
 
     def __init__(self, clients: Clients) -> None:

@@ -36,6 +36,9 @@ class Index(Protocol):
     def at_time(self, timestamp: int) -> tuple[int, int]:
         """An entry before which no batch has a timestamp as late as `timestamp`."""
 
+    def at_position(self, position: int) -> int:
+        """The position of the last entry at or before `position`."""
+
     def close(self) -> None:
         """Let go of the file."""
 
@@ -64,6 +67,10 @@ class GrowingIndex:
     def at_time(self, timestamp: int) -> tuple[int, int]:
         """See `Index`."""
         return self._entry(bisect_left(self._times, timestamp) - 1)
+
+    def at_position(self, position: int) -> int:
+        """See `Index`."""
+        return self._entry(bisect_right(self._positions, position) - 1)[1]
 
     def _entry(self, number: int) -> tuple[int, int]:
         return (self._offsets[number], self._positions[number]) if number >= 0 else _START
@@ -117,6 +124,11 @@ class MappedIndex:
         """See `Index`."""
         found = bisect_left(range(self._count), timestamp, key=lambda i: self._entry(i)[2]) - 1
         return self._entry(found)[:2] if found >= 0 else _START
+
+    def at_position(self, position: int) -> int:
+        """See `Index`."""
+        found = bisect_right(range(self._count), position, key=lambda i: self._entry(i)[1]) - 1
+        return self._entry(found)[1] if found >= 0 else 0
 
     def close(self) -> None:
         """See `Index`."""

@@ -252,8 +252,9 @@ class PartitionLog:
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> Slice:
         """Bytes from the batch that holds `offset` on, at most `max_bytes` of one segment.
 
-        With `at_least_one` the first batch comes whole, however large. The piece may end inside a
-        batch, which readers drop. OffsetOutOfRangeError below the start or above the visible end.
+        With `at_least_one` the first batch comes whole, however large. The piece may end with a
+        few bytes of another batch, which readers drop: what costs more to send is left out.
+        OffsetOutOfRangeError below the start or above the visible end.
         """
         visible = self._visible
         if not self.start_offset <= offset <= visible.offset:
@@ -267,10 +268,13 @@ class PartitionLog:
             limit = visible.position if segment.base_offset == visible.base else segment.size
             batch = segment.locate(offset)
             if batch is not None and batch.position < limit:
-                size = min(limit - batch.position, max_bytes)
-                if size < batch.size:
-                    size = batch.size if at_least_one else 0
-                return Slice(segment.descriptor, batch.position, size)
+                first_end = batch.position + batch.size
+                end = min(limit, batch.position + max_bytes)
+                if end < first_end:
+                    end = first_end if at_least_one else batch.position
+                elif end < limit:
+                    end = max(first_end, segment.whole_until(end))
+                return Slice(segment.descriptor, batch.position, end - batch.position)
             at += 1
         return Slice(segments[-1].descriptor, 0, 0)
 

@@ -147,6 +147,15 @@ class Segment:
         self._check_end(position if batch is None else batch.position + batch.size, end)
         return None
 
+    def whole_until(self, end: int) -> int:
+        """Where a piece had better end than at `end`, which may be inside a batch: before it.
+
+        That is where the index has an entry, so less than 4 KB of whole batches are left out too,
+        and `end` stays where no more than that would be saved.
+        """
+        position = self.index.at_position(end)
+        return position if end - position > INTERVAL else end
+
     def headers(self, position: int = 0) -> Iterator[Batch]:
         """Batch headers from the batch at `position` on; records are not read.
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from broker.log import (
     DuplicateError,
@@ -21,6 +24,7 @@ from broker.log import (
     StaleEpochError,
     open_log,
 )
+from broker.log.index import INTERVAL
 from broker.records import Batch, check_batch, iter_batches
 from headworks.errors import CorruptError
 from tests.broker.build import batch
@@ -75,6 +79,32 @@ def test_offsets_follow_each_other_over_segments_and_reads_find_every_batch(tmp_
         first = read(log.read(offset, 10_000))[0]
         assert first.base_offset <= offset <= first.last_offset
     log.close()
+
+
+@given(
+    sizes=st.lists(st.integers(100, 30_000), min_size=2, max_size=25),
+    max_bytes=st.integers(1000, 60_000),
+    sealed=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_an_answer_carries_little_of_a_batch_that_does_not_fit(
+    sizes: list[int], max_bytes: int, sealed: bool
+) -> None:
+    with TemporaryDirectory() as folder:
+        log = opened(Path(folder), LogConfig(segment_bytes=1 << 30))
+        placed = [append(log, batch(1, size=size)) for size in sizes]
+        if sealed:
+            log.roll()
+        flush(log)
+        assert [b.base_offset for b in read_all(log, max_bytes)] == placed
+        lengths = [b.size for b in read_all(log)]
+        for offset in placed:
+            piece = log.read(offset, max_bytes)
+            whole = sum(b.size for b in read(piece))
+            fitting = [n for n in accumulate(lengths[offset:]) if n <= max_bytes]
+            assert piece.size - whole <= INTERVAL
+            assert not fitting or fitting[-1] - whole < INTERVAL
+        log.close()
 
 
 def test_consumers_see_only_what_is_flushed(tmp_path: Path) -> None:
