@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.output import Format, FormatOption, print_json, print_table, say
+from cli.warehouse import warehouse_folder
 from headworks.settings import resolve, resolve_optional
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def _with_own_server(statement: str, database: str, data_dir: str | None) -> Row
         database=database,
         master=resolve("spark_master"),
         metastore_uri=resolve_optional("metastore"),
+        warehouse=warehouse_folder(data_dir, None),
     )
     if config.metastore_uri is None and not config.metastore.is_dir():
         raise UsageError(

@@ -14,62 +14,33 @@ import errno
 import getpass
 import io
 import os
+import shutil
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
-from pathlib import Path, PurePosixPath
-from typing import IO, Any, cast
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Self, cast
 from urllib.parse import urlsplit
 
-from hadoop_loader.webhdfs import Download, NameNodes, Upload
+from hadoop_loader.remote import BUFFER, Download, RemotePath
+from hadoop_loader.webhdfs import NameNodes, Upload
 from headworks.errors import UsageError
 
 __all__ = ["HdfsPath", "hdfs_path"]
 
 _PORT = 9870
-_BUFFER = 1 << 20
+_CHUNK = 8 << 20
 # Bytes are on the disks of the data nodes when a file is closed, not only in their memory.
-_DURABLE = "create,sync_block"
+_NEW = {"overwrite": "false", "createparent": "false", "createflag": "create,sync_block"}
+_OVER = {"overwrite": "true", "createflag": "create,sync_block,overwrite"}
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class HdfsPath:
-    """`site`: hdfs:// and the name of the file system; `size`: if a listing has told it."""
+class HdfsPath(RemotePath):
+    """`site`: hdfs:// and the name of the file system, whose `nodes` are these."""
 
-    site: str
-    path: str
     nodes: NameNodes = field(compare=False)
-    size: int | None = field(default=None, compare=False)
-
-    def __str__(self) -> str:
-        return f"{self.site}{self.path}"
-
-    def __truediv__(self, name: str) -> HdfsPath:
-        return self._at(f"{self.path.rstrip('/')}/{name}")
-
-    @property
-    def name(self) -> str:
-        """The last part."""
-        return PurePosixPath(self.path).name
-
-    @property
-    def stem(self) -> str:
-        """The last part without its suffix."""
-        return PurePosixPath(self.path).stem
-
-    @property
-    def parent(self) -> HdfsPath:
-        """The folder it is in."""
-        return self._at(str(PurePosixPath(self.path).parent))
-
-    def with_name(self, name: str) -> HdfsPath:
-        """Beside it."""
-        return self.parent / name
-
-    def with_suffix(self, suffix: str) -> HdfsPath:
-        """Beside it, the same name with another suffix."""
-        return self._at(str(PurePosixPath(self.path).with_suffix(suffix)))
 
     def exists(self) -> bool:
         """Whether it is there."""
@@ -90,55 +61,58 @@ class HdfsPath:
         """When the file was last written, in seconds, by the name node's clock."""
         return int(self._ask("GET", "GETFILESTATUS")["FileStatus"]["modificationTime"]) / 1000
 
-    def iterdir(self) -> Iterator[HdfsPath]:
+    def iterdir(self) -> Iterator[Self]:
         """What is in the folder; FileNotFoundError if it is not there."""
         found = self._ask("GET", "LISTSTATUS")["FileStatuses"]["FileStatus"]
         for one in found:
             inside = self / str(one["pathSuffix"])
-            yield self._at(inside.path, int(one["length"]))
-
-    def glob(self, pattern: str) -> Iterator[HdfsPath]:
-        """What is in the folder, or in its folders, and has such a name; nothing if it is gone."""
-        first, _, rest = pattern.partition("/")
-        try:
-            found = [one for one in self.iterdir() if fnmatch(one.name, first)]
-        except FileNotFoundError:
-            return
-        for one in found:
-            if rest:
-                yield from one.glob(rest)
-            else:
-                yield one
+            yield self.at(inside.path, int(one["length"]))
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:  # noqa: ARG002
         """Make the folder; those that it is in are made too, and one that is there stays."""
         self._ask("PUT", "MKDIRS")
-
-    def read_text(self, encoding: str = "utf-8") -> str:
-        """What the file holds."""
-        size = self.length()
-        return io.BufferedReader(self.download(size), _BUFFER).read().decode(encoding)
 
     def write_text(self, text: str, encoding: str = "utf-8") -> int:
         """Write the file, over what it held."""
         with self.upload() as out:
             return out.write(text.encode(encoding))
 
-    def upload(self, *, new: bool = False) -> IO[bytes]:
-        """The file, to be written; `new`: refused if it is there, or its folder is not."""
-        given = {"overwrite": "false", "createparent": "false"} if new else {"overwrite": "true"}
-        flags = _DURABLE if new else f"{_DURABLE},overwrite"
-        url = self.nodes.location("PUT", self.path, "CREATE", createflag=flags, **given)
-        return cast("IO[bytes]", io.BufferedWriter(Upload("PUT", url, self.path), _BUFFER))
+    def create(self, text: str, beside: Self | None = None) -> None:
+        """Make the file whole; FileExistsError if it is there.
 
-    def download(self, size: int | None = None) -> Download:
+        FileNotFoundError if `beside` is gone, in which it is written before it gets its name.
+        """
+        temporary = self._unnamed(beside)
+        with temporary._written(_NEW) as out:
+            out.write(text.encode())
+        try:
+            temporary._rename(self, "NONE")
+        except FileExistsError:
+            temporary.unlink()
+            raise
+
+    def put(self, text: str) -> None:
+        """Make the file whole, in the place of one that may be there."""
+        temporary = self._unnamed()
+        temporary.write_text(text)
+        temporary._rename(self, "OVERWRITE")
+
+    def upload(self) -> IO[bytes]:
+        """The file, to be written; it is there when it is closed."""
+        return self._written(_OVER)
+
+    def download(self) -> Download:
         """The file, to be read."""
-        return Download(self.nodes, self.path, self.length() if size is None else size)
+        return Download(partial(self.nodes.read, self.path), self.length())
 
-    def rename(self, target: HdfsPath, *, over: bool = False) -> None:
-        """Give it another name; FileExistsError if that is taken, unless it may go `over` it."""
-        option = "OVERWRITE" if over else "NONE"
-        self._ask("PUT", "RENAME", destination=target.path, renameoptions=option)
+    def move(self, target: Self) -> None:
+        """Give it another name; FileExistsError if that is taken."""
+        self._rename(target, "NONE")
+
+    def copy(self, target: Self) -> None:
+        """Put what it holds under a second name."""
+        with self.download() as file, target.upload() as out:
+            shutil.copyfileobj(file, out, _CHUNK)
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the file."""
@@ -153,8 +127,16 @@ class HdfsPath:
         """Remove the folder and all in it, at once."""
         self._ask("DELETE", "DELETE", recursive="true")
 
-    def _at(self, path: str, size: int | None = None) -> HdfsPath:
-        return HdfsPath(self.site, path, self.nodes, size)
+    def _unnamed(self, folder: Self | None = None) -> Self:
+        """Where it is written before it appears, at once."""
+        return (folder or self.parent) / f".{self.name}.{os.urandom(6).hex()}"
+
+    def _written(self, how: Mapping[str, str]) -> IO[bytes]:
+        url = self.nodes.location("PUT", self.path, "CREATE", **how)
+        return cast("IO[bytes]", io.BufferedWriter(Upload("PUT", url, self.path), BUFFER))
+
+    def _rename(self, target: Self, options: str) -> None:
+        self._ask("PUT", "RENAME", destination=target.path, renameoptions=options)
 
     def _ask(self, method: str, op: str, **given: str) -> dict[str, Any]:
         return self.nodes.ask(method, self.path, op, **given)
@@ -173,7 +155,7 @@ def hdfs_path(uri: str) -> HdfsPath:
         raise UsageError(f"{uri} names no file system", fix="give hdfs://NAMENODE:8020/FOLDER")
     path = "/" + parts.path.strip("/")
     nodes = NameNodes(_addresses(parts.netloc, parts.hostname, _site()), _user())
-    return HdfsPath(f"hdfs://{parts.netloc}", path, nodes)
+    return HdfsPath(f"hdfs://{parts.netloc}", path, nodes=nodes)
 
 
 def _addresses(name: str, host: str, site: dict[str, str]) -> tuple[str, ...]:

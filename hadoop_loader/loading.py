@@ -99,7 +99,7 @@ class Loading:
             plan.tasks = [_told(manifest) for manifest in manifests]
             manifests = self._held_back(plan, found, manifests)
         if plan.empty:
-            self._work.clean()
+            self._work.clean(last)
             report = self._report(last.number if last else 0, None, plan)
         else:
             self._parts.reach("staged")

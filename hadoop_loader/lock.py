@@ -2,14 +2,15 @@
 
 On this machine the kernel sees to that (`flock`). In HDFS a loader keeps a file open in a folder of
 its own: the name node lets nobody else write it, until the connection to the data node ends with
-the process; what another loader can open was left behind by a dead one.
+the process; what another loader can open was left behind by a dead one. In S3, where no death is
+noticed, there is a lease (`lease`).
 
 Rules:
 
 - The lock saves work, and staging from another loader's cleaning; what makes two loaders safe is
   the commit log's create-if-absent.
-- Whoever takes over from a dead loader removes its folder first, in which its commit record would
-  have been written: one that was cut off, and not dead, can commit no more.
+- Whoever takes over from a dead loader in HDFS removes its folder first, in which its commit record
+  would have been written: one that was cut off, and not dead, can commit no more.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from pathlib import Path
 from typing import Protocol
 
 from hadoop_loader.hdfs import HdfsPath
+from hadoop_loader.lease import LeaseLock
 from hadoop_loader.places import Place
+from hadoop_loader.s3 import S3Path
 from hadoop_loader.webhdfs import Held
 from headworks.errors import UnreachableError, UsageError
 
@@ -42,6 +45,11 @@ class Lock(Protocol):
         """Where its holder writes what is going to be a commit, if that is a folder of its own."""
         ...
 
+    @property
+    def sole(self) -> bool:
+        """Whether who held it before can commit nothing any more, whatever became of it."""
+        ...
+
     def check(self) -> None:
         """UnreachableError if it is not held any more."""
         ...
@@ -55,6 +63,8 @@ def lock(state: Place) -> Lock:
     """Take the lock of the warehouse whose state is there; UsageError if another loader has it."""
     if isinstance(state, Path):
         return WarehouseLock(state / "lock")
+    if isinstance(state, S3Path):
+        return LeaseLock(state / "lease")
     return HdfsLock(state / "loaders")
 
 
@@ -62,6 +72,7 @@ class WarehouseLock:
     """The lock of a warehouse on this machine; UsageError, naming the holder, if it is taken."""
 
     drafts = None
+    sole = True
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,6 +99,8 @@ class WarehouseLock:
 
 class HdfsLock:
     """The lock of a warehouse in HDFS; UsageError, naming the holder, if it is taken."""
+
+    sole = True
 
     def __init__(self, folder: HdfsPath) -> None:
         self._folder = folder

@@ -17,6 +17,8 @@ __all__ = ["Meter", "watching"]
 
 _NAME = ".messages"
 _EVERY = 0.25
+# Where writing it down takes long, it is done the less often: a twentieth of the time at most.
+_COST = 20
 
 
 class Meter:
@@ -33,8 +35,9 @@ class Meter:
         now = time.monotonic()
         if now < self._due:
             return
-        self._due = now + _EVERY
         self._path.write_text(str(self._messages), encoding="ascii")
+        took = time.monotonic() - now
+        self._due = now + max(_EVERY, _COST * took)
 
 
 @contextmanager

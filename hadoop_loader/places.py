@@ -2,9 +2,9 @@
 
 Rules:
 
-- A place is a path of this machine, or one of HDFS that answers to the same names. What `pathlib`
-  has no name for (only if absent, at once, durable) is a function here; no other module of the
-  loader asks which of the two it works with, but for who holds a warehouse (`lock`).
+- A place is a path of this machine, or one of HDFS or S3 that answers to the same names. What
+  `pathlib` has no name for (only if absent, at once, durable) is a function here; no other module
+  of the loader asks which it works with, but for who holds a warehouse (`lock`).
 - `create` makes a file whole or not at all, and only one of two that try.
 - `move` is its own record: a source that is gone was moved before.
 - A place goes to Spark's workers as it is: what it needs to be reached, it carries.
@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 from hadoop_loader import durable
-from hadoop_loader.hdfs import HdfsPath, hdfs_path
+from hadoop_loader.hdfs import hdfs_path
+from hadoop_loader.remote import RemotePath
+from hadoop_loader.s3 import s3_path
 from headworks.errors import UsageError
 
 __all__ = [
@@ -38,6 +40,8 @@ __all__ = [
     "remove_empty",
     "replace_text",
     "size_of",
+    "spark_needs",
+    "spark_settings",
     "sync_file",
     "sync_folder",
     "sync_folders",
@@ -46,15 +50,13 @@ __all__ = [
     "write_durably",
 ]
 
-Place = Path | HdfsPath
-
-_CHUNK = 8 << 20
+Place = Path | RemotePath
 
 
 class Syncing(durable.Syncing):
     """Makes places durable while its owner does something else.
 
-    Those of HDFS are: a file when it is closed, a name when it is given.
+    Those of others are: a file when it is closed, a name when it is given.
     """
 
     def add(self, place: Place) -> None:
@@ -67,11 +69,13 @@ def place_of(text: str) -> Place:
     """A place by its name, absolute; UsageError for a URI of a file system that is not known."""
     if text.startswith("hdfs://"):
         return hdfs_path(text)
+    if text.startswith(("s3://", "s3a://")):
+        return s3_path(text)
     if "://" in text:
         raise UsageError(
-            f"warehouse {text} is neither a folder of this machine nor of HDFS",
-            fix="give a local path, of a file system that all of Spark's machines see, or "
-            "hdfs://NAMENODE:8020/FOLDER; other file systems are not supported",
+            f"warehouse {text} is neither a folder of this machine nor of HDFS or S3",
+            fix="give a local path, of a file system that all of Spark's machines see, "
+            "hdfs://NAMENODE:8020/FOLDER or s3a://BUCKET/FOLDER; others are not supported",
         )
     return Path(text).resolve()
 
@@ -86,37 +90,37 @@ def create(place: Place, text: str, *, beside: Place | None = None) -> None:
 
     `beside`: where it is written before it gets its name; FileNotFoundError if that is gone.
     """
-    temporary = _unnamed(place, beside)
-    if isinstance(temporary, Path):
-        write_durably(temporary, text)
-        try:
-            os.link(temporary, str(place))
-        finally:
-            temporary.unlink()
-        sync_folder(place.parent)
+    if not isinstance(place, Path):
+        place.create(text, None if beside is None else _there(beside))
         return
-    with temporary.upload(new=True) as out:
-        out.write(text.encode())
+    temporary = _unnamed(place, beside)
+    write_durably(temporary, text)
     try:
-        temporary.rename(_there(place))
-    except FileExistsError:
+        os.link(temporary, place)
+    finally:
         temporary.unlink()
-        raise
+    sync_folder(place.parent)
 
 
 def keep(place: Place, text: str) -> None:
     """Make a durable file, whole or not at all; who else makes it writes the same."""
+    if not isinstance(place, Path):
+        place.put(text)
+        return
     temporary = _unnamed(place)
     write_durably(temporary, text)
-    _rename_over(temporary, place)
+    temporary.rename(place)
     sync_folder(place.parent)
 
 
 def replace_text(place: Place, text: str) -> None:
     """Write a file; whoever reads meanwhile sees the old text or the new one."""
+    if not isinstance(place, Path):
+        place.put(text)
+        return
     temporary = _unnamed(place)
     temporary.write_text(text, encoding="utf-8")
-    _rename_over(temporary, place)
+    temporary.rename(place)
 
 
 def write_durably(place: Place, text: str) -> None:
@@ -159,16 +163,15 @@ def move(source: Place, target: Place) -> None:
     if isinstance(source, Path):
         os.rename(source, str(target))
     else:
-        source.rename(_there(target))
+        source.move(_there(target))
 
 
 def link(source: Place, target: Place) -> None:
     """Put what a file holds under a second name too; where no file has two, it is copied."""
     if isinstance(source, Path):
         os.link(source, str(target))
-        return
-    with source.download() as file, _there(target).upload() as out:
-        shutil.copyfileobj(file, out, _CHUNK)
+    else:
+        source.copy(_there(target))
 
 
 def remove(place: Place) -> None:
@@ -205,19 +208,23 @@ def writable(place: Place) -> IO[bytes]:
     return place.open("wb") if isinstance(place, Path) else place.upload()
 
 
-def _unnamed(place: Place, folder: Place | None = None) -> Place:
+def spark_settings(place: Place) -> Mapping[str, str]:
+    """What Spark has to be told to read there."""
+    return {} if isinstance(place, Path) else place.spark_settings()
+
+
+def spark_needs(place: Place) -> tuple[str, str] | None:
+    """The class that Spark reads it by, and its package, if that is not of Spark itself."""
+    return None if isinstance(place, Path) else place.spark_needs()
+
+
+def _unnamed(place: Path, folder: Place | None = None) -> Path:
     """Where a file is written that is to appear as `place`, at once."""
-    return (folder or place.parent) / f".{place.name}.{os.urandom(6).hex()}"
+    beside = place.parent if folder is None else Path(str(folder))
+    return beside / f".{place.name}.{os.urandom(6).hex()}"
 
 
-def _rename_over(source: Place, target: Place) -> None:
-    if isinstance(source, Path):
-        source.rename(str(target))
-    else:
-        source.rename(_there(target), over=True)
-
-
-def _there(place: Place) -> HdfsPath:
-    """A place of HDFS, in whose file system another one is."""
-    assert isinstance(place, HdfsPath)
+def _there(place: Place) -> RemotePath:
+    """A place of another machine, in whose file system another one is."""
+    assert isinstance(place, RemotePath)
     return place

@@ -17,7 +17,7 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 
 from hadoop_loader.columns import PARTITION, table_columns
-from hadoop_loader.commits import TableState
+from hadoop_loader.commits import Commit, TableState
 from hadoop_loader.draft import Draft
 from hadoop_loader.literals import text
 from hadoop_loader.places import Place, matching, readable, remove, size_of, sync_file, sync_folder
@@ -53,11 +53,11 @@ class Rebuilding:
                 fix="`headworks load status` lists those that have one",
             )
         latest = self._latest(topic)
-        draft = self._work.draft(last, "rebuild")
-        query = self._query(state, latest, draft.number)
         key = self._parts.log.keep_schema(latest.text)
         folder = self._parts.root / REBUILD / state.table
-        _forget_others(folder, key)
+        last = self._forget_others(folder, key, last)
+        draft = self._work.draft(last, "rebuild")
+        query = self._query(state, latest, draft.number)
         self._parts.reach("planned")
         with self._work.phase("rewrite"):
             for day in draft.days(state.files_table):
@@ -116,15 +116,18 @@ class Rebuilding:
         sync_folder(done)
         expected = sum(pq.read_metadata(readable(path)).num_rows for path in sources)
         if rows != expected:
+            remove(done)
             raise CorruptError(
                 f"partition {day} of {state.table} has {expected} rows, and {rows} were rewritten; "
                 "nothing is changed",
                 fix="rebuild again",
             )
 
-
-def _forget_others(folder: Place, key: str) -> None:
-    """Remove what an earlier rebuild left that was for another schema."""
-    for path in folder.glob("*"):
-        if path.name != key:
+    def _forget_others(self, folder: Place, key: str, last: Commit) -> Commit:
+        """Remove what an earlier rebuild left that was for another schema; the last commit."""
+        others = [path for path in matching(folder, "*") if path.name != key]
+        if others:
+            last = self._work.supersede(last)
+        for path in others:
             remove(path)
+        return last

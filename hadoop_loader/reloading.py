@@ -103,7 +103,7 @@ class _Reloading:
         return report
 
     def _nothing(self, last: Commit) -> LoadReport:
-        self._work.clean()
+        self._work.clean(last)
         return replace(report_of(last.number, None), seconds=dict(self._work.seconds))
 
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from hadoop_loader.classes import Classes
 from hadoop_loader.config import WarehouseConfig
+from hadoop_loader.places import Place, spark_needs, spark_settings
 from hadoop_loader.trouble import first_line
 from headworks.errors import UnreachableError, UsageError
 
@@ -32,6 +33,7 @@ __all__ = [
     "MIN_JAVA",
     "check_java",
     "check_metastore_free",
+    "check_reads",
     "hasten_next_start",
     "start_session",
     "stop_session",
@@ -141,7 +143,28 @@ def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None
             fix="see the logs of the cluster's workers, or load with --master 'local[2,3]'; "
             "nothing was read, offsets are where they were",
         ) from None
+    try:
+        check_reads(spark, config.root)
+    except BaseException:
+        stop_session(spark)
+        raise
     return spark
+
+
+def check_reads(spark: Any, root: Place) -> None:
+    """UsageError if a session has not got what it reads a warehouse there by."""
+    wanted = spark_needs(root)
+    if wanted is None:
+        return
+    name, package = wanted
+    jvm = spark.sparkContext._jvm
+    if not jvm.org.apache.spark.util.Utils.classIsLoadable(name):
+        release = jvm.org.apache.hadoop.util.VersionInfo.getVersion()
+        raise UsageError(
+            f"Spark cannot read {root}: it has no class {name}",
+            fix=f"put `spark.jars.packages {package}:{release}` into spark-defaults.conf, in the "
+            "folder that SPARK_CONF_DIR names",
+        )
 
 
 def hasten_next_start() -> None:
@@ -209,6 +232,7 @@ def _settings(
         # Nested and widened columns; `widening` decides what is allowed.
         "spark.hadoop.hive.metastore.disallow.incompatible.col.type.changes": "false",
         "spark.hadoop.hive.stats.autogather": "false",
+        **spark_settings(config.root),
     }
 
 

@@ -53,11 +53,12 @@ class Warehouse:
         """Open a warehouse, starting a Spark session unless `spark` is one.
 
         Raises UsageError without Java 17, if another loader has the warehouse or another
-        process its metastore, or if its folder cannot be written.
+        process its metastore, if its folder cannot be written, or not read by Spark.
         """
-        from hadoop_loader.session import start_session, stop_session
+        from hadoop_loader.session import check_reads, start_session, stop_session
 
         if spark is not None:
+            check_reads(spark, config.root)
             return cls(config, spark, owns_session=False)
         # Who cannot have the lock shall not wait for a JVM to hear it.
         _locked(config).release()
@@ -215,6 +216,7 @@ class Warehouse:
             tasks=config.tasks or self._spark.sparkContext.defaultParallelism,
             policy=config.policy,
             reach=self._reach,
+            sole=self._lock.sole,
         )
 
     def _reach(self, step: str) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import io
 import json
-import os
 import socket
 import time
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from headworks.errors import UnreachableError
 
-__all__ = ["Download", "Held", "NameNodes", "Upload", "connected", "refusal"]
+__all__ = ["Held", "NameNodes", "Upload", "connected", "refusal"]
 
 _TIMEOUT = 60.0
 _KINDS = {
@@ -224,43 +223,6 @@ class Upload(io.RawIOBase):
             self._connection.close()
         if answer.status >= 300:
             raise refusal(answer.status, body, self._path)
-
-
-class Download(io.RawIOBase):
-    """A file to read from anywhere; every read is a request, so read much at a time."""
-
-    def __init__(self, nodes: NameNodes, path: str, size: int) -> None:
-        self._nodes = nodes
-        self._path = path
-        self._size = size
-        self._at = 0
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def seekable(self) -> bool:
-        """It is."""
-        return True
-
-    def tell(self) -> int:
-        """Where the next read begins."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Read from there next."""
-        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        return self._at
-
-    def readinto(self, buffer: Any, /) -> int:
-        """Fill a buffer, as far as the file goes."""
-        wanted = max(0, min(len(buffer), self._size - self._at))
-        if not wanted:
-            return 0
-        found = self._nodes.read(self._path, self._at, wanted)
-        buffer[: len(found)] = found
-        self._at += len(found)
-        return len(found)
 
 
 @contextmanager

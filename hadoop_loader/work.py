@@ -3,6 +3,9 @@
 Rules:
 
 - Until the commit nothing outside the staging folder has changed; after it nothing can be lost.
+- What is staged for a commit is removed when nobody can make that commit any more. Where a loader
+  may have been outlived and still be at it (`sole` is not given), that is when the commit's number
+  is taken, if need be by a commit that brings nothing.
 - What nobody is sent to any more is removed a while after the commit that replaced it, by whatever
   works on the warehouse then: a query that began before still reads it.
 """
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +25,7 @@ from hadoop_loader.crash import Reach, reach
 from hadoop_loader.draft import Draft
 from hadoop_loader.fetch import Log
 from hadoop_loader.meter import watching
-from hadoop_loader.places import Place, remove, remove_empty, sync_folders
+from hadoop_loader.places import Place, matching, remove, remove_empty, sync_folders
 from hadoop_loader.policy import Policy
 from hadoop_loader.rewrite import Rewrite, Rewritten
 from hadoop_loader.roll_forward import Catalog, Publish, apply, restore
@@ -72,6 +76,7 @@ class Parts:
     reach: Reach = reach
     now: Callable[[], float] = time.time
     grace: float = GRACE
+    sole: bool = True
 
 
 class Work:
@@ -84,6 +89,7 @@ class Work:
         self.parts = parts
         self.seconds: dict[str, float] = {}
         self._progress = progress
+        self._own = uuid.uuid4().hex[:8]
 
     def recover(self) -> Commit | None:
         """Finish what the last one left undone; the last commit."""
@@ -95,13 +101,21 @@ class Work:
             if not applied:
                 with self.phase("recover"):
                     self._apply(last, again=True)
-        self.clean()
+        if not self.parts.sole and self._staged(last):
+            last = self.supersede(last)
+        self.clean(last)
         self._sweep()
         return last
 
+    def supersede(self, last: Commit | None) -> Commit:
+        """Let no other loader commit what it has made behind `last`; the commit that sees to it."""
+        if self.parts.sole and last is not None:
+            return last
+        return self.commit(self.draft(last, "takeover"))
+
     def staging(self, number: int) -> Place:
         """The folder of what commit `number` is going to name, made."""
-        folder = self.parts.root / STAGING / f"{number:08d}"
+        folder = self.parts.root / STAGING / f"{number:08d}-{self._own}"
         folder.mkdir(parents=True, exist_ok=True)
         sync_folders([self.parts.root, folder.parent])
         return folder
@@ -116,14 +130,20 @@ class Work:
         self.parts.reach("committed")
         with self.phase("apply"):
             self._apply(commit, again=False)
-        self.clean()
+        self.clean(commit)
         if commit.number % _TOO_MANY == 0:
             self._forget()
         return commit
 
-    def clean(self) -> None:
-        """Remove what was staged."""
-        remove(self.parts.root / STAGING)
+    def clean(self, last: Commit | None) -> None:
+        """Remove what was staged here, and what nobody can commit any more."""
+        if self.parts.sole:
+            remove(self.parts.root / STAGING)
+            return
+        kept = {folder for folder in self._staged(last) if not folder.name.endswith(self._own)}
+        for folder in matching(self.parts.root / STAGING, "*"):
+            if folder not in kept:
+                remove(folder)
 
     def now_ms(self) -> int:
         """The time, in ms."""
@@ -149,6 +169,11 @@ class Work:
         tell = None if progress is None else lambda share: progress("read", share)
         with watching(staging, messages, tell):
             return list(self.parts.jobs.load(tasks))
+
+    def _staged(self, last: Commit | None) -> list[Place]:
+        """What is staged for commits that are still to come."""
+        done = f"{last.number if last else 0:08d}~"
+        return [p for p in matching(self.parts.root / STAGING, "*") if p.name > done]
 
     def _apply(self, commit: Commit, *, again: bool) -> None:
         parts = self.parts

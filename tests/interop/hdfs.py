@@ -25,7 +25,7 @@ from headworks.ports import free_ports
 from headworks.service import Service
 from tests.interop import maven
 
-__all__ = ["VARIABLE", "fetch", "is_hdfs", "start", "version"]
+__all__ = ["VARIABLE", "fetch", "start", "version"]
 
 VARIABLE = "HEADWORKS_TEST_WAREHOUSE"
 _POM = Path(__file__).parent / "hdfs.xml"
@@ -34,11 +34,6 @@ _SITE = """<configuration>
   <property><name>dfs.namenode.http-address</name><value>127.0.0.1:{port}</value></property>
 </configuration>
 """
-
-
-def is_hdfs() -> bool:
-    """Whether the loader's tests are to put their warehouses there."""
-    return os.environ.get(VARIABLE) == "hdfs"
 
 
 def version() -> str:

@@ -15,7 +15,7 @@ from hadoop_loader.places import Place, place_of
 from hadoop_loader.session import start_session, stop_session
 from headworks.service import Service
 from tests.interop import hdfs as hdfs_itself
-from tests.interop.hdfs import is_hdfs
+from tests.interop import s3 as s3_itself
 from tests.loader.memory import World
 
 
@@ -28,10 +28,13 @@ def world(place: Place, monkeypatch: pytest.MonkeyPatch) -> World:
 
 @pytest.fixture
 def place(tmp_path: Path, request: pytest.FixtureRequest) -> Place:
-    """A folder that is there and empty, of this machine or of the HDFS that is asked for."""
-    if not is_hdfs():
+    """A folder that is there and empty, of this machine or of the file system that is asked for."""
+    wanted = os.environ.get(hdfs_itself.VARIABLE)
+    if wanted is None:
         return tmp_path
-    found = place_of(f"hdfs://{request.getfixturevalue('hdfs').address}/{uuid.uuid4().hex}")
+    server = request.getfixturevalue(wanted)
+    site = f"s3a://{s3_itself.BUCKET}" if wanted == "s3" else f"hdfs://{server.address}"
+    found = place_of(f"{site}/{uuid.uuid4().hex}")
     found.mkdir()
     return found
 
@@ -42,6 +45,15 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("hdfs")
     with hdfs_itself.start(folder) as running, pytest.MonkeyPatch.context() as patch:
         patch.setenv("HADOOP_CONF_DIR", str(folder / "conf"))
+        yield running
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A store that speaks S3, and AWS's settings naming it."""
+    folder = tmp_path_factory.mktemp("s3")
+    with s3_itself.start(folder) as running, pytest.MonkeyPatch.context() as patch:
+        s3_itself.configure(patch, running)
         yield running
 
 

@@ -89,6 +89,6 @@ def test_a_place_is_named_as_hadoop_takes_it(tmp_path: Path) -> None:
     assert places.uri_of(tmp_path / "a b%20") == f"file://{tmp_path}/a b%20"
     assert places.place_of(str(tmp_path / "x" / ".." / "y")) == tmp_path / "y"
     with pytest.raises(
-        UsageError, match="s3://bucket/folder is neither a folder of this machine nor of HDFS"
+        UsageError, match="gs://bucket/folder is neither a folder of this machine nor of HDFS or S3"
     ):
-        places.place_of("s3://bucket/folder")
+        places.place_of("gs://bucket/folder")

@@ -1,0 +1,298 @@
+"""A bucket of S3, as far as a warehouse needs it: objects by their keys, over boto3.
+
+Rules:
+
+- Credentials are found as AWS's own tools find them, by every process for itself; they are in no
+  task. Endpoint and region go along, for a task may run where nobody has set them.
+- A request that was sent and not answered is repeated only where that changes nothing, or where it
+  can be told afterwards who was first.
+- What the store says is an OSError of the kind that a local disk would give; what cannot be reached
+  is UnreachableError. An object is there, whole and durable, when a request is answered.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import errno
+import re
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from typing import IO, Any
+
+from headworks.errors import HeadworksError, UnreachableError, UsageError
+
+__all__ = ["Bucket", "Found", "Listed", "bucket_of", "where"]
+
+_PART = 64 << 20
+_AT_ONCE = 1000
+_WRITER = "headworks-writer"
+_KINDS = {401: errno.EACCES, 403: errno.EACCES, 404: errno.ENOENT, 412: errno.EEXIST}
+_CONFLICT = 409
+_AGAIN = 5
+_OF_AWS = re.compile(r"\.amazonaws\.com(\.cn)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object; `age`: seconds since it was written, by the store's clock."""
+
+    etag: str
+    size: int
+    modified: float
+    age: float
+    writer: str
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A name under a prefix: an object, or a folder of them."""
+
+    name: str
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket; `endpoint`: of a store that is not AWS. `seconds`: to wait for an answer, once."""
+
+    name: str
+    endpoint: str | None
+    region: str | None
+    seconds: float | None = None
+
+    def head(self, key: str) -> Found:
+        """What an object is; FileNotFoundError if it is not there."""
+        with _asked(self, key):
+            return _found(self._client.head_object(Bucket=self.name, Key=key))
+
+    def get(self, key: str) -> Found:
+        """A small object, with what it holds."""
+        with _asked(self, key):
+            answer = self._client.get_object(Bucket=self.name, Key=key)
+            return _found(answer, answer["Body"].read())
+
+    def read(self, key: str, offset: int, length: int) -> bytes:
+        """Bytes of an object, as many as there are."""
+        span = f"bytes={offset}-{offset + length - 1}"
+        with _asked(self, key):
+            answer = self._client.get_object(Bucket=self.name, Key=key, Range=span)
+            return bytes(answer["Body"].read())
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write an object, over what it held."""
+        with _asked(self, key):
+            self._client.put_object(Bucket=self.name, Key=key, Body=data)
+
+    def create(self, key: str, data: bytes) -> str:
+        """Write an object that was not there; FileExistsError if it was. Its tag.
+
+        Where the answer was lost and the request sent again, who wrote the object says who was
+        first.
+        """
+        writer = uuid.uuid4().hex
+        for again in range(_AGAIN):
+            try:
+                return self._put_if(key, data, writer, IfNoneMatch="*")
+            except FileExistsError:
+                found = self.head(key)
+                if found.writer != writer:
+                    raise
+                return found.etag
+            except InterruptedError:  # another one writes it at this moment
+                time.sleep(0.05 * 2**again)
+        raise FileExistsError(errno.EEXIST, "is being written by others all the time", key)
+
+    def replace(self, key: str, data: bytes, etag: str, writer: str) -> str:
+        """Write an object that has still this tag; FileExistsError if not. Its new tag."""
+        try:
+            return self._put_if(key, data, writer, IfMatch=etag)
+        except (FileNotFoundError, InterruptedError):
+            raise FileExistsError(errno.EEXIST, "was written by another", key) from None
+
+    def upload(self, key: str, file: IO[bytes]) -> None:
+        """Write an object of any size, over what it held."""
+        with _asked(self, key):
+            self._client.upload_fileobj(file, self.name, key, Config=_transfer())
+
+    def copy(self, key: str, target: str) -> None:
+        """Put what an object holds under another key too; FileNotFoundError if it is gone."""
+        source = {"Bucket": self.name, "Key": key}
+        with _asked(self, key):
+            self._client.copy(source, self.name, target, Config=_transfer())
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove objects; what is gone is no error."""
+        left = iter(keys)
+        while some := list(islice(left, _AT_ONCE)):
+            wanted = {"Objects": [{"Key": key} for key in some], "Quiet": True}
+            with _asked(self, some[0]):
+                answer = self._client.delete_objects(Bucket=self.name, Delete=wanted)
+            for failed in answer.get("Errors", ()):
+                raise OSError(errno.EIO, f"S3: {failed.get('Message', '')}", failed.get("Key"))
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """All keys that begin so."""
+        for page in self._pages(prefix):
+            yield from (str(one["Key"]) for one in page.get("Contents", ()))
+
+    def listed(self, prefix: str) -> Iterator[Listed]:
+        """What is directly under a prefix that ends in a slash (itself: an empty name)."""
+        for page in self._pages(prefix, Delimiter="/"):
+            for one in page.get("Contents", ()):
+                yield Listed(str(one["Key"]).removeprefix(prefix), int(one["Size"]))
+            for one in page.get("CommonPrefixes", ()):
+                yield Listed(str(one["Prefix"]).removeprefix(prefix).rstrip("/"), None)
+
+    def first(self, prefix: str, count: int) -> list[str]:
+        """The first keys that begin so."""
+        with _asked(self, prefix):
+            page = self._client.list_objects_v2(Bucket=self.name, Prefix=prefix, MaxKeys=count)
+        return [str(one["Key"]) for one in page.get("Contents", ())]
+
+    @property
+    def _client(self) -> Any:
+        return _client(self)
+
+    def _put_if(self, key: str, data: bytes, writer: str, **condition: str) -> str:
+        with _asked(self, key):
+            answer = self._client.put_object(
+                Bucket=self.name, Key=key, Body=data, Metadata={_WRITER: writer}, **condition
+            )
+        return str(answer["ETag"])
+
+    def _pages(self, prefix: str, **given: str) -> Iterator[dict[str, Any]]:
+        pages = self._client.get_paginator("list_objects_v2")
+        with _asked(self, prefix):
+            yield from pages.paginate(Bucket=self.name, Prefix=prefix, **given)
+
+
+def bucket_of(name: str) -> Bucket:
+    """A bucket, by what this process is told of where S3 is."""
+    endpoint, region = where()
+    return Bucket(name, endpoint, region)
+
+
+@cache
+def where() -> tuple[str | None, str | None]:
+    """The endpoint that is configured, unless it is AWS's own, and the region."""
+    with _configured():
+        meta = _boto3().client("s3").meta
+    host = meta.endpoint_url.partition("://")[2].partition("/")[0].partition(":")[0]
+    region = None if meta.region_name == "aws-global" else meta.region_name
+    return (None, region) if _OF_AWS.search(host) else (meta.endpoint_url, region or "us-east-1")
+
+
+@cache
+def _client(bucket: Bucket) -> Any:
+    """One client for a process: it may be used by several threads, and is dear to make."""
+    boto3 = _boto3()
+    from botocore.config import Config
+
+    hasty = bucket.seconds is not None
+    config = Config(
+        connect_timeout=bucket.seconds or 10,
+        read_timeout=bucket.seconds or 60,
+        retries={"mode": "standard", "total_max_attempts": 1 if hasty else 5},
+        s3={"addressing_style": "path" if bucket.endpoint else "auto"},
+    )
+    with _configured():
+        return boto3.session.Session().client(
+            "s3", endpoint_url=bucket.endpoint, region_name=bucket.region, config=config
+        )
+
+
+@cache
+def _transfer() -> Any:
+    from boto3.s3.transfer import TransferConfig
+
+    return TransferConfig(multipart_threshold=_PART, multipart_chunksize=_PART)
+
+
+def _boto3() -> Any:
+    try:
+        import boto3
+    except ImportError:
+        raise UsageError(
+            "a warehouse in S3 needs boto3, which is not installed",
+            fix="pip install 'headworks[s3]'",
+        ) from None
+    return boto3
+
+
+def _found(answer: dict[str, Any], data: bytes = b"") -> Found:
+    """An answer to GET or HEAD, whose clock is the store's."""
+    said = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+    modified = answer["LastModified"].timestamp()
+    now = email.utils.parsedate_to_datetime(said).timestamp() if said else modified
+    writer = str(answer.get("Metadata", {}).get(_WRITER, ""))
+    size = int(answer["ContentLength"])
+    return Found(str(answer["ETag"]), size, modified, max(0.0, now - modified), writer, data)
+
+
+@contextmanager
+def _configured() -> Iterator[None]:
+    """What is wrong with AWS's own settings, as an error of ours."""
+    from botocore.exceptions import BotoCoreError
+
+    try:
+        yield
+    except (BotoCoreError, ValueError) as error:
+        raise UsageError(
+            f"the settings for S3 cannot be: {error}",
+            fix="see AWS_ENDPOINT_URL, AWS_REGION, AWS_PROFILE and ~/.aws/config",
+        ) from None
+
+
+@contextmanager
+def _asked(bucket: Bucket, key: str) -> Iterator[None]:
+    from botocore import exceptions as of_aws
+
+    try:
+        yield
+    except of_aws.ClientError as error:
+        raise _refusal(bucket, key, error.response) from None
+    except (
+        of_aws.NoCredentialsError,
+        of_aws.PartialCredentialsError,
+        of_aws.CredentialRetrievalError,
+        of_aws.TokenRetrievalError,
+    ) as error:
+        raise UsageError(
+            f"S3 wants credentials, and there are none that work: {error}",
+            fix="give them as to AWS's own tools: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+            "AWS_PROFILE, or a role of the machine",
+        ) from None
+    except of_aws.ParamValidationError as error:
+        raise UsageError(
+            f"s3a://{bucket.name} cannot be: {' '.join(str(error).split())}",
+            fix="give s3a://BUCKET/FOLDER",
+        ) from None
+    except of_aws.BotoCoreError as error:
+        raise _unreachable(bucket, str(error)) from None
+
+
+def _refusal(bucket: Bucket, key: str, answer: dict[str, Any]) -> OSError | HeadworksError:
+    """What the store said, as what a disk would have said."""
+    said, status = answer.get("Error", {}), answer["ResponseMetadata"]["HTTPStatusCode"]
+    code, message = str(said.get("Code", status)), str(said.get("Message", ""))
+    if code == "NoSuchBucket":
+        return UsageError(f"there is no bucket {bucket.name}", fix="make it, or name another one")
+    if status >= 500 or status == 429:
+        return _unreachable(bucket, f"{code}: {message}")
+    if status == _CONFLICT:
+        return InterruptedError(errno.EINTR, f"S3: {message}", key)
+    return OSError(_KINDS.get(status, errno.EIO), f"S3 says {code}: {message}", key)
+
+
+def _unreachable(bucket: Bucket, why: str) -> UnreachableError:
+    return UnreachableError(
+        f"S3 does not answer for bucket {bucket.name}: {why}",
+        fix="see that it can be reached, and AWS_ENDPOINT_URL if it is not AWS's own, then run "
+        "again; nothing is lost: the next run takes up what this one left",
+    )

@@ -1,0 +1,121 @@
+"""A warehouse in a store that speaks S3, read by Spark over S3A: loaders that are killed there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hadoop_loader import Warehouse, WarehouseConfig
+from hadoop_loader import sql as hive_sql
+from hadoop_loader.places import matching
+from hadoop_loader.position import Position
+from hadoop_loader.s3 import S3Path, s3_path
+from headworks import service
+from headworks.errors import UsageError
+from headworks.registry_client import RegistryClient
+from headworks.service import Service
+from tests.interop import s3 as s3_itself
+from tests.loader.test_killed import Stack
+from tests.loader.test_loading import V1, V2
+
+WANTED = "count(*) AS n, count(DISTINCT _partition, _offset) AS messages, sum(n) AS total"
+# Where a loader is killed, and by what it ends: itself, or because its worker was.
+KILLS = [("writing:2", 2), ("committing", -9), ("tables", -9), ("renaming:3", -9)]
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("s3")
+    with s3_itself.start(folder) as running, pytest.MonkeyPatch.context() as patch:
+        s3_itself.configure(patch, running)
+        yield running
+
+
+@pytest.fixture
+def root(s3: Service, request: pytest.FixtureRequest) -> S3Path:
+    return s3_path(f"s3a://{s3_itself.BUCKET}/{request.node.name}")
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    store = f"sqlite:///{tmp_path / 'registry.db'}"
+    broker = ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "broker")]
+    registry = ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
+    with service.start(broker) as logs, service.start(registry) as schemas:
+        yield Stack(tmp_path, logs, schemas)
+
+
+def config_of(stack: Stack, root: S3Path) -> WarehouseConfig:
+    return WarehouseConfig(
+        data_dir=stack.folder / "data",
+        bootstrap=stack.broker.address,
+        registry=stack.registry.url,
+        warehouse=str(root),
+    )
+
+
+def test_without_s3a_spark_is_not_asked_to_read(stack: Stack, root: S3Path) -> None:
+    with pytest.raises(UsageError, match=r"it has no class .*S3AFileSystem") as refused:
+        Warehouse.open(config_of(stack, root))
+    assert "`spark.jars.packages org.apache.hadoop:hadoop-aws:3." in str(refused.value)
+
+
+@pytest.mark.timeout(900)
+def test_killed_in_s3_and_nothing_is_lost_or_doubled(
+    stack: Stack, root: S3Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    conf.joinpath("spark-defaults.conf").write_text(
+        f"spark.jars {','.join(jar.as_uri() for jar in s3_itself.jars())}\n"
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
+    monkeypatch.setenv("HEADWORKS_WAREHOUSE", str(root))
+    client = RegistryClient(stack.registry.url)
+    first = client.register("clicks-value", json.dumps(V1))
+    stack.produce(V1, first.id, range(100))
+    for step, code in KILLS:
+        killed = stack.headworks("load", "run", HEADWORKS_CRASH_AT=step)
+        assert killed.returncode == code, killed.stderr
+    second = client.register("clicks-value", json.dumps(V2))
+    stack.produce(V2, second.id, range(100, 150))
+    with Warehouse.open(config_of(stack, root)) as warehouse:
+        _all_there(warehouse, stack)
+    status = json.loads(stack.headworks("load", "status").stdout)
+    clicks = next(t for t in status["topics"] if t["topic"] == "clicks")
+    assert (status["applied"], clicks["rows"], clicks["schema_version"]) == (True, 150, 2)
+    verified = stack.headworks("audit", "verify")
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    asked = stack.headworks("sql", f"SELECT {WANTED} FROM clicks")
+    assert asked.returncode == 0, asked.stderr
+    assert json.loads(asked.stdout) == [{"n": 150, "messages": 150, "total": sum(range(150))}]
+    assert matching(root, ".staging") == []
+
+
+def _all_there(warehouse: Warehouse, stack: Stack) -> None:
+    host, port = warehouse.serve()
+    address = f"{host}:{port}"
+
+    def ask(question: str) -> list[tuple[Any, ...]]:
+        return hive_sql.query(address, question).rows
+
+    whole = [(150, 150, sum(range(150)))]
+    assert not warehouse.load().refused
+    assert ask(f"SELECT {WANTED} FROM clicks") == whole
+    assert ask("SELECT how, count(*) FROM clicks GROUP BY how ORDER BY how") == [
+        ("mouse", 100),
+        ("touch", 50),
+    ]
+    compacted = warehouse.compact()
+    assert compacted.files_after < compacted.files_before
+    assert ask(f"SELECT {WANTED} FROM clicks") == whole
+    assert warehouse.rewind("clicks", Position.parse("10")).committed
+    assert ask(f"SELECT {WANTED} FROM clicks") == whole
+    assert warehouse.rebuild("clicks").committed
+    assert ask(f"SELECT {WANTED} FROM clicks") == whole
+    busy = stack.headworks("load", "run")
+    assert (busy.returncode, "in use by another loader" in busy.stderr) == (2, True)

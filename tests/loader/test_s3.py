@@ -1,0 +1,365 @@
+"""A warehouse in S3, without Spark: what a place of it does, who holds it, who may commit."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hadoop_loader import object_store, places
+from hadoop_loader.lease import LeaseLock, Terms
+from hadoop_loader.loading import Loading
+from hadoop_loader.lock import lock
+from hadoop_loader.places import place_of
+from hadoop_loader.policy import QuarantineLimit
+from hadoop_loader.s3 import S3Path, s3_path
+from hadoop_loader.work import STAGING, Work
+from headworks.errors import UnreachableError, UsageError
+from headworks.service import Service
+from tests.interop.s3 import BUCKET, LISTED
+from tests.loader.memory import World
+from tests.loader.test_loading import V1, click, numbers
+from tests.waiting import until
+
+SHORT = Terms(lasts=3.0, trusted=2.0, renewed=0.5)
+HOLD = """
+import sys, time
+from hadoop_loader.lease import LeaseLock, Terms
+from hadoop_loader.s3 import s3_path
+lock = LeaseLock(s3_path(sys.argv[1]), Terms(lasts=3.0, trusted=2.0, renewed=0.5))
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def root(s3: Service) -> S3Path:
+    return s3_path(f"s3a://{BUCKET}/{uuid.uuid4().hex}")
+
+
+def test_a_place_of_s3_has_the_names_of_a_path(s3: Service) -> None:
+    place, path = place_of("s3://bucket/a/b.json/"), PurePosixPath("/a/b.json")
+    assert places.uri_of(place) == str(place) == "s3a://bucket/a/b.json"
+    for ours, theirs in (
+        (place / "c", path / "c"),
+        (place.parent, path.parent),
+        (place.with_name("d"), path.with_name("d")),
+        (place.with_suffix(".e"), path.with_suffix(".e")),
+    ):
+        assert str(ours) == f"s3a://bucket{theirs}"
+    assert (place.name, place.stem) == (path.name, path.stem)
+    assert place_of("s3a://bucket") / "a" == place_of("s3a://bucket/a")
+    with pytest.raises(UsageError, match="s3:///x names no folder of a bucket"):
+        place_of("s3:///x")
+
+
+def test_a_task_is_told_where_s3_is_and_no_credentials(s3: Service, root: S3Path) -> None:
+    sent = pickle.dumps(root)
+    assert pickle.loads(sent).bucket.endpoint == s3.url
+    assert b"test" not in sent
+    settings = places.spark_settings(root)
+    assert settings[f"spark.hadoop.fs.s3a.bucket.{BUCKET}.endpoint"] == s3.url
+    assert settings[f"spark.hadoop.fs.s3a.bucket.{BUCKET}.path.style.access"] == "true"
+
+
+def test_of_many_that_create_an_object_one_does(root: S3Path) -> None:
+    def one(n: int) -> bool:
+        try:
+            places.create(root / "7.json", f"{n}" * 1000)
+        except FileExistsError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        winners = [n for n, won in enumerate(pool.map(one, range(8))) if won]
+    assert len(winners) == 1
+    assert (root / "7.json").read_text() == f"{winners[0]}" * 1000
+
+
+def test_who_created_an_object_and_never_heard_so_is_told(
+    root: S3Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when an answer is lost, and the client library sends the request again."""
+    sent = object_store.Bucket._put_if
+
+    def twice(self: Any, *args: Any, **condition: str) -> str:
+        sent(self, *args, **condition)
+        return sent(self, *args, **condition)
+
+    monkeypatch.setattr(object_store.Bucket, "_put_if", twice)
+    places.create(root / "7.json", "mine")
+    monkeypatch.undo()
+    with pytest.raises(FileExistsError):
+        places.create(root / "7.json", "mine")
+
+
+def test_files_and_folders_are_as_on_a_disk(root: S3Path) -> None:
+    folder, file = root / "t" / "datepartition=1970-01-01", root / "t" / "f"
+    assert not folder.is_dir()
+    folder.mkdir(parents=True)
+    assert folder.is_dir()
+    assert root.is_dir()
+    places.write_durably(file, "é")
+    assert (file.read_text(), places.size_of(file)) == ("é", 2)
+    assert time.time() - 3600 < places.modified(file) < time.time() + 3600
+    assert [p.name for p in places.matching(root / "t", "*")] == ["datepartition=1970-01-01", "f"]
+    places.remove_empty(root / "t")
+    places.move(file, folder / "g")
+    places.link(folder / "g", folder / "h")
+    assert not file.exists()
+    with pytest.raises(FileNotFoundError):
+        places.move(file, folder / "g")
+    with pytest.raises(FileNotFoundError):
+        file.unlink()
+    assert [str(p) for p in (root / "t").glob("*/g")] == [str(folder / "g")]
+    places.remove(folder)
+    places.remove(folder)
+    assert not root.is_dir()
+    with pytest.raises(FileNotFoundError):
+        list(root.iterdir())
+    root.mkdir()
+    places.remove_empty(root)
+    assert not root.exists()
+
+
+def test_more_objects_than_a_listing_has_are_found_and_removed(
+    root: S3Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(2 * LISTED + 1):
+        places.write_durably(root / f"{n:04d}", "")
+    assert len(places.matching(root, "*")) == 2 * LISTED + 1
+    monkeypatch.setattr(object_store, "_AT_ONCE", 7)
+    places.remove(root)
+    assert places.matching(root, "*") == []
+
+
+def test_what_pyarrow_writes_it_reads_in_parts_too(
+    root: S3Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pa.table({"n": list(range(1_000_000))})
+    monkeypatch.setattr(object_store, "_PART", 5 << 20)
+    object_store._transfer.cache_clear()
+    with places.writable(root / "f") as out:
+        pq.write_table(rows, out, compression=None, use_dictionary=False)
+        size = out.tell()
+    assert size > 5 << 20
+    places.link(root / "f", root / "g")
+    assert places.size_of(root / "g") == size
+    assert pq.ParquetFile(places.readable(root / "g")).read().equals(rows)
+    object_store._transfer.cache_clear()
+
+
+def test_what_s3_says_is_an_error_of_ours(
+    root: S3Path, s3: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match="there is no bucket nowhere"):
+        s3_path("s3a://nowhere/x").mkdir()
+    with pytest.raises(UsageError, match="give s3a://BUCKET/FOLDER"):
+        s3_path("s3a://no_bucket!/x").mkdir()
+    away = replace(root, bucket=replace(root.bucket, endpoint="http://127.0.0.1:1", seconds=1.0))
+    with pytest.raises(UnreachableError, match="S3 does not answer for bucket headworks"):
+        away.exists()
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    nobody = replace(root, bucket=replace(root.bucket, seconds=2.0))
+    with pytest.raises(UsageError, match="S3 wants credentials"):
+        nobody.exists()
+
+
+def test_a_store_without_conditional_writes_is_refused(
+    root: S3Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def heedless(ignored: str) -> None:
+        def put(self: Any, key: str, data: bytes, writer: str, **condition: str) -> str:
+            if ignored in condition:
+                self.put(key, data)
+                return ""
+            return sent(self, key, data, writer, **condition)
+
+        monkeypatch.setattr(object_store.Bucket, "_put_if", put)
+
+    sent = object_store.Bucket._put_if
+    for ignored, header in (("IfNoneMatch", "If-None-Match"), ("IfMatch", "If-Match")):
+        heedless(ignored)
+        with pytest.raises(UsageError, match=f"does not honour {header}"):
+            LeaseLock(root / "_headworks" / "lease", SHORT)
+
+
+def test_one_loader_at_a_time_and_the_next_one_is_told_whose_it_is(root: S3Path) -> None:
+    first = LeaseLock(root / "lease", SHORT)
+    with pytest.raises(UsageError, match=rf"in use by another loader, process {os.getpid()} on "):
+        LeaseLock(root / "lease", SHORT)
+    first.check()
+    first.release()
+    after = lock(root)
+    assert isinstance(after, LeaseLock)
+    after.check()
+    after.release()
+
+
+@pytest.fixture
+def holder(root: S3Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(root / "lease")], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_lease_ends_after_its_holder(root: S3Path, holder: subprocess.Popen[str]) -> None:
+    holder.kill()
+    after = LeaseLock(root / "lease", SHORT)
+    after.check()
+    after.release()
+
+
+def test_a_lease_that_was_taken_over_is_noticed(root: S3Path) -> None:
+    asleep = LeaseLock(root / "lease", replace(SHORT, renewed=1.5, lasts=0.0))
+    after = LeaseLock(root / "lease", replace(SHORT, lasts=0.0))
+    until(lambda: asleep._lost)
+    with pytest.raises(UnreachableError, match=r"hold on warehouse .* broke"):
+        asleep.check()
+    asleep.release()
+    after.check()
+    after.release()
+
+
+def test_a_holder_that_cannot_renew_gives_up_before_another_may_begin(
+    root: S3Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = LeaseLock(root / "lease", SHORT)
+
+    def lost(*_: Any) -> str:
+        raise UnreachableError("away")
+
+    monkeypatch.setattr(object_store.Bucket, "replace", lost)
+    began = time.monotonic()
+
+    def broke() -> bool:
+        try:
+            held.check()
+        except UnreachableError:
+            return True
+        return False
+
+    until(broke)
+    assert time.monotonic() - began < SHORT.lasts
+    held.release()
+
+
+def test_a_lost_answer_does_not_lose_the_lease(
+    root: S3Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, answers = object_store.Bucket.replace, iter([UnreachableError("lost")])
+
+    def unheard(self: Any, *args: Any) -> str:
+        etag = sent(self, *args)
+        for error in answers:
+            raise error
+        return etag
+
+    held = LeaseLock(root / "lease", SHORT)
+    monkeypatch.setattr(object_store.Bucket, "replace", unheard)
+    before = held._bucket.head(held._file.key).etag
+    seen: set[str] = {before}
+
+    def renewed_again() -> bool:
+        seen.add(held._bucket.head(held._file.key).etag)
+        return len(seen) > 4
+
+    until(renewed_again)
+    held.check()
+    held.release()
+
+
+@pytest.fixture
+def clicks(root: S3Path) -> World:
+    """Ten messages to load, into S3."""
+    world = World(root)
+    world.register("clicks", V1)
+    for n in range(10):
+        click(world, n)
+    return world
+
+
+def test_what_was_staged_goes_only_when_nobody_can_commit_it(clicks: World) -> None:
+    """A loader falls asleep in front of its commit; another has come, and gone, meanwhile."""
+    asleep = clicks.parts(sole=False)
+
+    def another(step: str) -> None:
+        if step == "committing":
+            assert len(places.matching(clicks.root / STAGING, "*")) == 1
+            Work(clicks.parts(sole=False)).recover()
+            assert places.matching(clicks.root / STAGING, "*") == []
+
+    with pytest.raises(UsageError, match="another loader has made load 1 of"):
+        Loading(replace(asleep, reach=another)).run()
+    took = asleep.log.latest()
+    assert took is not None
+    assert (took.number, took.kind, took.files) == (1, "takeover", [])
+    assert Loading(clicks.parts(sole=False)).run().number == 2
+    assert numbers(clicks) == list(range(10))
+
+
+def test_a_loader_that_comes_too_late_takes_nothing_from_the_one_that_committed(
+    clicks: World,
+) -> None:
+    late = clicks.parts(sole=False)
+
+    def first(step: str) -> None:
+        if step == "committing":
+            with contextlib.suppress(_KilledError):
+                Loading(clicks.parts(sole=False, reach=_killed_at("committed"))).run()
+
+    with pytest.raises(UsageError, match="another loader has made load 1 of"):
+        Loading(replace(late, reach=first)).run()
+    assert len(places.matching(clicks.root / STAGING, "*")) == 1, "what is committed stays"
+    assert Loading(clicks.parts(sole=False)).run().number == 2
+    assert numbers(clicks) == list(range(10))
+    click(clicks, 10)
+    assert Loading(clicks.parts(sole=False)).run().number == 3
+    assert numbers(clicks) == list(range(11))
+    assert places.matching(clicks.root / STAGING, "*") == []
+
+
+def test_a_load_that_holds_everything_back_leaves_nothing_and_commits_nothing(
+    clicks: World,
+) -> None:
+    for _ in range(10):
+        clicks.log.append("clicks", b"bad")
+    for _ in range(2):
+        report = Loading(clicks.parts(sole=False, limit=QuarantineLimit(0.1, 5))).run()
+        assert (report.number, len(report.refused)) == (0, 1)
+        assert places.matching(clicks.root / STAGING, "*") == []
+
+
+class _KilledError(Exception):
+    """Where a loader ends."""
+
+
+def _killed_at(wanted: str) -> Callable[[str], None]:
+    def reach(step: str) -> None:
+        if step == wanted:
+            raise _KilledError
+
+    return reach
