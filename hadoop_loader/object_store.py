@@ -181,8 +181,9 @@ def bucket_of(name: str) -> Bucket:
 @cache
 def where() -> tuple[str | None, str | None]:
     """The endpoint that is configured, unless it is AWS's own, and the region."""
+    boto3 = _boto3()
     with _configured():
-        meta = _boto3().client("s3").meta
+        meta = boto3.session.Session().client("s3").meta
     host = meta.endpoint_url.partition("://")[2].partition("/")[0].partition(":")[0]
     region = None if meta.region_name == "aws-global" else meta.region_name
     return (None, region) if _OF_AWS.search(host) else (meta.endpoint_url, region or "us-east-1")

@@ -86,6 +86,10 @@ class S3Path(RemotePath):
         self.bucket.put(self.key, text.encode(encoding))
         return len(text)
 
+    def read_text(self, encoding: str = "utf-8") -> str:
+        """What the file holds, or held: all of it of one moment."""
+        return self.bucket.get(self.key).data.decode(encoding)
+
     def create(self, text: str, beside: Self | None = None) -> None:  # noqa: ARG002
         """Make the file whole; FileExistsError if it is there."""
         self.bucket.create(self.key, text.encode())

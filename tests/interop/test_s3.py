@@ -11,6 +11,7 @@ import pytest
 
 from hadoop_loader import Warehouse, WarehouseConfig
 from hadoop_loader import sql as hive_sql
+from hadoop_loader.commits import CommitLog
 from hadoop_loader.places import matching
 from hadoop_loader.position import Position
 from hadoop_loader.s3 import S3Path, s3_path
@@ -23,8 +24,9 @@ from tests.loader.test_killed import Stack
 from tests.loader.test_loading import V1, V2
 
 WANTED = "count(*) AS n, count(DISTINCT _partition, _offset) AS messages, sum(n) AS total"
-# Where a loader is killed, and by what it ends: itself, or because its worker was.
-KILLS = [("writing:2", 2), ("committing", -9), ("tables", -9), ("renaming:3", -9)]
+# Where a loader is killed, and by what it ends: because its worker was, or itself. The second one
+# has made the commit by which it takes over from the first, and dies in front of its own.
+KILLS = [("writing:2", 2), ("committing:2", -9), ("renaming:3", -9)]
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +85,8 @@ def test_killed_in_s3_and_nothing_is_lost_or_doubled(
         assert killed.returncode == code, killed.stderr
     second = client.register("clicks-value", json.dumps(V2))
     stack.produce(V2, second.id, range(100, 150))
+    log = CommitLog(root / "_headworks")
+    assert [log.read(number).kind for number in log.numbers()] == ["takeover", "takeover", "load"]
     with Warehouse.open(config_of(stack, root)) as warehouse:
         _all_there(warehouse, stack)
     status = json.loads(stack.headworks("load", "status").stdout)

@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -179,6 +180,33 @@ def test_what_s3_says_is_an_error_of_ours(
     nobody = replace(root, bucket=replace(root.bucket, seconds=2.0))
     with pytest.raises(UsageError, match="S3 wants credentials"):
         nobody.exists()
+
+
+def test_without_boto3_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    object_store.where.cache_clear()
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(UsageError, match=r"needs boto3.*not installed") as refused:
+        place_of("s3a://bucket/folder")
+    assert refused.value.fix == "pip install 'headworks[s3]'"
+
+
+def test_a_text_that_is_replaced_is_read_as_it_was_or_is(root: S3Path) -> None:
+    file, done = root / "report", threading.Event()
+    texts = {"x" * 10, "y" * 1000}
+    places.replace_text(file, "x" * 10)
+
+    def write() -> None:
+        while not done.is_set():
+            for text in sorted(texts):
+                places.replace_text(file, text)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert {file.read_text() for _ in range(50)} <= texts
+    finally:
+        done.set()
+        writer.join()
 
 
 def test_a_store_without_conditional_writes_is_refused(
