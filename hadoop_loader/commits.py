@@ -119,6 +119,10 @@ class TableState:
         """The name of the table over the files, and of its folder."""
         return self.source or self.table
 
+    def changed_by(self, load: int) -> bool:
+        """Whether the table got its columns by this load."""
+        return bool(self.projections[-1][0] == load)
+
     @property
     def version(self) -> int:
         """The version that rows are written in now."""

@@ -32,11 +32,15 @@ _LOOK = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Seconds: a lease not renewed for so long is anybody's; its holder gives up after; renews."""
+    """Seconds: a lease not renewed for so long is anybody's; its holder gives up after; renews.
+
+    `answered`: how long the store may take for an answer about it.
+    """
 
     lasts: float = 30.0
     trusted: float = 20.0
     renewed: float = 5.0
+    answered: float = 5.0
 
 
 TERMS = Terms()
@@ -51,7 +55,7 @@ class LeaseLock:
     def __init__(self, file: S3Path, terms: Terms = TERMS) -> None:
         self._file = file
         self._terms = terms
-        self._bucket = replace(file.bucket, seconds=terms.renewed)
+        self._bucket = replace(file.bucket, seconds=terms.answered)
         self._me = uuid.uuid4().hex
         self._lost = False
         self._done = threading.Event()

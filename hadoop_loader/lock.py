@@ -63,9 +63,10 @@ def lock(state: Place) -> Lock:
     """Take the lock of the warehouse whose state is there; UsageError if another loader has it."""
     if isinstance(state, Path):
         return WarehouseLock(state / "lock")
-    if isinstance(state, S3Path):
-        return LeaseLock(state / "lease")
-    return HdfsLock(state / "loaders")
+    if isinstance(state, HdfsPath):
+        return HdfsLock(state / "loaders")
+    assert isinstance(state, S3Path)
+    return LeaseLock(state / "lease")
 
 
 class WarehouseLock:

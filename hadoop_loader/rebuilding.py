@@ -5,7 +5,8 @@ Rules:
 - Every value becomes what Avro makes of it, by the same expressions as in the topic's view; what
   Avro does not resolve, or resolves into other values, is refused and changes nothing.
 - A new table beside the old one; the view is sent to it in one step, so nobody ever reads a half.
-- Partitions that are done stay done: a rebuild that was interrupted goes on where it was.
+- Partitions that are done stay done: a rebuild that was interrupted goes on where it was. What is
+  not done is in a folder of one loader alone, so one that was outlived cannot spoil another's.
 """
 
 from __future__ import annotations
@@ -20,7 +21,16 @@ from hadoop_loader.columns import PARTITION, table_columns
 from hadoop_loader.commits import Commit, TableState
 from hadoop_loader.draft import Draft
 from hadoop_loader.literals import text
-from hadoop_loader.places import Place, matching, readable, remove, size_of, sync_file, sync_folder
+from hadoop_loader.places import (
+    Place,
+    matching,
+    readable,
+    remove,
+    remove_empty,
+    size_of,
+    sync_file,
+    sync_folder,
+)
 from hadoop_loader.report import LoadReport, report_of
 from hadoop_loader.roll_forward import history_of
 from hadoop_loader.staging import StagedFile
@@ -73,8 +83,13 @@ class Rebuilding:
             files=len(draft.files),
         )
         self._parts.reach("staged")
+        # All of it is for this number or an earlier one: nobody can commit it after this one.
+        used = matching(folder, "*/*")
         commit = self._work.commit(draft)
-        remove(folder)
+        for path in used:
+            remove(path)
+        remove_empty(folder / key)
+        remove_empty(folder)
         return report_of(commit.number, commit, seconds=dict(self._work.seconds))
 
     def _latest(self, topic: str) -> Writer:
@@ -101,10 +116,11 @@ class Rebuilding:
         if not sources:
             return
         names = "\n".join(str(path) for path in sources)
-        done = folder / f"{day}-{hashlib.sha256(names.encode()).hexdigest()[:16]}"
-        if not (done / "_SUCCESS").exists():
-            remove(done)
-            done.parent.mkdir(parents=True, exist_ok=True)
+        begun = f"{day}-{hashlib.sha256(names.encode()).hexdigest()[:16]}-"
+        done = self._done_before(folder, begun)
+        if done is None:
+            done = folder / f"{begun}{self._work.own}"
+            folder.mkdir(parents=True, exist_ok=True)
             self._parts.jobs.export(f"{query} WHERE {PARTITION} = {text(day)}", done)
         rows = 0
         for path in matching(done, "part-*.parquet"):
@@ -122,6 +138,15 @@ class Rebuilding:
                 "nothing is changed",
                 fix="rebuild again",
             )
+
+    def _done_before(self, folder: Place, begun: str) -> Place | None:
+        """What an earlier rebuild has finished of a partition; what it has not, is removed."""
+        for path in matching(folder, f"{begun}*"):
+            if (path / "_SUCCESS").exists():
+                return path
+            if self._parts.sole:
+                remove(path)
+        return None
 
     def _forget_others(self, folder: Place, key: str, last: Commit) -> Commit:
         """Remove what an earlier rebuild left that was for another schema; the last commit."""

@@ -96,7 +96,7 @@ def apply(
 
     `again`: an earlier attempt may have come anywhere.
     """
-    changed = [s for s in commit.tables.values() if s.projections[-1][0] == commit.number]
+    changed = [s for s in commit.tables.values() if s.changed_by(commit.number)]
     rebuilt = changed if commit.retired_tables else []
     for state in changed:
         _define_table(state, log, root, catalog)

@@ -152,18 +152,23 @@ def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None
 
 
 def check_reads(spark: Any, root: Place) -> None:
-    """UsageError if a session has not got what it reads a warehouse there by."""
+    """UsageError if a session has not got what it reads a warehouse there by.
+
+    Or has got it by `spark.jars`: their loader is closed with HiveServer2's first connection.
+    """
     wanted = spark_needs(root)
     if wanted is None:
         return
     name, package = wanted
     jvm = spark.sparkContext._jvm
-    if not jvm.org.apache.spark.util.Utils.classIsLoadable(name):
+    loader = jvm.java.lang.ClassLoader.getSystemClassLoader()
+    if loader.getResource(f"{name.replace('.', '/')}.class") is None:
         release = jvm.org.apache.hadoop.util.VersionInfo.getVersion()
         raise UsageError(
-            f"Spark cannot read {root}: it has no class {name}",
-            fix=f"put `spark.jars.packages {package}:{release}` into spark-defaults.conf, in the "
-            "folder that SPARK_CONF_DIR names",
+            f"Spark cannot read {root}: its class path has no {name}",
+            fix=f"put {package}:{release} and what it needs into a folder, and that folder into "
+            "spark-defaults.conf, in the folder that SPARK_CONF_DIR names: "
+            "spark.driver.extraClassPath FOLDER/* and spark.executor.extraClassPath FOLDER/*",
         )
 
 

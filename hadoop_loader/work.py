@@ -6,6 +6,8 @@ Rules:
 - What is staged for a commit is removed when nobody can make that commit any more. Where a loader
   may have been outlived and still be at it (`sole` is not given), that is when the commit's number
   is taken, if need be by a commit that brings nothing.
+- Such a one may still say to the metastore what is not true any more, once. When it finds that it
+  was outlived it notes the tables that it was at, and the next load defines them again.
 - What nobody is sent to any more is removed a while after the commit that replaced it, by whatever
   works on the warehouse then: a query that began before still reads it.
 """
@@ -15,8 +17,8 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -30,7 +32,7 @@ from hadoop_loader.policy import Policy
 from hadoop_loader.rewrite import Rewrite, Rewritten
 from hadoop_loader.roll_forward import Catalog, Publish, apply, restore
 from hadoop_loader.task import Manifest, Task, Writer
-from headworks.errors import CorruptError
+from headworks.errors import CorruptError, HeadworksError
 
 __all__ = ["GRACE", "KEPT", "STAGING", "Jobs", "Parts", "Progress", "Work"]
 
@@ -82,14 +84,15 @@ class Parts:
 class Work:
     """One piece of work with `parts`.
 
-    `progress` hears of every phase as it begins, and of the share of it that is done.
+    `progress` hears of every phase as it begins, and of the share of it that is done; `own` is in
+    the names of folders that nobody else writes.
     """
 
     def __init__(self, parts: Parts, progress: Progress | None = None) -> None:
         self.parts = parts
         self.seconds: dict[str, float] = {}
         self._progress = progress
-        self._own = uuid.uuid4().hex[:8]
+        self.own = uuid.uuid4().hex[:8]
 
     def recover(self) -> Commit | None:
         """Finish what the last one left undone; the last commit."""
@@ -97,7 +100,8 @@ class Work:
         if last is not None:
             # First what other loads left: a table that apply() defines is not missing any more.
             parts, applied = self.parts, self.parts.log.is_applied(last.number)
-            restore(last, parts.log, parts.root, parts.catalog, parts.reach, applied=applied)
+            with self._made_good({state.files_table for state in last.tables.values()}):
+                restore(last, parts.log, parts.root, parts.catalog, parts.reach, applied=applied)
             if not applied:
                 with self.phase("recover"):
                     self._apply(last, again=True)
@@ -115,7 +119,7 @@ class Work:
 
     def staging(self, number: int) -> Place:
         """The folder of what commit `number` is going to name, made."""
-        folder = self.parts.root / STAGING / f"{number:08d}-{self._own}"
+        folder = self.parts.root / STAGING / f"{number:08d}-{self.own}"
         folder.mkdir(parents=True, exist_ok=True)
         sync_folders([self.parts.root, folder.parent])
         return folder
@@ -140,9 +144,9 @@ class Work:
         if self.parts.sole:
             remove(self.parts.root / STAGING)
             return
-        kept = {folder for folder in self._staged(last) if not folder.name.endswith(self._own)}
+        # Told by its name alone: what another one stages meanwhile is for a later number.
         for folder in matching(self.parts.root / STAGING, "*"):
-            if folder not in kept:
+            if folder.name <= _done(last) or folder.name.endswith(self.own):
                 remove(folder)
 
     def now_ms(self) -> int:
@@ -172,21 +176,37 @@ class Work:
 
     def _staged(self, last: Commit | None) -> list[Place]:
         """What is staged for commits that are still to come."""
-        done = f"{last.number if last else 0:08d}~"
-        return [p for p in matching(self.parts.root / STAGING, "*") if p.name > done]
+        return [p for p in matching(self.parts.root / STAGING, "*") if p.name > _done(last)]
 
     def _apply(self, commit: Commit, *, again: bool) -> None:
         parts = self.parts
-        apply(
-            commit,
-            parts.log,
-            parts.root,
-            parts.catalog,
-            parts.publish,
-            parts.reach,
-            again=again,
-            now_ms=self.now_ms,
-        )
+        changed = {s.files_table for s in commit.tables.values() if s.changed_by(commit.number)}
+        with self._made_good(changed | {moved.table for moved in commit.relocations}):
+            apply(
+                commit,
+                parts.log,
+                parts.root,
+                parts.catalog,
+                parts.publish,
+                parts.reach,
+                again=again,
+                now_ms=self.now_ms,
+            )
+
+    @contextmanager
+    def _made_good(self, tables: Iterable[str]) -> Iterator[None]:
+        """Have the next load define tables again, if statements about them break off.
+
+        A loader that was outlived in one of them said it late, after what another one has said.
+        """
+        try:
+            yield
+        except Exception:
+            if not self.parts.sole:
+                with suppress(OSError, HeadworksError):
+                    log = self.parts.log
+                    log.note_restoring(log.restoring().union(tables))
+            raise
 
     def _forget(self) -> None:
         try:
@@ -211,6 +231,11 @@ class Work:
             remove(path)
             if path.parent.name.startswith("load-"):
                 remove_empty(path.parent)
+
+
+def _done(last: Commit | None) -> str:
+    """Behind the names of all that was staged up to `last`, before those of what is to come."""
+    return f"{last.number if last else 0:08d}~"
 
 
 def _log(commit: Commit) -> None:

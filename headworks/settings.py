@@ -58,7 +58,8 @@ SETTINGS: Mapping[str, Setting] = {
         Setting(
             "warehouse",
             None,
-            "folder of the Hive tables, or hdfs://HOST:PORT/FOLDER (default: data_dir/warehouse)",
+            "folder of the Hive tables, hdfs://HOST:PORT/FOLDER or s3a://BUCKET/FOLDER "
+            "(default: data_dir/warehouse)",
         ),
         Setting("database", "default", "Hive database in which the tables appear"),
         Setting("audit_store", None, "store of the audit (default: audit.db in data_dir)"),

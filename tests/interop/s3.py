@@ -105,7 +105,7 @@ def _await(running: Service, timeout: float) -> None:
 
 
 def _serve(port: int) -> None:
-    from moto.server import DomainDispatcherApplication, create_backend_app
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import run_simple
 
     os.environ["MOTO_S3_DEFAULT_MAX_KEYS"] = str(LISTED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from headworks.service import Service
 from tests.interop import s3 as s3_itself
 from tests.loader.test_killed import Stack
 from tests.loader.test_loading import V1, V2
+from tests.waiting import until
 
 WANTED = "count(*) AS n, count(DISTINCT _partition, _offset) AS messages, sum(n) AS total"
 # Where a loader is killed, and by what it ends: because its worker was, or itself. The second one
@@ -51,6 +53,19 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
         yield Stack(tmp_path, logs, schemas)
 
 
+@pytest.fixture
+def s3a(root: S3Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Spark reads S3 by, and `root` as the warehouse of every command."""
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    conf.joinpath("spark-defaults.conf").write_text(
+        f"spark.driver.extraClassPath {s3_itself.jars()[0].parent}/*\n"
+        f"spark.executor.extraClassPath {s3_itself.jars()[0].parent}/*\n"
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
+    monkeypatch.setenv("HEADWORKS_WAREHOUSE", str(root))
+
+
 def config_of(stack: Stack, root: S3Path) -> WarehouseConfig:
     return WarehouseConfig(
         data_dir=stack.folder / "data",
@@ -61,22 +76,14 @@ def config_of(stack: Stack, root: S3Path) -> WarehouseConfig:
 
 
 def test_without_s3a_spark_is_not_asked_to_read(stack: Stack, root: S3Path) -> None:
-    with pytest.raises(UsageError, match=r"it has no class .*S3AFileSystem") as refused:
+    with pytest.raises(UsageError, match=r"class path has no .*S3AFileSystem") as refused:
         Warehouse.open(config_of(stack, root))
-    assert "`spark.jars.packages org.apache.hadoop:hadoop-aws:3." in str(refused.value)
+    assert "put org.apache.hadoop:hadoop-aws:3." in str(refused.value)
 
 
 @pytest.mark.timeout(900)
-def test_killed_in_s3_and_nothing_is_lost_or_doubled(
-    stack: Stack, root: S3Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    conf = tmp_path / "conf"
-    conf.mkdir()
-    conf.joinpath("spark-defaults.conf").write_text(
-        f"spark.jars {','.join(jar.as_uri() for jar in s3_itself.jars())}\n"
-    )
-    monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
-    monkeypatch.setenv("HEADWORKS_WAREHOUSE", str(root))
+@pytest.mark.usefixtures("s3a")
+def test_killed_in_s3_and_nothing_is_lost_or_doubled(stack: Stack, root: S3Path) -> None:
     client = RegistryClient(stack.registry.url)
     first = client.register("clicks-value", json.dumps(V1))
     stack.produce(V1, first.id, range(100))
@@ -97,6 +104,41 @@ def test_killed_in_s3_and_nothing_is_lost_or_doubled(
     asked = stack.headworks("sql", f"SELECT {WANTED} FROM clicks")
     assert asked.returncode == 0, asked.stderr
     assert json.loads(asked.stdout) == [{"n": 150, "messages": 150, "total": sum(range(150))}]
+    assert matching(root, ".staging") == []
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("s3a")
+def test_a_loader_that_sleeps_past_its_lease_changes_nothing(stack: Stack, root: S3Path) -> None:
+    """Another machine, with a metastore of its own, takes the warehouse over meanwhile."""
+    client = RegistryClient(stack.registry.url)
+    first = client.register("clicks-value", json.dumps(V1))
+    stack.produce(V1, first.id, range(100))
+    asleep = stack.begin("load", "run")
+    try:
+        until(lambda: matching(root, ".staging/*/*") or asleep.poll() is not None, patience=120)
+        asleep.send_signal(signal.SIGSTOP)
+        assert CommitLog(root / "_headworks").numbers() == []
+        there = {"HEADWORKS_DATA_DIR": str(stack.folder / "there")}
+        for command in ("run", "compact"):
+            done = stack.headworks("load", command, **there)
+            assert done.returncode == 0, done.stderr
+        before = sorted(root.bucket.keys(root.prefix))
+        asleep.send_signal(signal.SIGCONT)
+        out, err = asleep.communicate(timeout=120)
+    finally:
+        asleep.kill()
+        asleep.communicate()
+    assert asleep.returncode in (2, 3), out + err
+    assert "another loader has made load 1" in err or "the loader's hold on" in err
+    assert set(before) - set(root.bucket.keys(root.prefix)) == set()
+    asked = stack.headworks("sql", f"SELECT {WANTED} FROM clicks", **there)
+    assert asked.returncode == 0, asked.stderr
+    assert json.loads(asked.stdout) == [{"n": 100, "messages": 100, "total": sum(range(100))}]
+    verified = stack.headworks("audit", "verify", **there)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    again = stack.headworks("load", "run", **there)
+    assert again.returncode == 0, again.stderr
     assert matching(root, ".staging") == []
 
 

@@ -29,7 +29,15 @@ class Stack:
     registry: service.Service
 
     def headworks(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        process = self.begin(*arguments, **env)
+        try:
+            out, err = process.communicate(timeout=400)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def begin(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
             [sys.executable, "-P", "-m", "cli", *arguments, "--format", "json"],
             env={
                 **os.environ,
@@ -38,10 +46,9 @@ class Stack:
                 "HEADWORKS_DATA_DIR": str(self.folder / "data"),
                 **env,
             },
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=400,
-            check=False,
         )
 
     def produce(self, schema: Any, schema_id: int, numbers: range) -> None:

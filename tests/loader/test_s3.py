@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import subprocess
@@ -10,7 +9,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -21,26 +20,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from hadoop_loader import object_store, places
-from hadoop_loader.lease import LeaseLock, Terms
-from hadoop_loader.loading import Loading
+from hadoop_loader.lease import TERMS, LeaseLock, Terms
 from hadoop_loader.lock import lock
 from hadoop_loader.places import place_of
-from hadoop_loader.policy import QuarantineLimit
 from hadoop_loader.s3 import S3Path, s3_path
-from hadoop_loader.work import STAGING, Work
 from headworks.errors import UnreachableError, UsageError
 from headworks.service import Service
 from tests.interop.s3 import BUCKET, LISTED
-from tests.loader.memory import World
-from tests.loader.test_loading import V1, click, numbers
 from tests.waiting import until
 
-SHORT = Terms(lasts=3.0, trusted=2.0, renewed=0.5)
+LIVELY = Terms(renewed=0.2)
 HOLD = """
 import sys, time
-from hadoop_loader.lease import LeaseLock, Terms
+from hadoop_loader.lease import TERMS, LeaseLock, Terms
 from hadoop_loader.s3 import s3_path
-lock = LeaseLock(s3_path(sys.argv[1]), Terms(lasts=3.0, trusted=2.0, renewed=0.5))
+lock = LeaseLock(s3_path(sys.argv[1]), Terms(renewed=0.2))
 print("held", flush=True)
 time.sleep(600)
 """
@@ -96,7 +90,7 @@ def test_who_created_an_object_and_never_heard_so_is_told(
     """As when an answer is lost, and the client library sends the request again."""
     sent = object_store.Bucket._put_if
 
-    def twice(self: Any, *args: Any, **condition: str) -> str:
+    def twice(self: Any, *args: Any, **condition: Any) -> str:
         sent(self, *args, **condition)
         return sent(self, *args, **condition)
 
@@ -154,7 +148,7 @@ def test_what_pyarrow_writes_it_reads_in_parts_too(
     monkeypatch.setattr(object_store, "_PART", 5 << 20)
     object_store._transfer.cache_clear()
     with places.writable(root / "f") as out:
-        pq.write_table(rows, out, compression=None, use_dictionary=False)
+        pq.write_table(rows, out, compression="none", use_dictionary=False)
         size = out.tell()
     assert size > 5 << 20
     places.link(root / "f", root / "g")
@@ -225,13 +219,13 @@ def test_a_store_without_conditional_writes_is_refused(
     for ignored, header in (("IfNoneMatch", "If-None-Match"), ("IfMatch", "If-Match")):
         heedless(ignored)
         with pytest.raises(UsageError, match=f"does not honour {header}"):
-            LeaseLock(root / "_headworks" / "lease", SHORT)
+            LeaseLock(root / "_headworks" / "lease")
 
 
 def test_one_loader_at_a_time_and_the_next_one_is_told_whose_it_is(root: S3Path) -> None:
-    first = LeaseLock(root / "lease", SHORT)
+    first = LeaseLock(root / "lease", LIVELY)
     with pytest.raises(UsageError, match=rf"in use by another loader, process {os.getpid()} on "):
-        LeaseLock(root / "lease", SHORT)
+        LeaseLock(root / "lease")
     first.check()
     first.release()
     after = lock(root)
@@ -256,14 +250,14 @@ def holder(root: S3Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_a_lease_ends_after_its_holder(root: S3Path, holder: subprocess.Popen[str]) -> None:
     holder.kill()
-    after = LeaseLock(root / "lease", SHORT)
+    after = LeaseLock(root / "lease", Terms(lasts=2.0))
     after.check()
     after.release()
 
 
 def test_a_lease_that_was_taken_over_is_noticed(root: S3Path) -> None:
-    asleep = LeaseLock(root / "lease", replace(SHORT, renewed=1.5, lasts=0.0))
-    after = LeaseLock(root / "lease", replace(SHORT, lasts=0.0))
+    asleep = LeaseLock(root / "lease", Terms(renewed=0.5))
+    after = until(lambda: _taken_at_once(root))
     until(lambda: asleep._lost)
     with pytest.raises(UnreachableError, match=r"hold on warehouse .* broke"):
         asleep.check()
@@ -272,10 +266,18 @@ def test_a_lease_that_was_taken_over_is_noticed(root: S3Path) -> None:
     after.release()
 
 
+def _taken_at_once(root: S3Path) -> LeaseLock | None:
+    """Whoever has it; None if that one renewed it at this moment."""
+    try:
+        return LeaseLock(root / "lease", Terms(lasts=0.0))
+    except UsageError:
+        return None
+
+
 def test_a_holder_that_cannot_renew_gives_up_before_another_may_begin(
     root: S3Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = LeaseLock(root / "lease", SHORT)
+    held = LeaseLock(root / "lease", Terms(trusted=1.0, renewed=0.2))
 
     def lost(*_: Any) -> str:
         raise UnreachableError("away")
@@ -291,7 +293,7 @@ def test_a_holder_that_cannot_renew_gives_up_before_another_may_begin(
         return False
 
     until(broke)
-    assert time.monotonic() - began < SHORT.lasts
+    assert time.monotonic() - began < TERMS.lasts
     held.release()
 
 
@@ -306,7 +308,7 @@ def test_a_lost_answer_does_not_lose_the_lease(
             raise error
         return etag
 
-    held = LeaseLock(root / "lease", SHORT)
+    held = LeaseLock(root / "lease", LIVELY)
     monkeypatch.setattr(object_store.Bucket, "replace", unheard)
     before = held._bucket.head(held._file.key).etag
     seen: set[str] = {before}
@@ -318,76 +320,3 @@ def test_a_lost_answer_does_not_lose_the_lease(
     until(renewed_again)
     held.check()
     held.release()
-
-
-@pytest.fixture
-def clicks(root: S3Path) -> World:
-    """Ten messages to load, into S3."""
-    world = World(root)
-    world.register("clicks", V1)
-    for n in range(10):
-        click(world, n)
-    return world
-
-
-def test_what_was_staged_goes_only_when_nobody_can_commit_it(clicks: World) -> None:
-    """A loader falls asleep in front of its commit; another has come, and gone, meanwhile."""
-    asleep = clicks.parts(sole=False)
-
-    def another(step: str) -> None:
-        if step == "committing":
-            assert len(places.matching(clicks.root / STAGING, "*")) == 1
-            Work(clicks.parts(sole=False)).recover()
-            assert places.matching(clicks.root / STAGING, "*") == []
-
-    with pytest.raises(UsageError, match="another loader has made load 1 of"):
-        Loading(replace(asleep, reach=another)).run()
-    took = asleep.log.latest()
-    assert took is not None
-    assert (took.number, took.kind, took.files) == (1, "takeover", [])
-    assert Loading(clicks.parts(sole=False)).run().number == 2
-    assert numbers(clicks) == list(range(10))
-
-
-def test_a_loader_that_comes_too_late_takes_nothing_from_the_one_that_committed(
-    clicks: World,
-) -> None:
-    late = clicks.parts(sole=False)
-
-    def first(step: str) -> None:
-        if step == "committing":
-            with contextlib.suppress(_KilledError):
-                Loading(clicks.parts(sole=False, reach=_killed_at("committed"))).run()
-
-    with pytest.raises(UsageError, match="another loader has made load 1 of"):
-        Loading(replace(late, reach=first)).run()
-    assert len(places.matching(clicks.root / STAGING, "*")) == 1, "what is committed stays"
-    assert Loading(clicks.parts(sole=False)).run().number == 2
-    assert numbers(clicks) == list(range(10))
-    click(clicks, 10)
-    assert Loading(clicks.parts(sole=False)).run().number == 3
-    assert numbers(clicks) == list(range(11))
-    assert places.matching(clicks.root / STAGING, "*") == []
-
-
-def test_a_load_that_holds_everything_back_leaves_nothing_and_commits_nothing(
-    clicks: World,
-) -> None:
-    for _ in range(10):
-        clicks.log.append("clicks", b"bad")
-    for _ in range(2):
-        report = Loading(clicks.parts(sole=False, limit=QuarantineLimit(0.1, 5))).run()
-        assert (report.number, len(report.refused)) == (0, 1)
-        assert places.matching(clicks.root / STAGING, "*") == []
-
-
-class _KilledError(Exception):
-    """Where a loader ends."""
-
-
-def _killed_at(wanted: str) -> Callable[[str], None]:
-    def reach(step: str) -> None:
-        if step == wanted:
-            raise _KilledError
-
-    return reach
