@@ -310,7 +310,7 @@ def test_a_lost_answer_does_not_lose_the_lease(
 
     held = LeaseLock(root / "lease", LIVELY)
     monkeypatch.setattr(object_store.Bucket, "replace", unheard)
-    before = held._bucket.head(held._file.key).etag
+    before, began = held._bucket.head(held._file.key).etag, held._began
     seen: set[str] = {before}
 
     def renewed_again() -> bool:
@@ -318,5 +318,6 @@ def test_a_lost_answer_does_not_lose_the_lease(
         return len(seen) > 4
 
     until(renewed_again)
+    until(lambda: held._began > began)
     held.check()
     held.release()

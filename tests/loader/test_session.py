@@ -88,7 +88,7 @@ def test_a_warehouse_must_be_a_folder_that_can_be_written(tmp_path: Path) -> Non
     with pytest.raises(UsageError, match="cannot be written"):
         Warehouse.open(config(tmp_path, warehouse=str(tmp_path / "file" / "x")))
     with pytest.raises(UsageError, match="is neither a folder of this machine nor"):
-        Warehouse.open(config(tmp_path, warehouse="s3://bucket/x"))
+        Warehouse.open(config(tmp_path, warehouse="gs://bucket/x"))
 
 
 def test_what_spark_and_the_disk_throw_is_told_in_one_line(tmp_path: Path) -> None:
