@@ -186,6 +186,7 @@ class Upload(io.RawIOBase):
         self._address, target = _split(url)
         self._path = path
         self._sent = 0
+        self._refused = False
         self._connection = HTTPConnection(self._address, timeout=_TIMEOUT)
         with _reached(self._address):
             self._connection.putrequest(method, target, skip_accept_encoding=True)
@@ -200,8 +201,7 @@ class Upload(io.RawIOBase):
         """Send bytes."""
         size = memoryview(data).nbytes
         if size:
-            with _reached(self._address):
-                self._connection.send(b"%x\r\n%b\r\n" % (size, bytes(data)))
+            self._send(b"%x\r\n%b\r\n" % (size, bytes(data)))
             self._sent += size
         return size
 
@@ -214,15 +214,25 @@ class Upload(io.RawIOBase):
         if self.closed:
             return
         try:
+            self._send(b"0\r\n\r\n")
             with _reached(self._address):
-                self._connection.send(b"0\r\n\r\n")
                 answer = self._connection.getresponse()
                 body = answer.read()
+                if self._refused and answer.status < 300:
+                    raise ConnectionResetError("it took a part only")
         finally:
             super().close()
             self._connection.close()
         if answer.status >= 300:
             raise refusal(answer.status, body, self._path)
+
+    def _send(self, data: bytes) -> None:
+        """Send it; one that refuses does not hear to the end, and its answer says why."""
+        with _reached(self._address):
+            try:
+                self._connection.send(data)
+            except (BrokenPipeError, ConnectionResetError):
+                self._refused = True
 
 
 @contextmanager
