@@ -258,6 +258,7 @@ def test_a_lease_ends_after_its_holder(root: S3Path, holder: subprocess.Popen[st
 def test_a_lease_that_was_taken_over_is_noticed(root: S3Path) -> None:
     asleep = LeaseLock(root / "lease", Terms(renewed=0.5))
     after = until(lambda: _taken_at_once(root))
+    assert after is not None
     until(lambda: asleep._lost)
     with pytest.raises(UnreachableError, match=r"hold on warehouse .* broke"):
         asleep.check()
