@@ -27,6 +27,7 @@ from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
 from headworks.codec import EventType, event_type
+from headworks.codec.forms import Message
 from headworks.discovery import Brokers
 from headworks.errors import HeadworksError, UsageError
 from headworks.registry_client.schema_ids import SchemaIds
@@ -56,11 +57,9 @@ class DeliveryError(HeadworksError):
 class _Prepared(NamedTuple):
     """What is needed of an event class for each send."""
 
-    encode: Callable[[Any], bytes]
+    message: Callable[[bytes, Any], Message]
     prefix: bytes
     topic: str
-    event_time: Callable[[Any], int] | None
-    key: Callable[[Any], bytes | None] | None
 
 
 class Producer:
@@ -242,11 +241,12 @@ class Producer:
         if hooks is not None:
             event = hooks.before_encode(event)
         cls = event.__class__
-        encode, head, topic, event_time, key_of = self._prepared.get(cls) or self._prepare(cls)
-        value = head + encode(event)
-        timestamp = int(self._clock() * 1000) if event_time is None else event_time(event)
-        if key is None and key_of is not None:
-            key = key_of(event)
+        message, head, topic = self._prepared.get(cls) or self._prepare(cls)
+        value, timestamp, own_key = message(head, event)
+        if timestamp is None:
+            timestamp = int(self._clock() * 1000)
+        if key is None:
+            key = own_key
         running = self._running or self._start()
         carried = headers_of(self._headers, self._trace, headers)
         if hooks is None:
@@ -258,9 +258,7 @@ class Producer:
 
     def _prepare(self, cls: type) -> _Prepared:
         kind: EventType[Any] = event_type(cls)
-        found = _Prepared(
-            kind.encode, prefix(self._ids.find(cls)), kind.topic, kind.event_time, kind.key
-        )
+        found = _Prepared(kind.form.message, prefix(self._ids.find(cls)), kind.topic)
         self._prepared[cls] = found
         return found
 

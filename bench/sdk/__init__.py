@@ -1,7 +1,8 @@
 """The SDKs: encoding, decoding and the whole send, beside the libraries that people use instead.
 
 Codecs are timed in this process, one thread; the whole send goes to a real broker and registry,
-each in a process of its own on this machine, and is done when everything is delivered.
+each in a process of its own on this machine, and is done when everything is delivered. Ours is
+measured as it is installed (with the compiled encoder) and in the Python form.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from bench.sdk.fixture import fixture_start
 from bench.sdk.peers import dataclasses_avroschema
 from consumer_sdk import Decoder
 from headworks import catalogue, service
+from headworks.codec import COMPILED
 from headworks.registry_client import RegistryClient
 from headworks.wire import prefix
 from producer_sdk import Producer, WhenFull
@@ -38,6 +40,7 @@ __all__ = ["TITLE", "run"]
 
 TITLE = "The SDKs: encode, decode and send, beside fastavro and Confluent's serialisers"
 US = "headworks"
+PURE = "headworks, pure Python"
 FASTAVRO = "fastavro"
 CONSTRUCTED = "fastavro + construction"
 CONFLUENT = "confluent-kafka, from dict"
@@ -50,6 +53,10 @@ THIRD = "dataclasses-avroschema"
 def run(bench: Bench) -> None:
     """Measure everything."""
     measured = prepare(bench.folder / "events")
+    if not COMPILED:
+        bench.missing(
+            "headworks, compiled", "no compiler when it was installed: python hatch_build.py"
+        )
     store = f"sqlite:///{bench.folder / 'registry.db'}"
     listen = ("--listen", "127.0.0.1:0")
     broker = ["broker", "start", *listen, "--data-dir", str(bench.folder / "data")]
@@ -125,11 +132,7 @@ def _encode(
 ) -> None:
     seconds = 0.3 if bench.quick else 1.5
     schema = fastavro.parse_schema(json.loads(measured.text))
-    encode, event, plain = (
-        measured.module.PageView.__headworks__.encode,
-        measured.event,
-        measured.plain,
-    )
+    kind, event, plain = measured.module.PageView.__headworks__, measured.event, measured.plain
     serializer = AvroSerializer(
         SchemaRegistryClient({"url": registry}),
         measured.text,
@@ -142,9 +145,10 @@ def _encode(
         fastavro.schemaless_writer(out, schema, plain)
         return out.getvalue()
 
-    assert encode(event) == by_fastavro()
+    assert kind.encode(event) == kind.python.encode(event) == by_fastavro()
     cases: list[tuple[str, Callable[[], object]]] = [
-        (US, lambda: encode(event)),
+        (US, lambda: kind.encode(event)),
+        (PURE, lambda: kind.python.encode(event)),
         (FASTAVRO, by_fastavro),
         (CONFLUENT, lambda: serializer(plain, context)),
     ]
@@ -180,19 +184,22 @@ def _decode(
 
 def _send(bench: Bench, measured: Measured, broker: str, registry: str) -> None:
     count = 60_000 if bench.quick else 300_000
-    make = measured.written
-    with Producer(
-        broker,
-        registry,
-        application="bench",
-        events=(measured.module.PageView,),
-        state_dir=bench.folder / "state",
-        when_full=WhenFull.BLOCK,
-        block_ms=60_000,
-        queue_messages=count,
-        queue_bytes=1 << 30,
-    ) as producer:
-        _time(bench, US, lambda: producer.send(make()), count, producer.flush)
+    make, kind = measured.written, measured.module.PageView.__headworks__
+    for who, form in ((US, kind.form), (PURE, kind.python)):
+        kept, kind.form = kind.form, form
+        with Producer(
+            broker,
+            registry,
+            application="bench",
+            events=(measured.module.PageView,),
+            state_dir=bench.folder / "state",
+            when_full=WhenFull.BLOCK,
+            block_ms=60_000,
+            queue_messages=count,
+            queue_bytes=1 << 30,
+        ) as producer:
+            kind.form = kept
+            _time(bench, who, _sending(producer, make), count, producer.flush)
     serializer = AvroSerializer(
         SchemaRegistryClient({"url": registry}),
         measured.text,
@@ -225,6 +232,13 @@ def _send(bench: Bench, measured: Measured, broker: str, registry: str) -> None:
     bare = confluent_kafka.Producer(config)
     value = measured.module.PageView.__headworks__.encode(measured.event)
     _time(bench, FLOOR, lambda: bare.produce(TOPIC, value, b"123456789"), count, bare.flush)
+
+
+def _sending(producer: Producer, make: Callable[[], object]) -> Callable[[], object]:
+    def send() -> None:
+        producer.send(make())
+
+    return send
 
 
 def _keyed(value: dict[str, Any]) -> tuple[bytes, object]:

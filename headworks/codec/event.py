@@ -4,22 +4,21 @@ Rules:
 
 - Everything sits in one class attribute, `__headworks__`, so that a field may bear any name.
 - The schema text is the one that was generated from, verbatim; nothing is derived from Python.
-- Encoding is optimistic: the generated function raises whatever Python raises for a wrong value,
-  and only then is the value examined, to say which field is wrong. A right event pays nothing.
+- What encodes is made at the first event, not when a module is imported (`headworks.codec.forms`).
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
-from headworks.codec.explain import EncodeError, explain
+from headworks.codec.explain import EncodeError
+from headworks.codec.forms import Form, PythonForm
+from headworks.codec.program import compiled_form
 
 __all__ = ["EncodeError", "Event", "EventType", "RecordType", "event_type"]
 
 T = TypeVar("T")
-_WRONG = (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError, struct.error)
 
 
 class RecordType(Generic[T]):
@@ -39,9 +38,19 @@ class EventType(RecordType[T]):
     canonical form; `topic` and `subject` say where events of it
     go. `event_time` and `key` read an event's time (milliseconds since 1970 UTC) and message key,
     or are None if the schema declares none. `types` are the classes of all named types in it.
+    `python` is the generated encoder, and `form` the one that is used.
     """
 
-    __slots__ = ("_encode", "_types", "event_time", "fingerprint", "key", "schema", "topic")
+    __slots__ = (
+        "_form",
+        "_types",
+        "event_time",
+        "fingerprint",
+        "key",
+        "python",
+        "schema",
+        "topic",
+    )
 
     def __init__(
         self,
@@ -62,7 +71,8 @@ class EventType(RecordType[T]):
         self.topic = topic
         self.event_time = event_time
         self.key = key
-        self._encode = encode
+        self.python: PythonForm[T] = PythonForm(schema, encode, event_time, key)
+        self._form: Form[T] | None = None
         self._types = types
 
     @property
@@ -75,15 +85,27 @@ class EventType(RecordType[T]):
         """The generated class of every record and enum of the schema, by full name."""
         return self._types()
 
+    @property
+    def form(self) -> Form[T]:
+        """What encodes: compiled if it was built and the classes are as generated, else `python`.
+
+        Set it to `python` to measure or test that form; a producer keeps what it has begun with.
+        """
+        if self._form is None:
+            compiled = compiled_form(self.schema, self.name, self.types, self.python, self.key)
+            self._form = compiled or self.python
+        return self._form
+
+    @form.setter
+    def form(self, form: Form[T]) -> None:
+        self._form = form
+
     def encode(self, event: T) -> bytes:
         """The Avro bytes of `event`, without framing.
 
         Raises EncodeError, naming the field, the value and the expected type.
         """
-        try:
-            return self._encode(event)
-        except _WRONG as error:
-            raise explain(self.schema, event, error) from None
+        return (self._form or self.form).encode(event)
 
 
 @runtime_checkable

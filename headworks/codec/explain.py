@@ -83,8 +83,8 @@ def _wrong(schema: Schema, value: object, path: str) -> Iterator[_Wrong]:
             yield _Wrong(path, value, "a dict")
         else:
             for key, item in value.items():
-                if not isinstance(key, str):
-                    yield _Wrong(path, key, "a str as key")
+                if not isinstance(key, str) or not _is_unicode(key):
+                    yield _Wrong(path, key, "a str (valid Unicode) as key")
                 yield from _wrong(schema.values, item, f"{path}[{key!r}]")
     elif isinstance(schema, model.EnumType):
         if type(value).__dict__.get("__avro_name__") != schema.name:

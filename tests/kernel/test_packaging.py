@@ -1,13 +1,31 @@
-"""What a user installs: the wheel holds the code, the catalogue and the demo's data, no tests."""
+"""What a user installs: the wheel holds the code, the catalogue and the demo's data, no tests; and
+the compiled encoder, of the source that is here, where there is a compiler.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
+import os
+import shutil
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from headworks.codec import COMPILED
+
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+SOURCE = "headworks/codec/_encoder.c"
+needs_compiler = pytest.mark.skipif(
+    shutil.which("gcc") is None or not Path(sysconfig.get_path("include"), "Python.h").is_file(),
+    reason="there is no gcc, or Python's headers are not installed",
+)
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +46,69 @@ def test_it_holds_what_the_commands_need(names: set[str]) -> None:
         "cli/demo/changes/flights-v2.avsc",
         "headworks/py.typed",
     } <= names
+
+
+@needs_compiler
+def test_it_holds_the_compiled_encoder(names: set[str]) -> None:
+    assert {f"headworks/codec/_encoder{SUFFIX}", "headworks/codec/_encoder.pyi"} <= names
+    assert len([name for name in names if name.endswith((".so", ".half"))]) == 1
+
+
+def test_without_a_compiler_it_is_of_python_alone(root: Path, tmp_path: Path) -> None:
+    done = hatchling(root, tmp_path, "wheel", PATH="/nowhere")
+    assert "the compiled encoder is left out" in done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert not [name for name in archive.namelist() if name.endswith(".so")]
+
+
+def test_the_source_distribution_can_be_compiled(root: Path, tmp_path: Path) -> None:
+    hatchling(root, tmp_path, "sdist")
+    (found,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(found) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {SOURCE, "headworks/codec/_encoder.pyi", "hatch_build.py"} <= names
+    assert not [name for name in names if name.endswith(".so")]
+
+
+def hatchling(
+    root: Path, folder: Path, target: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Build a distribution as an installer does, in this environment."""
+    return subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)],
+        cwd=root,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+def hook(root: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("hatch_build", root / "hatch_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@needs_compiler
+def test_the_encoder_that_runs_is_of_this_source(root: Path) -> None:
+    assert COMPILED, "run `python hatch_build.py`"
+    from headworks.codec import _encoder
+
+    digest = hashlib.sha256((root / SOURCE).read_bytes()).hexdigest()
+    assert digest == _encoder.SOURCE, "_encoder.c was changed: run `python hatch_build.py`"
+
+
+@needs_compiler
+def test_the_encoder_compiles_without_a_warning(root: Path, tmp_path: Path) -> None:
+    command = hook(root).command(tmp_path / "encoder.so", "-O1", "-Wall", "-Wextra", "-Werror")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_it_holds_no_tests(names: set[str]) -> None:
