@@ -45,8 +45,11 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
 def build(folder: Path) -> Path | None:
     """Compile the encoder into `folder`; None, and a word on stderr, if that cannot be done."""
     target = folder / f"_encoder{sysconfig.get_config_var('EXT_SUFFIX')}"
-    target.unlink(missing_ok=True)  # nothing of an older source stays
-    why = _obstacle() or _compile(target)
+    try:
+        target.unlink(missing_ok=True)  # nothing of an older source stays
+        why = _obstacle() or _compile(target)
+    except OSError as error:
+        why = f"{error.filename}: {error.strerror}"
     if why is None:
         return target
     print(
@@ -73,14 +76,11 @@ def _obstacle() -> str | None:
 def _compile(target: Path) -> str | None:
     """Why it failed, or None. Never half a file in its place."""
     half = target.with_suffix(".half")
-    try:
-        done = subprocess.run(command(half), capture_output=True, text=True, check=False)
-    except OSError as error:
-        return f"{error.filename}: {error.strerror}"
+    done = subprocess.run(command(half), capture_output=True, text=True, check=False)
     if done.returncode:
         half.unlink(missing_ok=True)
-        lines = [line for line in done.stderr.splitlines() if "error" in line] or ["no compiler"]
-        return lines[0]
+        told = (line for line in done.stderr.splitlines() if "error" in line)
+        return next(told, f"the compiler ended with {done.returncode}")
     os.replace(half, target)
     return None
 

@@ -210,6 +210,10 @@ class Text(str):
     pass
 
 
+class Items(list[int]):
+    pass
+
+
 class Number(int):
     pass
 
@@ -237,6 +241,7 @@ ACCEPTED: list[tuple[str, Any]] = [
     ("string", Text("x")),
     ("array", (1, 2)),
     ("array", [Number(1)]),
+    ("array", Items([1])),
     ("map", OrderedDict(a="b")),
     ("map", {Text("a"): Text("b")}),
     ("optional", Text("x")),
@@ -342,7 +347,7 @@ def test_other_classes_and_prefixes_are_pythons(module: Any) -> None:
 
 
 def test_an_attribute_that_is_gone(module: Any) -> None:
-    for name in ("string", "record", "instant_micros", "long"):
+    for name in ("string", "record", "instant_micros", "long", "optional", "null", "union"):
         given = event(module)
         delattr(given, module.Event.__headworks__.fields[name])
         with pytest.raises(AttributeError):
@@ -410,6 +415,9 @@ def test_a_class_that_is_changed_is_noticed(restored: Any) -> None:
     for _ in range(3):
         check(made, declined=True)
         assert b"patched" in kind.encode(made)
+    module.Node.label = module.Other.__dict__["n"]  # a slot, but of other objects
+    for _ in range(3):
+        check(made, declined=True)
     module.Node.label = slot
     check_soon(module)
     module.Node.__getattribute__ = lambda self, name: object.__getattribute__(self, name)
@@ -449,13 +457,32 @@ KEYS: list[tuple[list[str], dict[str, Any]]] = [
 ]
 
 
+PRINTED_BY_PYTHON = ("double", "bytes", "float", TYPES["date"], TYPES["instant_millis"])
+
+
+def python_in(message: Callable[[bytes, Any], Any], given: Any) -> tuple[Any, list[str]]:
+    """The message of an event, and the Python functions that ran for it."""
+    ran: list[str] = []
+
+    def note(frame: Any, what: str, _argument: Any) -> None:
+        if what == "call":
+            ran.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        return message(HEAD, given), ran
+    finally:
+        sys.setprofile(None)
+
+
 def test_messages_with_and_without_time_and_key(tmp_path: Path) -> None:
     for n, (key, changed) in enumerate(KEYS):
         time = {"event_time": "instant_millis"} if n % 2 else {}
         module = build(tmp_path, {"event.avsc": schema("Event", key=key, **time)})["all"]
         given = event(module, instant_millis=dt.datetime(1931, 1, 1, 0, 0, 0, 1, UTC), **changed)
         check(given)
-        made = given.__headworks__.form.message(HEAD, given)
+        made, called = python_in(given.__headworks__.form.message, given)
+        assert bool(called) == any(TYPES.get(part, "") in PRINTED_BY_PYTHON for part in key)
         assert (made[1] is None) == (not time)
         assert (made[2] is None) == (key in (["null"], ["optional"]) and not changed)
     bare = build(tmp_path, {"event.avsc": schema("Event")})["all"]
