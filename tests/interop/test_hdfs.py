@@ -9,22 +9,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hadoop_loader import Warehouse, WarehouseConfig
-from hadoop_loader import sql as hive_sql
 from hadoop_loader.commits import CommitLog
 from hadoop_loader.hdfs import HdfsPath, hdfs_path
 from hadoop_loader.lock import HdfsLock
 from hadoop_loader.places import create, matching
-from hadoop_loader.position import Position
 from headworks import service
 from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
 from headworks.service import Service
 from tests.interop import hdfs as hdfs_itself
+from tests.interop.queries import all_there
 from tests.loader.test_commits import a_commit
 from tests.loader.test_killed import Stack
 from tests.loader.test_loading import V1, V2
@@ -38,7 +36,6 @@ lock = HdfsLock(hdfs_path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(600)
 """
-WANTED = "count(*) AS n, count(DISTINCT _partition, _offset) AS messages, sum(n) AS total"
 
 
 @pytest.fixture(scope="module")
@@ -139,28 +136,7 @@ def _killed(stack: Stack, root: HdfsPath) -> None:
         warehouse=str(root),
     )
     with Warehouse.open(config) as warehouse:
-        host, port = warehouse.serve()
-        address = f"{host}:{port}"
-
-        def ask(question: str) -> list[tuple[Any, ...]]:
-            return hive_sql.query(address, question).rows
-
-        whole = [(150, 150, sum(range(150)))]
-        assert not warehouse.load().refused
-        assert ask(f"SELECT {WANTED} FROM clicks") == whole
-        assert ask("SELECT how, count(*) FROM clicks GROUP BY how ORDER BY how") == [
-            ("mouse", 100),
-            ("touch", 50),
-        ]
-        compacted = warehouse.compact()
-        assert compacted.files_after < compacted.files_before
-        assert ask(f"SELECT {WANTED} FROM clicks") == whole
-        assert warehouse.rewind("clicks", Position.parse("10")).committed
-        assert ask(f"SELECT {WANTED} FROM clicks") == whole
-        assert warehouse.rebuild("clicks").committed
-        assert ask(f"SELECT {WANTED} FROM clicks") == whole
-        busy = stack.headworks("load", "run")
-        assert (busy.returncode, "in use by another loader" in busy.stderr) == (2, True)
+        all_there(warehouse, stack)
     status = json.loads(stack.headworks("load", "status").stdout)
     clicks = next(t for t in status["topics"] if t["topic"] == "clicks")
     assert (status["applied"], clicks["rows"], clicks["schema_version"]) == (True, 150, 2)

@@ -7,26 +7,23 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hadoop_loader import Warehouse, WarehouseConfig
-from hadoop_loader import sql as hive_sql
 from hadoop_loader.commits import CommitLog
 from hadoop_loader.places import matching
-from hadoop_loader.position import Position
 from hadoop_loader.s3 import S3Path, s3_path
 from headworks import service
 from headworks.errors import UsageError
 from headworks.registry_client import RegistryClient
 from headworks.service import Service
 from tests.interop import s3 as s3_itself
+from tests.interop.queries import WANTED, all_there
 from tests.loader.test_killed import Stack
 from tests.loader.test_loading import V1, V2
 from tests.waiting import until
 
-WANTED = "count(*) AS n, count(DISTINCT _partition, _offset) AS messages, sum(n) AS total"
 LONG = pytest.mark.skipif(
     os.environ.get("HEADWORKS_INTEROP") != "long", reason="minutes each: `make soak` runs it"
 )
@@ -100,7 +97,7 @@ def test_killed_in_s3_and_nothing_is_lost_or_doubled(stack: Stack, root: S3Path)
     log = CommitLog(root / "_headworks")
     assert [log.read(number).kind for number in log.numbers()] == ["takeover", "takeover", "load"]
     with Warehouse.open(config_of(stack, root)) as warehouse:
-        _all_there(warehouse, stack)
+        all_there(warehouse, stack)
     status = json.loads(stack.headworks("load", "status").stdout)
     clicks = next(t for t in status["topics"] if t["topic"] == "clicks")
     assert (status["applied"], clicks["rows"], clicks["schema_version"]) == (True, 150, 2)
@@ -146,28 +143,3 @@ def test_a_loader_that_sleeps_past_its_lease_changes_nothing(stack: Stack, root:
     again = stack.headworks("load", "run", **there)
     assert again.returncode == 0, again.stderr
     assert matching(root, ".staging") == []
-
-
-def _all_there(warehouse: Warehouse, stack: Stack) -> None:
-    host, port = warehouse.serve()
-    address = f"{host}:{port}"
-
-    def ask(question: str) -> list[tuple[Any, ...]]:
-        return hive_sql.query(address, question).rows
-
-    whole = [(150, 150, sum(range(150)))]
-    assert not warehouse.load().refused
-    assert ask(f"SELECT {WANTED} FROM clicks") == whole
-    assert ask("SELECT how, count(*) FROM clicks GROUP BY how ORDER BY how") == [
-        ("mouse", 100),
-        ("touch", 50),
-    ]
-    compacted = warehouse.compact()
-    assert compacted.files_after < compacted.files_before
-    assert ask(f"SELECT {WANTED} FROM clicks") == whole
-    assert warehouse.rewind("clicks", Position.parse("10")).committed
-    assert ask(f"SELECT {WANTED} FROM clicks") == whole
-    assert warehouse.rebuild("clicks").committed
-    assert ask(f"SELECT {WANTED} FROM clicks") == whole
-    busy = stack.headworks("load", "run")
-    assert (busy.returncode, "in use by another loader" in busy.stderr) == (2, True)
