@@ -3,7 +3,7 @@
 Rules:
 
 - Everything counted is resolved: attempted = delivered + failed + dropped + still queued.
-- Counting takes no lock (see `headworks.audit.counters` for what that asks of `put`).
+- Counting takes no lock (see `headworks.audit.tally`).
 - One thread serves delivery reports and sends again what was spilled; it survives every error,
   because without it nothing is delivered any more. Another publishes the counts: it may have to
   wait for the registry, and reports of deliveries must not wait with it.
@@ -104,16 +104,9 @@ class Running:
         `report` is not called for a message that had to be spilled.
         """
         size = len(value)
-        try:  # as `CounterFile.attempt`; from here to the last word nothing may be called
-            slot = self._latest[topic]
-        except KeyError:
+        slot = self._latest.get(topic)
+        if slot is None or not slot.attempt(timestamp, size):
             slot = self.counters.attempt(topic, timestamp, size)
-        else:
-            if slot.start <= timestamp < slot.end:
-                self.counters.words[slot.at] = slot.attempted = slot.attempted + 1
-                slot.bytes = slot.bytes + size
-            else:
-                slot = self.counters.attempt(topic, timestamp, size)
         if report is not None or self._spill is not None:
             return self._put(
                 slot, topic, value, key, timestamp, headers, report, wait_ms, spillable

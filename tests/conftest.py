@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from headworks import service
+from tests.counting import BOTH, Counting, counting_in
 from tests.interop.in_place import is_apache_kafka, start_in_place
 
 ROOT = Path(__file__).parent.parent
@@ -39,6 +40,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for mark in item.iter_markers("our_broker"):
             item.add_marker(pytest.mark.skip(reason=mark.args[0]))
+
+
+@pytest.fixture(scope="module", params=BOTH)
+def counting(request: pytest.FixtureRequest) -> Iterator[Counting]:
+    """The form in which messages are counted: the test is run for each."""
+    yield from counting_in(request.param)
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ from bench.sdk.fixture import fixture_start
 from bench.sdk.peers import dataclasses_avroschema
 from consumer_sdk import Decoder
 from headworks import catalogue, service
-from headworks.codec import COMPILED
+from headworks.compiled import COMPILED
 from headworks.registry_client import RegistryClient
 from headworks.wire import prefix
 from producer_sdk import Producer, WhenFull

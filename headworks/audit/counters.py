@@ -9,22 +9,16 @@ Rules:
   pending - reported, under an id made of the file, the slot's number and its sequence number.
   Because the snapshot is in the file before it is sent, a crash in between sends the same
   increment again under the same id, and the audit counts it once.
-- The two steps that every message takes (to be counted into the slot of its topic's last message,
-  and `Slot.report` of its delivery) take no lock: a lock costs more than both. Under the
-  interpreter's own lock threads change places only where a function is called or a loop turns, and
-  these steps do neither between reading and writing. So they may not: no call, no loop, no `with`.
-  Where the interpreter has no such lock, nothing is remembered and every step takes ours.
-- The first of the two stands where messages are sent (`producer_sdk.running`), because to call it
-  costs a quarter of what it does; `attempt` says the same with the lock, and for every message.
-- The three counts that a message changes (attempted, delivered, bytes) are kept in `Slot`, so that
-  they are written and never read: to read a word of the map costs as much as to write it. What was
-  attempted is in the map at once, because nothing else would know of it after a SIGKILL. What was
+- The two steps that every message takes (`Slot.attempt`, into the slot of its topic's last message,
+  and `Slot.report` of its delivery) take no lock, and are compiled where there is a compiler: see
+  `tally`. Where the interpreter has no lock of its own, nothing is remembered in `latest`, and
+  every step takes ours.
+- Of the three counts that a message changes, what was attempted is in the map at once. What was
   delivered, and bytes, come there with `write_down`, which their owner calls some twenty times a
   second, and before anything reads them: a killed process's last deliveries count as unresolved, as
   do those that it had not been told of, and its last bytes are missing.
-- Everything else reads `words` under the lock. Who takes a slot away (`published`), or the file
-  (`close`), first takes it out of `latest`, where alone a step without the lock finds it; growing
-  the file has the new map in place before the old one goes.
+- Everything else reads `words` under the lock. Who takes a slot away (`published`), or the words
+  (`close`, a file that grows), first detaches the tallies that would go on counting there.
 - A forked child lets go of the parent's files at once: holding them would hide the parent's death.
 - What survives is what the page cache holds: a killed process loses nothing, a power cut may.
 
@@ -41,7 +35,7 @@ import sys
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -49,6 +43,7 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from headworks.audit import WINDOW_MS, window_of
+from headworks.audit.tally import Report, Tally
 from headworks.errors import CorruptError, UsageError
 
 __all__ = ["OUTCOMES", "CounterFile", "PendingIncrement", "Slot", "leftover_files"]
@@ -107,31 +102,22 @@ class PendingIncrement:
 
 
 class Slot:
-    """The counts of one topic and window; `report` is the delivery callback of its messages.
+    """The counts of one topic and window.
 
-    Valid while a message counted in it is unresolved: a slot with nothing open may be reused.
-    `at` is the place of `attempted` in the file's words.
+    `attempt` counts a message of a time and size, if it belongs here and the file is open: False if
+    `CounterFile.attempt` must be asked. `report` is the delivery callback of its messages; it is
+    valid while one of them is unresolved: a slot with nothing open may be reused.
     """
 
-    __slots__ = (
-        "_delivered",
-        "_file",
-        "at",
-        "attempted",
-        "bytes",
-        "end",
-        "report",
-        "start",
-    )
+    __slots__ = ("_at", "_file", "_tally", "attempt", "report")
 
     def __init__(self, file: CounterFile, base: int, window: int) -> None:
         self._file = file
-        self.at = base + _CURRENT
-        self.attempted = self.bytes = self._delivered = 0
-        self.start, self.end = window, window + WINDOW_MS
-        self.report: Callable[[KafkaError | None, object], None] = (
-            self._reporting() if _ONE_AT_A_TIME else self._report_alone
-        )
+        self._at = base + _CURRENT
+        self._tally = Tally(self._at, window, window + WINDOW_MS, self._report_alone)
+        self._tally.attach(file.words)
+        self.attempt = self._tally.attempt
+        self.report: Report = self._tally.report if _ONE_AT_A_TIME else self._report_alone
 
     def resolve(self, outcome: int) -> None:
         """Count what became of a message; `outcome` indexes OUTCOMES."""
@@ -141,32 +127,24 @@ class Slot:
 
     def add(self, outcome: int, number: int, size: int) -> None:
         """Add messages and bytes; the caller holds the lock."""
-        words = self._file.words
-        if outcome == ATTEMPTED:
-            words[self.at] = self.attempted = self.attempted + number
+        words, tally = self._file.words, self._tally
+        if outcome == ATTEMPTED:  # without a call, as `tally` asks; so for DELIVERED, and for bytes
+            words[self._at] = tally.attempted = tally.attempted + number
         elif outcome == DELIVERED:
-            words[self.at + DELIVERED] = self._delivered = self._delivered + number
+            words[self._at + DELIVERED] = tally.delivered = tally.delivered + number
         else:
-            words[self.at + outcome] += number
-        words[self.at + _BYTES] = self.bytes = self.bytes + size
+            words[self._at + outcome] += number
+        words[self._at + _BYTES] = tally.bytes = tally.bytes + size
 
     def write_down(self) -> None:
         """Put into the file what is known here alone; the caller holds the lock."""
         words = self._file.words
-        words[self.at + DELIVERED] = self._delivered
-        words[self.at + _BYTES] = self.bytes
+        words[self._at + DELIVERED] = self._tally.delivered
+        words[self._at + _BYTES] = self._tally.bytes
 
-    def _reporting(self) -> Callable[[KafkaError | None, object], None]:
-        """What counts a message as delivered, or by what `error` says became of it."""
-        slot = self  # found quicker so
-
-        def report(error: KafkaError | None, message: object) -> None:
-            if error is None:
-                slot._delivered = slot._delivered + 1
-            else:
-                slot._report_alone(error, message)
-
-        return report
+    def attach(self, words: memoryview | None) -> None:
+        """Count in these words from now on, or do not (None); the caller holds the lock."""
+        self._tally.attach(words)
 
     def _report_alone(self, error: KafkaError | None, _message: object) -> None:
         self.resolve(DELIVERED if error is None else _FATES.get(error.code(), FAILED))
@@ -271,6 +249,8 @@ class CounterFile:
             before, memory = self.words, self._memory
             os.ftruncate(self._descriptor, _size_of(number * 2))
             self._map()
+            for slot in self._slots.values():
+                slot.attach(self.words)
             before.release()
             memory.close()
         self.words[1] = number + 1
@@ -330,14 +310,16 @@ class CounterFile:
                 words[base + _REPORTED + i] = words[base + _SNAPSHOT + i]
             words[base + _SEQUENCE] += 1
             words[base + _PENDING] = 0
-            self.latest.pop(increment.topic, None)  # before it is asked whether it is in use
             slot = self._slots.get((increment.topic, increment.window_start))
             if slot is not None:
+                slot.attach(None)  # before it is asked whether it is in use
                 slot.write_down()
             if self._is_settled(base):
                 words[base + _LENGTH] = 0
                 self._slots.pop((increment.topic, increment.window_start), None)
                 self._free.append(increment.slot)
+            elif slot is not None:
+                slot.attach(words)
 
     def open_messages(self) -> int:
         """How many messages were handed over whose fate is not known yet."""
@@ -374,6 +356,8 @@ class CounterFile:
             self._release()
 
     def _release(self) -> None:
+        for slot in self._slots.values():
+            slot.attach(None)
         self.latest.clear()
         self.closed = True
         self.words.release()

@@ -22,15 +22,7 @@ from headworks.codec.forms import Form, PythonForm
 if TYPE_CHECKING:
     from headworks.schema.model import EnumType, Fixed, Primitive, Record, Schema, Union
 
-try:
-    from headworks.codec import _encoder
-except ImportError:  # there was no compiler when this was installed
-    _encoder = None  # type: ignore[assignment]
-
-__all__ = ["COMPILED", "compiled_form"]
-
-COMPILED = _encoder is not None
-"""Whether events are encoded by the compiled form; otherwise by Python, to the same bytes."""
+__all__ = ["compiled_form"]
 
 T = TypeVar("T")
 Node = tuple[Any, ...]
@@ -72,7 +64,9 @@ def compiled_form(
     `types` are the generated classes by full name; `key` is the generated function that makes an
     event's key.
     """
-    if _encoder is None or name not in types:
+    from headworks.compiled import encoder  # here, because it begins with this package
+
+    if encoder is None or name not in types:
         return None
     from headworks.schema import Record, governance_of, parse
 
@@ -83,7 +77,7 @@ def compiled_form(
     table.add(root)
     time_path = governance.event_time
     try:
-        return _encoder.Program(
+        return encoder.Program(
             nodes=tuple(table.nodes),
             time=None if time_path is None else table.attributes(root, time_path),
             keys=tuple(table.attributes(root, path) for path in governance.key),

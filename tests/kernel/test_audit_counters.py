@@ -1,4 +1,6 @@
-"""Counter files: whatever is killed and whenever, the published increments sum to the truth."""
+"""Counter files: whatever is killed and whenever, the published increments sum to the truth; the
+same in both forms of counting.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +34,9 @@ from headworks.audit.counters import (
 from headworks.detour import Detour
 from headworks.errors import UsageError
 from producer_sdk.running import Running
+from tests.counting import Counting
 
+pytestmark = pytest.mark.usefixtures("counting")
 Books = dict[str, PendingIncrement]
 
 
@@ -114,8 +120,10 @@ def publish_leftovers(folder: Path, books: Books) -> None:
         file.close(remove=file.settled())
 
 
-def test_counts_survive_sigkill_and_a_live_file_is_left_alone(tmp_path: Path) -> None:
-    code = (
+def test_counts_survive_sigkill_and_a_live_file_is_left_alone(
+    tmp_path: Path, counting: Counting
+) -> None:
+    code = counting.begin + (
         "import sys, time; from pathlib import Path\n"
         "from headworks.audit.counters import CounterFile, DELIVERED\n"
         f"c = CounterFile(Path({str(tmp_path)!r}))\n"
@@ -138,9 +146,9 @@ def test_counts_survive_sigkill_and_a_live_file_is_left_alone(tmp_path: Path) ->
 
 
 def test_what_was_not_written_down_before_a_sigkill_is_unresolved_and_never_lost(
-    tmp_path: Path,
+    tmp_path: Path, counting: Counting
 ) -> None:
-    code = (
+    code = counting.begin + (
         "import sys, time; from pathlib import Path\n"
         "from headworks.audit.counters import CounterFile\n"
         f"c = CounterFile(Path({str(tmp_path)!r}))\n"
@@ -190,6 +198,7 @@ def test_windows_before_1970_are_kept(tmp_path: Path) -> None:
     assert increment.window_start == -WINDOW_MS
 
 
+@pytest.mark.usefixtures("hasty")
 def test_counting_and_publishing_at_once_while_the_file_grows(tmp_path: Path) -> None:
     counters = CounterFile(tmp_path)
     published: Counter[str] = Counter()
@@ -208,17 +217,12 @@ def test_counting_and_publishing_at_once_while_the_file_grows(tmp_path: Path) ->
             published.update(increment.counts)
             counters.published(increment)
 
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        publisher = threading.Thread(target=publish)
-        publisher.start()
-        for number in range(20_000):
-            counters.attempt("t", number * WINDOW_MS, 1).resolve(DELIVERED)
-        done.set()
-        publisher.join()
-    finally:
-        sys.setswitchinterval(before)
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    for number in range(20_000):
+        counters.attempt("t", number * WINDOW_MS, 1).resolve(DELIVERED)
+    done.set()
+    publisher.join()
     assert not failures
     publish_once()
     publish_once()
@@ -233,11 +237,31 @@ class _AtOnce:
         message[3](None, None)
 
 
-def test_many_threads_count_to_the_message_while_slots_come_and_go(tmp_path: Path) -> None:
-    counters = CounterFile(tmp_path)
+def sending(counters: CounterFile) -> Any:
+    """What counts messages as a producer does, delivered at once."""
     running: Any = object.__new__(Running)
     running.counters, running.client, running._detour = counters, _AtOnce(), Detour()
     running._latest, running._spill = counters.latest, None
+    return running
+
+
+def put(running: Any, topic: str, at: int) -> None:
+    assert running.put(topic, b"1234567", None, at, None, None, 0, True)
+
+
+@pytest.fixture
+def hasty() -> Iterator[None]:
+    """Threads that change places as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_many_threads_count_to_the_message_while_slots_come_and_go(tmp_path: Path) -> None:
+    counters = CounterFile(tmp_path)
+    running = sending(counters)
     published: Counter[str] = Counter()
     size = 0
     senders, each = 4, 20_000
@@ -245,8 +269,7 @@ def test_many_threads_count_to_the_message_while_slots_come_and_go(tmp_path: Pat
     def send(first: int) -> None:
         for number in range(each):
             window = first + number // 100 % 3  # the threads meet in some windows, and leave them
-            at = window * WINDOW_MS + number
-            assert running.put("t", b"1234567", None, at, None, None, 0, True)
+            put(running, "t", window * WINDOW_MS + number)
 
     def publish_once() -> None:
         nonlocal size
@@ -255,18 +278,13 @@ def test_many_threads_count_to_the_message_while_slots_come_and_go(tmp_path: Pat
             size += increment.bytes
             counters.published(increment)
 
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=send, args=(first,)) for first in range(senders)]
-        for thread in threads:
-            thread.start()
-        while any(thread.is_alive() for thread in threads):
-            publish_once()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(before)
+    threads = [threading.Thread(target=send, args=(first,)) for first in range(senders)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        publish_once()
+    for thread in threads:
+        thread.join()
     publish_once()
     publish_once()
     total = senders * each
@@ -325,3 +343,195 @@ def test_every_way_to_count_adds_to_the_same_counts_and_a_growing_file_keeps_the
         counters.published(increment)
     assert counters.settled()
     counters.close(remove=True)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_messages_are_counted_while_the_file_gets_another_map(tmp_path: Path) -> None:
+    counters = CounterFile(tmp_path)
+    running = sending(counters)
+    senders, each, grown = 3, 30_000, 5_000
+
+    def send(topic: str) -> None:
+        for number in range(each):
+            put(running, topic, number)
+
+    threads = [threading.Thread(target=send, args=(f"t{n % 2}",)) for n in range(senders)]
+    for thread in threads:
+        thread.start()
+    for number in range(grown):
+        counters.attempt("more", number * WINDOW_MS, 0).resolve(DELIVERED)
+    for thread in threads:
+        thread.join()
+    counts = dict.fromkeys(("t0", "t1", "more"), 0)
+    for increment in counters.increments():
+        assert increment.counts["attempted"] == increment.counts["delivered"]
+        counts[increment.topic] += increment.counts["attempted"]
+    assert counts == {"t0": 2 * each, "t1": each, "more": grown}
+    counters.close()
+
+
+def put_until_the_end(running: Any, counted: list[int], who: int) -> None:
+    def put_on() -> None:
+        while True:
+            put(running, "t", 5)
+            counted[who] += 1
+
+    with pytest.raises(UsageError, match="closed"):
+        put_on()
+
+
+@pytest.mark.usefixtures("hasty")
+def test_whatever_was_counted_before_the_end_is_in_the_file_and_the_rest_is_refused(
+    tmp_path: Path,
+) -> None:
+    for turn in range(20):
+        counters = CounterFile(tmp_path)
+        running = sending(counters)
+        counted = [0] * 3
+
+        threads = [
+            threading.Thread(target=put_until_the_end, args=(running, counted, who))
+            for who in range(len(counted))
+        ]
+        for thread in threads:
+            thread.start()
+        while sum(counted) < 100 * turn:
+            pass
+        counters.close()
+        for thread in threads:
+            thread.join()
+        (file,) = leftover_files(tmp_path)
+        (increment,) = file.increments(owner_died=True)
+        file.close(remove=True)
+        assert increment.counts["attempted"] == sum(counted)
+
+
+STOPPED = """
+import os, signal
+from pathlib import Path
+from headworks.audit.counters import CounterFile
+from tests.kernel.test_audit_counters import WINDOW_MS, put, sending
+counters = CounterFile(Path({folder!r}))
+running = sending(counters)
+for number in range({count}):
+    put(running, "t", number // {a_window} * WINDOW_MS + number % 7)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(("count", "a_window"), [(1, 1), (2, 5), (1000, 1000), (1237, 3)])
+def test_each_attempt_before_a_sigkill_is_in_the_file(
+    tmp_path: Path, counting: Counting, count: int, a_window: int
+) -> None:
+    code = counting.begin + STOPPED.format(folder=str(tmp_path), count=count, a_window=a_window)
+    done = subprocess.run([sys.executable, "-c", code], check=False)
+    assert done.returncode == -signal.SIGKILL
+    (file,) = leftover_files(tmp_path)
+    found = {i.window_start // WINDOW_MS: i.counts for i in file.increments(owner_died=True)}
+    file.close()
+    assert {window: counts["attempted"] for window, counts in found.items()} == {
+        n: min(a_window, count - n * a_window) for n in range(-(-count // a_window))
+    }
+    for counts in found.values():
+        assert counts.get("delivered", 0) + counts.get("unresolved", 0) == counts["attempted"]
+
+
+KILLED = """
+import mmap, threading
+from pathlib import Path
+from headworks.audit.counters import CounterFile
+from tests.kernel.test_audit_counters import put, sending
+counters = CounterFile(Path({folder!r}))
+running = sending(counters)
+with open({witness!r}, "r+b") as file:
+    witness = memoryview(mmap.mmap(file.fileno(), 0)).cast("Q")
+
+def send(who):
+    n = 0
+    while True:
+        put(running, "t", 5)
+        n += 1
+        witness[who] = n
+
+for who in range(len(witness)):
+    threading.Thread(target=send, args=(who,)).start()
+print("begun", flush=True)
+"""
+
+
+def test_a_sigkill_at_any_moment_loses_no_attempt_and_invents_none(
+    tmp_path: Path, counting: Counting
+) -> None:
+    senders, witness = 3, tmp_path / "witness"
+    for turn in range(3):
+        witness.write_bytes(bytes(8 * senders))
+        code = counting.begin + KILLED.format(folder=str(tmp_path), witness=str(witness))
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"begun\n"
+            time.sleep(0.05 * turn)
+            process.kill()
+        counted = sum(memoryview(witness.read_bytes()).cast("Q"))
+        (file,) = leftover_files(tmp_path)
+        attempted = file.unpublished()["attempted"]
+        file.close(remove=True)
+        assert counted <= attempted <= counted + senders  # each was within one, at most
+
+
+def test_a_slot_counts_by_itself_as_long_as_it_is_its_own(tmp_path: Path) -> None:
+    counters = CounterFile(tmp_path)
+    slot, other = counters.attempt("t", 5, 1), counters.attempt("u", 5, 1)
+    assert slot.attempt(6, 1)
+    assert not slot.attempt(WINDOW_MS, 1)
+
+    def publish() -> None:
+        for increment in counters.increments():
+            counters.published(increment)
+
+    publish()
+    assert slot.attempt(7, 1), "messages are open in it"
+    for number in range(300):
+        counters.attempt("more", number * WINDOW_MS, 1).resolve(DELIVERED)
+    assert slot.attempt(8, 1), "the file has grown"
+    for _ in range(4):
+        slot.report(None, None)
+    publish()
+    assert not slot.attempt(9, 1), "all is published, and it is free"
+    assert counters.attempt("v", 5, 1).attempt(6, 1)
+    assert other.attempt(6, 1)
+    assert counters.open_messages() == 4
+    counters.close()
+    assert not other.attempt(7, 1)
+
+
+def test_a_message_in_another_window_or_time_is_counted_where_it_belongs(tmp_path: Path) -> None:
+    counters = CounterFile(tmp_path)
+    running = sending(counters)
+    times = [0, WINDOW_MS - 1, WINDOW_MS, -1, 0, -WINDOW_MS, 2**62, 1, 2 * WINDOW_MS - 1, True]
+    times += [2**63 - 1] * 2
+    for at in times:
+        put(running, "t", at)
+    found = {i.window_start: i.counts["attempted"] for i in counters.increments()}
+    assert found == Counter(window_of(at) for at in times)
+    counters.close()
+
+
+@pytest.mark.parametrize("at", [2**63, 2**70, -(2**63) - 1])
+def test_a_time_that_no_file_can_hold_is_counted_all_the_same(tmp_path: Path, at: int) -> None:
+    counters = CounterFile(tmp_path)
+    for _ in range(3):
+        put(sending(counters), "t", at)
+    assert counters.unpublished()["attempted"] == counters.unpublished()["delivered"] == 3
+    counters.close()
+
+
+@pytest.mark.parametrize("at", [None, "5", b"", [], 1j])
+def test_what_is_no_time_is_refused_by_python(tmp_path: Path, at: Any) -> None:
+    counters = CounterFile(tmp_path)
+    running = sending(counters)
+    for _ in range(2):
+        with pytest.raises(TypeError):
+            put(running, "t", at)
+        put(running, "t", 5)
+    assert counters.unpublished()["attempted"] == 2
+    counters.close()

@@ -1,5 +1,5 @@
 """What a user installs: the wheel holds the code, the catalogue and the demo's data, no tests; and
-the compiled encoder, of the source that is here, where there is a compiler.
+what is compiled, of the sources that are here, where there is a compiler.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from headworks.codec import COMPILED
+from headworks import compiled
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
-SOURCE = "headworks/codec/_encoder.c"
+SOURCES = {"headworks/codec/_encoder": "encoder", "headworks/audit/_tally": "tally"}
 needs_compiler = pytest.mark.skipif(
     shutil.which("gcc") is None or not Path(sysconfig.get_path("include"), "Python.h").is_file(),
     reason="there is no gcc, or Python's headers are not installed",
@@ -49,14 +49,14 @@ def test_it_holds_what_the_commands_need(names: set[str]) -> None:
 
 
 @needs_compiler
-def test_it_holds_the_compiled_encoder(names: set[str]) -> None:
-    assert {f"headworks/codec/_encoder{SUFFIX}", "headworks/codec/_encoder.pyi"} <= names
-    assert len([name for name in names if name.endswith((".so", ".half"))]) == 1
+def test_it_holds_what_was_compiled(names: set[str]) -> None:
+    assert {stem + end for stem in SOURCES for end in (SUFFIX, ".pyi")} <= names
+    assert len([name for name in names if name.endswith((".so", ".half"))]) == len(SOURCES)
 
 
 def test_without_a_compiler_it_is_of_python_alone(root: Path, tmp_path: Path) -> None:
     done = hatchling(root, tmp_path, "wheel", PATH="/nowhere")
-    assert "the compiled encoder is left out" in done.stderr
+    assert "the compiled parts are left out" in done.stderr
     (wheel,) = tmp_path.glob("*.whl")
     assert wheel.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(wheel) as archive:
@@ -68,7 +68,8 @@ def test_the_source_distribution_can_be_compiled(root: Path, tmp_path: Path) -> 
     (found,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(found) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {SOURCE, "headworks/codec/_encoder.pyi", "hatch_build.py"} <= names
+    assert {stem + end for stem in SOURCES for end in (".c", ".pyi")} <= names
+    assert "hatch_build.py" in names
     assert not [name for name in names if name.endswith(".so")]
 
 
@@ -96,19 +97,39 @@ def hook(root: Path) -> Any:
 
 
 @needs_compiler
-def test_the_encoder_that_runs_is_of_this_source(root: Path) -> None:
-    assert COMPILED, "run `python hatch_build.py`"
-    from headworks.codec import _encoder
-
-    digest = hashlib.sha256((root / SOURCE).read_bytes()).hexdigest()
-    assert digest == _encoder.SOURCE, "_encoder.c was changed: run `python hatch_build.py`"
+@pytest.mark.parametrize("stem", SOURCES)
+def test_what_runs_is_of_this_source(root: Path, stem: str) -> None:
+    assert compiled.COMPILED, "run `python hatch_build.py`"
+    digest = hashlib.sha256((root / f"{stem}.c").read_bytes()).hexdigest()
+    running = getattr(compiled, SOURCES[stem])
+    assert digest == running.SOURCE, f"{stem}.c was changed: run `python hatch_build.py`"
 
 
 @needs_compiler
-def test_the_encoder_compiles_without_a_warning(root: Path, tmp_path: Path) -> None:
-    command = hook(root).command(tmp_path / "encoder.so", "-O1", "-Wall", "-Wextra", "-Werror")
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def test_everything_in_c_compiles_without_a_warning(root: Path, tmp_path: Path) -> None:
+    built = hook(root)
+    assert {str(source) for source in built.SOURCES} == {f"{stem}.c" for stem in SOURCES}
+    for source in built.SOURCES:
+        strict = built.command(tmp_path / "x.so", source, "-O1", "-Wall", "-Wextra", "-Werror")
+        done = subprocess.run(strict, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+@needs_compiler
+def test_all_is_compiled_or_nothing(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = hook(root)
+    all_of_it = {tmp_path / f"{stem}{SUFFIX}" for stem in SOURCES}
+    assert set(built.build(tmp_path)) == all_of_it == set(tmp_path.rglob("*.so"))
+    (tmp_path / "wrong.c").write_text("#error so it is")
+    monkeypatch.setattr(built, "SOURCES", (*built.SOURCES, Path("wrong.c")))
+    monkeypatch.setattr(built, "ROOT", tmp_path)
+    for stem in SOURCES:
+        shutil.copy(root / f"{stem}.c", tmp_path / f"{stem}.c")
+    assert built.build(tmp_path) == []
+    assert not [*tmp_path.rglob("*.so"), *tmp_path.rglob("*.half")]
+    assert "error so it is" in capsys.readouterr().err
 
 
 def test_it_holds_no_tests(names: set[str]) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 import fastavro
 
 from consumer_sdk import Decoder
-from headworks.codec import COMPILED, EventType
+from headworks.codec import EventType
+from headworks.compiled import COMPILED
 from headworks.registry_client import RegistryClient
 from headworks.schema import Array, Fixed, MapType, Record, Schema, Union, parse
 from headworks.schema.canonical import canonical_text

@@ -20,7 +20,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from headworks.codec import COMPILED, EncodeError
+from headworks.codec import EncodeError
+from headworks.compiled import COMPILED
 from tests.sdk.packages import build
 
 pytestmark = pytest.mark.skipif(

@@ -13,6 +13,7 @@ import pytest
 
 from headworks.audit.counters import ATTEMPTED, DELIVERED, OUTCOMES, CounterFile, leftover_files
 from producer_sdk.spill import Spill, Spilled, leftover_spills
+from tests.counting import Counting
 
 CLIENTS = """
 import gc, os, sys, threading
@@ -77,8 +78,10 @@ while True:
 """
 
 
-def test_a_child_that_lives_on_does_not_hide_the_death_of_its_parent(tmp_path: Path) -> None:
-    code = textwrap.dedent(HOLDING).format(folder=str(tmp_path))
+def test_a_child_that_lives_on_does_not_hide_the_death_of_its_parent(
+    tmp_path: Path, counting: Counting
+) -> None:
+    code = counting.begin + textwrap.dedent(HOLDING).format(folder=str(tmp_path))
     with subprocess.Popen(
         [sys.executable, "-P", "-c", code], stdout=subprocess.PIPE, text=True
     ) as parent:
@@ -105,6 +108,7 @@ def test_a_child_that_lives_on_does_not_hide_the_death_of_its_parent(tmp_path: P
             parent.kill()
 
 
+@pytest.mark.usefixtures("counting")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_what_the_parent_counts_after_a_fork_is_in_its_file(tmp_path: Path) -> None:
     counters, spill = CounterFile(tmp_path), Spill(tmp_path, limit=1 << 20)

@@ -1,0 +1,48 @@
+"""Both forms of counting: in this process, and in those that a test starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from headworks.audit import counters
+from headworks.audit.tally import PythonTally, Tally
+from headworks.compiled import COMPILED
+
+__all__ = ["BOTH", "Counting", "counting_in"]
+
+
+@dataclass(frozen=True)
+class Counting:
+    """One form; `begin` is what the code of another process begins with to count in it."""
+
+    tally: type[Any]
+    begin: str
+
+
+PYTHON = Counting(
+    PythonTally,
+    "import sys; sys.modules['headworks.audit._tally'] = None\n"
+    "from headworks.compiled import COMPILED; assert not COMPILED\n",
+)
+AS_INSTALLED = Counting(
+    Tally, f"from headworks.compiled import COMPILED; assert COMPILED is {COMPILED}\n"
+)
+BOTH = [
+    pytest.param(PYTHON, id="python"),
+    pytest.param(
+        AS_INSTALLED,
+        id="compiled",
+        marks=pytest.mark.skipif(not COMPILED, reason="no compiler when this was installed"),
+    ),
+]
+
+
+def counting_in(form: Counting) -> Iterator[Counting]:
+    """Have every counter file of this process count in `form`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counters, "Tally", form.tally)
+        yield form
