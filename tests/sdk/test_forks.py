@@ -112,10 +112,11 @@ def test_a_child_that_lives_on_does_not_hide_the_death_of_its_parent(
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_what_the_parent_counts_after_a_fork_is_in_its_file(tmp_path: Path) -> None:
     counters, spill = CounterFile(tmp_path), Spill(tmp_path, limit=1 << 20)
-    counters.attempt("t", 0, 1)
+    slot = counters.attempt("t", 0, 1)
     child = os.fork()
     if child == 0:
-        os._exit(int(not (counters.closed and not spill.put(Spilled("t", b"", None, 1, None)))))
+        taken = slot.attempt(1, 1) or spill.put(Spilled("t", b"", None, 1, None))
+        os._exit(int(taken or not counters.closed))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     counters.attempt("t", 0, 1).resolve(DELIVERED)
     assert counters.open_messages() == 1
