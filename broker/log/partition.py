@@ -315,7 +315,7 @@ class PartitionLog:
     def expire(self, now_ms: int) -> list[Segment]:
         """Drop the oldest segments that time, size or the start say; none while they are held.
 
-        The caller removes their files.
+        The caller removes their files. FlushFailedError or OSError if the newest cannot be sealed.
         """
         if self.held:
             return []
@@ -337,6 +337,9 @@ class PartitionLog:
                 self.roll()
             size -= segment.size
             keep_from += 1
+        left = self._segments[-1]
+        if 0 < keep_from == len(self._segments) - 1 and not left.listed:
+            left.sync()  # its name alone will tell where offsets go on
         return self._drop(keep_from)
 
     def delete_before(self, offset: int) -> list[Segment]:

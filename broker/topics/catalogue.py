@@ -332,12 +332,12 @@ class Catalogue:
         self.producers.expire(self._producer_seconds)
         for partition in self.partitions():
             try:
-                for segment in partition.log.expire(now_ms):
+                for segment in partition.expire(now_ms):
                     name = segment.path.name
                     about = partition.about | {"segment": name}
                     _log.info("%s: removed segment %s", partition, name, extra=about)
                     segment.remove_files()
-            except (OSError, FlushFailedError) as error:
+            except OSError as error:
                 _log.error("%s: retention failed: %s", partition, error, extra=partition.about)
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.log import FlushFailedError, PartitionLog
+from broker.log.segment import Segment
 from broker.outage import Outage
 from broker.records.batch import Batch, Plain
 from broker.topics.config import TopicConfig
@@ -134,6 +135,16 @@ class Partition:
         if self.failure is None and self.log.roll_due(now_ms):
             self.flush()
             self.when_flushed(self.log.end, lambda error: None if error else self._roll(now_ms))
+
+    def expire(self, now_ms: int) -> list[Segment]:
+        """See `PartitionLog.expire`; what has ended keeps what it has. Raises OSError."""
+        if self.failure is not None:
+            return []
+        try:
+            return self.log.expire(now_ms)
+        except FlushFailedError as error:
+            self._flush_failed(error)
+            return []
 
     def _roll(self, now_ms: int) -> None:
         try:

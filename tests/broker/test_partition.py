@@ -134,6 +134,27 @@ def test_a_failed_flush_while_rolling_ends_it_too(
     asyncio.run(run())
 
 
+def test_a_failed_flush_in_retention_ends_it_and_what_has_ended_keeps_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    async def run() -> None:
+        async with serving(tmp_path, LATER | {"retention.ms": "1000"}) as partition:
+            append(partition)
+            later = partition.log.segments[-1].last_write_ms() + 2000
+            monkeypatch.setattr("broker.log.segment.os.fdatasync", broken)
+            assert partition.expire(later) == []
+            monkeypatch.undo()
+            with pytest.raises(StorageFailureError, match="Input/output"):
+                append(partition)
+            assert partition.expire(later) == []
+            assert partition.log.visible == 0, "no later flush puts on disk what may be lost"
+
+    asyncio.run(run())
+
+
 def test_a_full_disk_refuses_and_recovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")

@@ -133,6 +133,21 @@ def test_a_log_that_was_closed_is_not_flushed_again_but_one_that_was_written_sin
     log.abandon()
 
 
+@pytest.mark.parametrize("config", [LogConfig(retention_ms=0), LogConfig(64, retention_bytes=0)])
+def test_the_only_segment_that_retention_leaves_has_its_name_on_disk(
+    tmp_path: Path, disk: Disk, config: LogConfig
+) -> None:
+    """Without it and those before it, offsets would begin at 0 again."""
+    log, _ = open_log(tmp_path / "t-0", config)
+    append(log, 2)
+    dropped = log.expire(log.segments[-1].last_write_ms() + 1000)
+    assert dropped
+    [left] = log.segments
+    assert left.base_offset > 0
+    assert left.path.name in disk.folders[str(log.folder)]
+    log.abandon()
+
+
 def test_a_segment_that_could_not_be_sealed_does_not_look_closed(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
