@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections import Counter
 
+from broker.files import KEPT, few_left
 from broker.server.connection import Connection
 from broker.server.handshake import Handshake
 from broker.server.house import House
@@ -77,7 +78,7 @@ class Acceptor:
                 return
             host, port = address[:2]
             peer = f"{host}:{port}"
-            if refusal := self._refusal(host):
+            if refusal := self._refusal(host, sock.fileno()):
                 self._counters.refused += 1
                 about = {"peer": peer, "connections": len(self.connections)}
                 _log.warning("refusing %s: %s", peer, refusal, extra=about)
@@ -94,13 +95,15 @@ class Acceptor:
             except OSError as error:  # gone already
                 self._fail(sock, host, peer, str(error), "network")
 
-    def _refusal(self, host: str) -> str:
+    def _refusal(self, host: str, descriptor: int) -> str:
         """Why one more connection from there cannot be taken; "" if it can."""
         limits, found = self._house.limits, self._from.get(host, 0)
         if len(self.connections) + len(self._handshakes) >= limits.connections:
             return f"{len(self.connections)} connections are open"
         if limits.connections_per_address is not None and found >= limits.connections_per_address:
             return f"{found} connections from {host} are open"
+        if few_left(descriptor):
+            return f"too many files are open; the last {KEPT} are kept for the logs (ulimit -Hn)"
         return ""
 
     def _left(self, host: str) -> None:

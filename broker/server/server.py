@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import resource
 import socket
 import ssl
 import time
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.coordination import Coordination, LocalCoordination, Member
 from broker.coordination.folder import refuse_cluster_folder
+from broker.files import raise_limit
 from broker.groups import GroupCoordinator, GroupSettings
 from broker.handlers import Authority, Node
 from broker.handlers.api_versions import api_versions
@@ -127,7 +127,7 @@ class BrokerServer:
         """Open the logs and listen. UsageError if the folder or the address is taken."""
         config = self.config
         loop = asyncio.get_running_loop()
-        _raise_file_limit()
+        raise_limit()
         self._lock = FolderLock(config.folder)
         try:
             self._listen()
@@ -285,10 +285,3 @@ class BrokerServer:
             await asyncio.sleep(self.config.retention_check_seconds)
             self._catalogue.expire(int(self._node.clock() * 1000))
             self._node.counters.forget_topics(self._catalogue.topics)
-
-
-def _raise_file_limit() -> None:
-    """Every segment and connection is an open file."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

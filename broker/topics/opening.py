@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker.files import check_enough
 from broker.log import FlushFailedError, LogConfig, PartitionLog, Recovery, open_log
 from headworks.errors import CorruptError
 
@@ -45,6 +46,7 @@ def open_logs(
     for index, folder in folders.items():
         about: dict[str, object] = {"topic": topic, "partition": index}
         try:
+            check_enough()
             log, recovery = open_log(folder, config)
         except (CorruptError, FlushFailedError, OSError) as error:
             refusal = Refusal(str(error), isinstance(error, OSError))

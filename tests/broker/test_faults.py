@@ -7,6 +7,7 @@ import resource
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -256,6 +257,37 @@ def commit(wire: Wire) -> int:
     topic = kind(8, 2, "request", "OffsetCommitRequestTopic")(name="t", partitions=(position,))
     [answer] = wire.ask(8, 2, group_id="g", member_id="", topics=(topic,)).topics
     return int(answer.partitions[0].error_code)
+
+
+def test_connections_and_new_partitions_leave_files_to_what_is_served(broker: Broker) -> None:
+    before = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)
+    new = kind(19, 4, "request", "CreatableTopic")(
+        name="new", num_partitions=1, replication_factor=1, assignments=(), configs=()
+    )
+    asked = kind(3, 4, "request", "MetadataRequestTopic")(name="new")
+    with Wire(broker.address) as wire, ExitStack() as crowd:
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (100, before[1]))
+        for _ in range(120):
+            last = crowd.enter_context(Wire(broker.address))
+        assert last.closed()
+        for number in range(20):  # over several segments, whose names must get on disk
+            wire.send(0, 7, produce("t", 0, bytes(batch(1, size=3000)), acks=-1))
+            assert produced(wire.receive()[1], "t") == (0, number)
+        [created] = wire.ask(19, 4, topics=(new,)).topics
+        assert created.error_code == STORAGE_ERROR
+        assert "Too many open files" in created.error_message
+        crowd.close()
+
+        def writes() -> bool:
+            wire.ask(3, 4, topics=(asked,), allow_auto_topic_creation=False)
+            wire.send(0, 7, produce("new", 0, bytes(batch(1)), acks=-1))
+            return produced(wire.receive()[1], "new")[0] == 0
+
+        eventually(writes)
+    words = broker.words()
+    assert "refusing 127.0.0.1" in words
+    assert "too many files are open; the last 64 are kept for the logs" in words
+    assert "accept failed" not in words
 
 
 def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
