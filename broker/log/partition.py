@@ -352,8 +352,8 @@ class PartitionLog:
                 f"offset {offset} is not in {self.start_offset}..{self.visible}"
             )
         if offset > self.start_offset:
-            self.start_offset = offset
             replace_file(self.folder / START_FILE, b"%d\n" % offset)
+            self.start_offset = offset
         return self._drop(0 if self.held else bisect_right(self._bases, offset) - 1)
 
     def swap(self, old: Sequence[Segment], new: Segment | None, cleaned: Cleaned) -> None:

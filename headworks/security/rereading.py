@@ -59,6 +59,9 @@ class Reread(Generic[_T]):
             why = error.strerror if isinstance(error, OSError) else error
             raise UsageError(f"cannot read {self._path}: {why}") from None
         self._mark = None
-        content = self._parse(text)
+        try:
+            content = self._parse(text)
+        except UsageError as error:
+            raise UsageError(f"{self._path}: {error.message}", fix=error.fix) from None
         self._mark = mark
         return content

@@ -406,6 +406,21 @@ def test_deleting_records_moves_the_start_for_good(tmp_path: Path) -> None:
     again.close()
 
 
+def test_a_start_that_cannot_be_kept_does_not_move(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_source: Path, _target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    log = filled(tmp_path)
+    monkeypatch.setattr("broker.log.segment.os.replace", full)
+    with pytest.raises(OSError, match="No space"):
+        log.delete_before(13)
+    monkeypatch.undo()
+    assert log.start_offset == 0, "a restart would bring back what seemed deleted"
+    log.close()
+
+
 def test_idempotence_repeats_gaps_epochs(tmp_path: Path) -> None:
     log = opened(tmp_path)
     offsets = [append(log, batch(2, producer=(9, 0, 2 * n))) for n in range(7)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from pathlib import Path
 
@@ -214,3 +215,15 @@ def test_a_file_that_is_not_there_does_not_start_anything(tmp_path: Path) -> Non
     for load in (Users, Access.load):
         with pytest.raises(UsageError, match="cannot read"):
             load(tmp_path / "none")
+
+
+def test_a_file_that_is_not_understood_is_named_and_says_how_to_mend_it(tmp_path: Path) -> None:
+    path = tmp_path / "mine"
+    path.write_text("nonsense", encoding="utf-8")
+    for load in (Users, Access.load):
+        with pytest.raises(UsageError, match=re.escape(str(path))):
+            load(path)
+    path.write_text("[[grants]]\nto = ['a']\nroles = ['boss']", encoding="utf-8")
+    with pytest.raises(UsageError) as refused:
+        Access.load(path)
+    assert refused.value.fix == "use reader, writer, admin"
