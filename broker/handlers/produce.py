@@ -99,8 +99,9 @@ class Production:
                     raise refused(*refusal)
                 if not client.may_topic(PRODUCE, part.topic):
                     raise refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "may not write this topic")
+                partition = _find(node, part)
                 refused_by = inspection.refusals.get(number)
-                self.results.append(self._stage_part(node, part, buffer, refused_by))
+                self.results.append(self._stage_part(node, partition, part, buffer, refused_by))
             except RefusedError as error:
                 client.answered(PRODUCE, error.code)
                 result = _result(part, ErrorCode(error.code), str(error))
@@ -109,12 +110,20 @@ class Production:
                 self.results.append(result)
 
     def _stage_part(
-        self, node: Node, part: Part, buffer: bytearray, refusal: BadBatchError | None
+        self,
+        node: Node,
+        partition: Partition,
+        part: Part,
+        buffer: bytearray,
+        refusal: BadBatchError | None,
     ) -> Result:
-        partition = _find(node, part)
-        batch = check_records(buffer, part.start, part.stop, partition)
-        if refusal is not None:
-            raise refusal
+        try:
+            batch = check_records(buffer, part.start, part.stop, partition)
+            if refusal is not None:
+                raise refusal
+        except RefusedError as error:
+            partition.say_refused(error, self._answers.client.peer)
+            raise
         log, append_time = partition.log, -1
         if partition.config.append_time:
             append_time = int(node.clock() * 1000)

@@ -30,6 +30,7 @@ __all__ = ["Partition", "StorageFailureError"]
 
 _log = logging.getLogger(__name__)
 _TAIL_SECONDS = 0.002  # how long a reader at the end waits for a flush at most
+_SAY_AGAIN_SECONDS = 60.0
 
 
 class StorageFailureError(RefusedError):
@@ -48,6 +49,7 @@ class Partition:
         self.config = config
         self.failure: str | None = None
         self._damage = ""
+        self._silent_until = 0.0  # about batches that are refused
         self._outage = Outage(_log, f"{topic}-{index}: cannot be written now")
         self._flusher = flusher
         self._loop = asyncio.get_running_loop()
@@ -184,6 +186,16 @@ class Partition:
         if str(error) != self._damage:
             self._damage = str(error)
             _log.error("%s: %s", self, error, extra=self.about)
+
+    def say_refused(self, error: RefusedError, peer: str) -> None:
+        """Log why a batch is refused, once a minute: not every client shows what it was told."""
+        now = self._loop.time()
+        if now < self._silent_until:
+            return
+        self._silent_until = now + _SAY_AGAIN_SECONDS
+        why = str(error).removeprefix(f"{self}: ")
+        about = self.about | {"peer": peer, "error": why}
+        _log.warning("%s: refused a batch of %s: %s", self, peer, why, extra=about)
 
     def end(self, reason: str) -> None:
         """Refuse writes from now on and answer everybody who waits."""

@@ -219,6 +219,19 @@ def test_the_answer_names_the_records_what_was_found_and_what_to_do(
     assert (good.error_code, good.base_offset, good.record_errors) == (0, 0, ())
 
 
+def test_the_log_says_once_a_minute_what_not_every_client_shows(
+    broker: service.Service, registry: service.Service
+) -> None:
+    create(broker.address, "told")
+    for value in (b"plain", b"again"):
+        assert ask(broker.address, "told", value).error_code == INVALID_RECORD
+    [line] = [line for line in broker.words().splitlines() if "told-0: refused" in line]
+    assert "WARNING" in line
+    assert "refused a batch of 127.0.0.1:" in line
+    assert "record 0 of the batch: message value starts with byte 112" in line
+    assert "produce it with the Headworks SDK" in line
+
+
 def test_an_id_of_another_subject_is_refused_until_it_is_registered(
     broker: service.Service, registry: service.Service
 ) -> None:
