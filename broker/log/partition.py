@@ -283,13 +283,22 @@ class PartitionLog:
 
         In a batch whose records do not decode, the batch's first offset stands for it.
         """
+        start = self.start_offset
         for segment in self._segments:
-            batch = segment.locate_time(timestamp)
-            if batch is None or batch.last_offset < self.start_offset:
+            batch = segment.locate_time(timestamp, start)
+            if batch is not None and batch.base_offset < start:
+                found = self._among(segment, batch, timestamp)
+                if found is not None:
+                    return found
+                # those that are late enough were deleted: what follows may have some
+                batch = segment.locate_time(timestamp, batch.last_offset + 1)
+            if batch is None:
                 continue
             if batch.base_offset >= self.visible:
                 return None
-            return self._inside(segment, batch, timestamp)
+            # if there is none, the batch's own header answers, as good as it can
+            header = batch.base_offset, batch.base_timestamp
+            return self._among(segment, batch, timestamp) or header
         return None
 
     def latest_timestamp(self) -> tuple[int, int] | None:
@@ -297,7 +306,8 @@ class PartitionLog:
         latest = max(segment.max_timestamp for segment in self._segments)
         return None if latest == NO_TIMESTAMP else self.offset_at_time(latest)
 
-    def _inside(self, segment: Segment, batch: Batch, timestamp: int) -> tuple[int, int]:
+    def _among(self, segment: Segment, batch: Batch, timestamp: int) -> tuple[int, int] | None:
+        """The first such record of a batch, if it has one that can be read."""
         data = segment.read(batch)
         placed = batch._replace(position=0)
         try:
@@ -307,8 +317,8 @@ class PartitionLog:
                 if placed_well and timestamp <= record.timestamp <= batch.max_timestamp:
                     return record.offset, record.timestamp
         except InvalidBatchError:
-            pass  # the batch's own header answers, as good as it can
-        return max(batch.base_offset, self.start_offset), batch.base_timestamp
+            pass
+        return None
 
     # -- removal -----------------------------------------------------------------------------
 

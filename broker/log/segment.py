@@ -135,14 +135,20 @@ class Segment:
         self._check_end(position if batch is None else batch.position + batch.size, end)
         return None
 
-    def locate_time(self, timestamp: int) -> Batch | None:
-        """The header of the first batch with a record at or after `timestamp`."""
-        if self.max_timestamp < timestamp:
+    def locate_time(self, timestamp: int, first: int) -> Batch | None:
+        """The header of the first batch that ends at `first` or later and has such a record.
+
+        That is one at or after `timestamp`.
+        """
+        if self.max_timestamp < timestamp or self.next_offset <= first:
             return None
         position, end = self._start(lambda index: index.at_time(timestamp)), self.size
+        if first > self.base_offset:
+            before = first - self.base_offset - 1  # never what the loop is just writing
+            position = max(position, self._start(lambda index: index.at_offset(before)))
         batch = None
         for batch in walk(self.descriptor.fd, position, end):
-            if batch.max_timestamp >= timestamp:
+            if batch.max_timestamp >= timestamp and batch.last_offset >= first:
                 return batch
         self._check_end(position if batch is None else batch.position + batch.size, end)
         return None

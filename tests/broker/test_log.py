@@ -25,7 +25,7 @@ from broker.log import (
     open_log,
 )
 from broker.log.index import INTERVAL
-from broker.records import Batch, check_batch, iter_batches
+from broker.records import Batch, Record, check_batch, encode_batch, iter_batches
 from headworks.errors import CorruptError
 from tests.broker.build import batch
 
@@ -183,6 +183,40 @@ def test_search_by_time_agrees_with_looking_at_every_record(tmp_path: Path) -> N
     assert log.offset_at_time(39_004) is None
     assert log.latest_timestamp() == (log.end - 1, 39_003)
     log.close()
+
+
+def test_search_by_time_finds_what_follows_deleted_records_in_the_same_segment(
+    tmp_path: Path,
+) -> None:
+    log = opened(tmp_path)
+    for timestamp in (1000, 2000, 3000, 2000):
+        append(log, batch(2, timestamp=timestamp))
+    flush(log)
+    log.delete_before(2)
+    assert log.offset_at_time(500) == (2, 2000)
+    log.delete_before(3)
+    assert log.offset_at_time(500) == (3, 2001)
+    log.delete_before(5)
+    assert log.offset_at_time(3001) == (5, 3001)
+    assert log.offset_at_time(3002) is None
+    log.delete_before(6)
+    assert log.offset_at_time(1999) == (6, 2000)
+    log.close()
+
+
+def test_search_by_time_goes_on_after_a_batch_of_which_only_early_records_are_left(
+    tmp_path: Path,
+) -> None:
+    late_first = encode_batch([Record(n, at, None, b"", ()) for n, at in ((0, 9000), (1, 100))])
+    for number, rest in enumerate(((), (batch(1, timestamp=8000),))):
+        log = opened(tmp_path / str(number))
+        for data in (late_first, *rest):
+            append(log, bytearray(data))
+        flush(log)
+        log.delete_before(1)
+        assert log.offset_at_time(200) == ((2, 8000) if rest else None)
+        assert log.offset_at_time(50) == (1, 100)
+        log.close()
 
 
 def test_search_by_time_where_times_are_out_of_order(tmp_path: Path) -> None:
