@@ -72,6 +72,14 @@ class GrowingIndex:
         """See `Index`."""
         return self._entry(bisect_right(self._positions, position) - 1)[1]
 
+    def latest_before(self, relative: int) -> tuple[int, int]:
+        """The largest timestamp before a batch that starts before the relative offset, and where.
+
+        That is the last such batch that was noted.
+        """
+        number = bisect_left(self._offsets, relative) - 1
+        return (self._times[number], self._positions[number]) if number >= 0 else (-1, 0)
+
     def _entry(self, number: int) -> tuple[int, int]:
         return (self._offsets[number], self._positions[number]) if number >= 0 else _START
 

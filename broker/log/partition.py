@@ -302,8 +302,9 @@ class PartitionLog:
         return None
 
     def latest_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the record with the largest timestamp."""
-        latest = max(segment.max_timestamp for segment in self._segments)
+        """(offset, timestamp) of the visible record with the largest timestamp."""
+        start, visible = self.start_offset, self.visible
+        latest = max(segment.latest(start, visible) for segment in self._segments)
         return None if latest == NO_TIMESTAMP else self.offset_at_time(latest)
 
     def _among(self, segment: Segment, batch: Batch, timestamp: int) -> tuple[int, int] | None:

@@ -153,6 +153,26 @@ class Segment:
         self._check_end(position if batch is None else batch.position + batch.size, end)
         return None
 
+    def latest(self, first: int, stop: int) -> int:
+        """The largest timestamp of the batches between: from the one with `first` to `stop`.
+
+        Most segments lie wholly between, and know theirs.
+        """
+        index = self.index
+        if first <= self.base_offset:
+            if self.next_offset <= stop or not isinstance(index, GrowingIndex):
+                return self.max_timestamp
+            latest, position = index.latest_before(stop - self.base_offset)
+        else:
+            before = first - self.base_offset - 1
+            latest, position = NO_TIMESTAMP, self._start(lambda index: index.at_offset(before))
+        for batch in walk(self.descriptor.fd, position, self.size):
+            if batch.base_offset >= stop:
+                break
+            if batch.last_offset >= first:
+                latest = max(latest, batch.max_timestamp)
+        return latest
+
     def whole_until(self, end: int) -> int:
         """Where a piece had better end than at `end`, which may be inside a batch: before it.
 

@@ -219,6 +219,35 @@ def test_search_by_time_goes_on_after_a_batch_of_which_only_early_records_are_le
         log.close()
 
 
+def test_the_latest_timestamp_is_that_of_what_is_there_and_visible(tmp_path: Path) -> None:
+    log = opened(tmp_path, LogConfig())
+    for timestamp in (9000, 1000, *range(2000, 2500), 8000):
+        append(log, batch(2, timestamp=timestamp))
+    visible = log.end - 2
+    log.mark_flushed(log.sync()._replace(offset=visible))
+    assert log.latest_timestamp() == (1, 9001)
+    log.delete_before(2)
+    assert log.latest_timestamp() == (visible - 1, 2500)
+    log.delete_before(visible)
+    assert log.latest_timestamp() is None
+    flush(log)
+    assert log.latest_timestamp() == (log.end - 1, 8001)
+    log.close()
+
+
+def test_the_latest_timestamp_is_known_while_a_later_one_is_not_flushed(tmp_path: Path) -> None:
+    log = opened(tmp_path, LogConfig())
+    assert log.latest_timestamp() is None
+    for timestamp in (3000, *range(1000, 1300)):  # over several entries of the index
+        append(log, batch(2, timestamp=timestamp))
+    flush(log)
+    append(log, batch(2, timestamp=5000))
+    assert log.latest_timestamp() == (1, 3001)
+    flush(log)
+    assert log.latest_timestamp() == (log.end - 1, 5001)
+    log.close()
+
+
 def test_search_by_time_where_times_are_out_of_order(tmp_path: Path) -> None:
     log = opened(tmp_path)
     for timestamp in (5000, 100, 7000, 200, 6000):
