@@ -107,7 +107,9 @@ async def _named(node: Node, request: Request, name: str | None, *, create: bool
             topic = await node.catalogue.create(name, node.default_partitions, {})
         except InvalidTopicError:
             return _missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
-        except TooManyPartitionsError:  # as if this broker created none: no code says it better
+        except TooManyPartitionsError as error:
+            node.catalogue.full.failed(error, {"topic": name})
+            # as if this broker created none: no code says it better
             return _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         except StoreFailureError:
             return _missing(name, ErrorCode.LEADER_NOT_AVAILABLE)

@@ -26,6 +26,7 @@ from broker.coordination import ConfigChange, Coordination, Topic, TopicExistsEr
 from broker.coordination.assignment import assign, load_of
 from broker.log import MAX_PRODUCERS, FlushFailedError, Roster
 from broker.log.segment import sync_folder
+from broker.outage import Outage
 from broker.topics.compactor import Compactor
 from broker.topics.config import VALIDATION, InvalidConfigError, TopicConfig, resolve_config
 from broker.topics.flusher import Flusher
@@ -83,6 +84,8 @@ class Catalogue:
         self._changing = asyncio.Lock()
         self._changes: set[asyncio.Task[object]] = set()
         self.compactor = Compactor(self.partitions, interval=compaction_seconds)
+        # for who creates by using: whoever creates on purpose is told in the answer
+        self.full = Outage(_log, "topics cannot be created by being used")
         self.inspecting = False  # whether any topic wants its batches looked into
         self.schema_ids = None if registry is None else SchemaIds(registry)
 
@@ -149,7 +152,7 @@ class Catalogue:
         if name in self.topics:
             raise TopicExistsError(f"topic {name!r} exists already")
         self.config(configs)
-        self._check_room(partitions)
+        self._check_room(name, partitions)
 
     async def create(
         self,
@@ -224,6 +227,7 @@ class Catalogue:
             except TopicExistsError:  # by another broker, which has not been followed yet
                 await self._reconcile()
                 raise
+            self.full.over({"topic": name})
             return await self._serve(topic, 0)
 
     def _assign(self, count: int, present: tuple[int, ...] = ()) -> tuple[int, ...]:
@@ -269,7 +273,7 @@ class Catalogue:
             topic = self._known(name)
             if count <= topic.count:  # somebody else was faster
                 return
-            self._check_room(count - topic.count)
+            self._check_room(name, count - topic.count)
             grown = self._assign(count, topic.assignment)
             if added is not None:
                 grown = topic.assignment + added
@@ -364,11 +368,11 @@ class Catalogue:
             raise InvalidTopicError(f"topic {name} was deleted meanwhile")
         return topic
 
-    def _check_room(self, partitions: int) -> None:
+    def _check_room(self, name: str, partitions: int) -> None:
         if self._count + partitions > self._max_partitions:
             raise TooManyPartitionsError(
-                f"{partitions} partitions more than the {self._count} there are would exceed this"
-                f" broker's limit of {self._max_partitions}",
+                f"topic {name!r}: {partitions} partitions more than the {self._count} there are"
+                f" would exceed this broker's limit of {self._max_partitions}",
                 fix="delete topics that nobody uses, or start the broker with a larger"
                 " --max-partitions",
             )

@@ -417,6 +417,23 @@ def test_unflushed_messages_are_seen_if_asked_for(tmp_path: Path) -> None:
             assert fetched(wire.receive()[1])[1] == 3
 
 
+def test_the_log_says_why_a_topic_is_not_created_by_being_used(tmp_path: Path) -> None:
+    """The client hears only that there is no such topic: the protocol has no better word."""
+
+    def use(wire: Wire, name: bytes) -> None:
+        wire.send(3, 4, b"\0\0\0\1\0\1" + name + b"\1")
+        wire.receive()
+
+    with start_broker(tmp_path, "--max-partitions", "4") as process:
+        with Wire(process.address) as wire:
+            for name in (b"t", b"x", b"x"):
+                use(wire, name)
+        words = process.words()
+    assert words.count("cannot be created by being used: topic 'x': 4 partitions more") == 1
+    assert "fix: delete topics that nobody uses" in words
+    assert "larger --max-partitions" in words
+
+
 def test_connections_are_limited(tmp_path: Path) -> None:
     with start_broker(tmp_path, "--max-connections", "2") as process:
         with Wire(process.address) as one, Wire(process.address) as two:
