@@ -156,7 +156,8 @@ class Segment:
     def latest(self, first: int, stop: int) -> int:
         """The largest timestamp of the batches between: from the one with `first` to `stop`.
 
-        Most segments lie wholly between, and know theirs.
+        Most segments lie wholly between, or have their latest there, and know it; of others the
+        batches are gone through.
         """
         index = self.index
         if first <= self.base_offset:
@@ -164,6 +165,9 @@ class Segment:
                 return self.max_timestamp
             latest, position = index.latest_before(stop - self.base_offset)
         else:
+            known = self.locate_time(self.max_timestamp, self.base_offset)
+            if known is not None and first <= known.last_offset < stop:
+                return self.max_timestamp
             before = first - self.base_offset - 1
             latest, position = NO_TIMESTAMP, self._start(lambda index: index.at_offset(before))
         for batch in walk(self.descriptor.fd, position, self.size):
