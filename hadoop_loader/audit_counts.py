@@ -125,7 +125,9 @@ class AuditPublisher:
         producer = Producer(
             {
                 **self._client,
-                "enable.idempotence": True,
+                # Twice is once by the id. Idempotence would begin with half a second of waiting:
+                # librdkafka asks for a producer's id before there is a connection, and then later.
+                "acks": "all",
                 "linger.ms": 5,
                 "log_level": 2,  # what matters of it is in the error
                 "message.timeout.ms": 20_000,

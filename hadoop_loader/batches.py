@@ -17,10 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hadoop_loader.arrow import arrow_type
-from hadoop_loader.columns import METADATA, table_columns
+from hadoop_loader.columns import METADATA, StructField
 from hadoop_loader.messages import Messages
 from hadoop_loader.slots import ArrowArray
-from headworks.schema import Schema
 
 __all__ = ["Accepted", "Micros", "TopicBatch", "day_name", "hour_name"]
 
@@ -55,14 +54,13 @@ class TopicBatch:
 
     def __init__(
         self,
-        reader: Schema,
+        columns: tuple[StructField, ...],
         event_time: tuple[str, ...] | None,
         load: int,
         *,
         hourly: bool = False,
     ) -> None:
-        columns = (*table_columns(reader), *METADATA)
-        self._schema = pa.schema([(c.name, arrow_type(c.type)) for c in columns])
+        self._schema = pa.schema([(c.name, arrow_type(c.type)) for c in (*columns, *METADATA)])
         self._event_time = event_time
         self._load = load
         self._unit = HOUR_MICROS if hourly else DAY_MICROS

@@ -69,14 +69,23 @@ class Buffers:
         self.words: Numbers = np.zeros(0, np.int64)
         self.heap: Bytes = np.zeros(0, np.uint8)
         self._rows = 0
-        self._text_rooms = np.array(
-            [_FIRST_TEXT if shape.kind == _TEXT else 0 for shape in self._shapes], np.int64
-        )
+        kinds = np.array([shape.kind for shape in self._shapes], np.int64)
+        self._lists = kinds == _LIST
+        self._text_rooms = np.where(kinds == _TEXT, _FIRST_TEXT, 0).astype(np.int64)
 
-    def reserve(self, rows: int) -> None:
-        """Have room for so many rows; what lists and text need shows while they are read."""
-        if rows > self._rows:
-            self._rows = rows
+    def reserve(self, rows: int, size: int) -> None:
+        """Have room for so many rows of `size` bytes; what is too little shows as they are read.
+
+        A list has an item a row, a slot of text twice an equal share: a page that nothing is
+        written to costs nothing, and each time that all is laid out again costs as much as some
+        hundred rows.
+        """
+        texts = self._text_rooms > 0
+        share = min(2 * size // max(1, int(np.count_nonzero(texts))), _MOST)
+        if rows > self._rows or (self._text_rooms[texts] < share).any():
+            self._rows = max(rows, self._rows)
+            np.maximum(self._text_rooms, share, out=self._text_rooms, where=texts)
+            np.maximum(self.rooms, self._rows, out=self.rooms, where=self._lists)
             self._lay_out()
 
     def grow_items(self, slot: int) -> None:

@@ -37,7 +37,7 @@ class CompiledDecoder:
         """The columns of the datums at `starts`..`ends`, and the numbers of the broken ones."""
         buffers, program = self._buffers, self._program
         bad = np.zeros(len(starts), np.bool_)
-        buffers.reserve(len(starts))
+        buffers.reserve(len(starts), int((ends - starts).sum()))
         at, need = 0, DONE
         while at < len(starts):
             at, need, slot = walk(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hadoop_loader.backend import PROCESS, Choice
 from hadoop_loader.codegen import Decode, Errors, generate
-from hadoop_loader.columns import table_columns
+from hadoop_loader.columns import StructField, table_columns
 from hadoop_loader.messages import Bytes, Numbers
 from hadoop_loader.slots import ArrowArray, Columns
 from headworks.decoding.resolution import resolve
@@ -30,17 +30,18 @@ _NO_REASON = "the datum is nested too deeply"
 
 
 class Decoder:
-    """Reads data of `writer` into the table columns of `reader`."""
+    """Reads data of `writer` into the table columns of `reader`; `columns`: those, if known."""
 
     def __init__(
         self,
         writer: Schema,
         reader: Schema,
         *,
+        columns: tuple[StructField, ...] | None = None,
         start: int = HEADER_SIZE,
         choice: Choice = PROCESS,
     ) -> None:
-        self.columns = table_columns(reader)
+        self.columns = table_columns(reader) if columns is None else columns
         self._read = resolve(writer, reader)
         self._columns = Columns(self.columns)
         self._start = start

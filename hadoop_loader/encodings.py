@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 __all__ = ["repeating"]
 
-_SAMPLE = 1_000
+_SAMPLE = 250
 _DISTINCT = 0.5  # of the sample, at most
 
 

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from hadoop_loader.backend import PROCESS, Choice
 from hadoop_loader.batches import Micros, TopicBatch
+from hadoop_loader.columns import table_columns
 from hadoop_loader.crash import reach
 from hadoop_loader.decode import Decoder
 from hadoop_loader.fetch import Fetcher
@@ -214,8 +215,9 @@ class TopicLoader:
         self._reader = parse(plan.latest.text, strict=False)
         self._writers = {writer.schema_id: writer for writer in plan.writers}
         self._decoders: dict[int, Decoder] = {}
+        self._columns = table_columns(self._reader)
         self._batch = TopicBatch(
-            self._reader, _event_time(self._reader), load_number, hourly=plan.hourly
+            self._columns, _event_time(self._reader), load_number, hourly=plan.hourly
         )
 
     def add(self, messages: Messages) -> None:
@@ -258,7 +260,10 @@ class TopicLoader:
         writer = self._writers[schema_id]
         if schema_id not in self._decoders:
             self._decoders[schema_id] = Decoder(
-                self._parsed(writer.text), self._reader, choice=self._choice
+                self._parsed(writer.text),
+                self._reader,
+                columns=self._columns,
+                choice=self._choice,
             )
         starts, ends = messages.values[:, 0], messages.values[:, 1]
         arrays, errors = self._decoders[schema_id].decode_spans(messages.data, starts, ends)
