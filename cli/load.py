@@ -179,7 +179,10 @@ def status(
     for topic in found["ungoverned"]:
         say(f"topic {topic} had no schema at the last load, and is not loaded")
     for refusal in found["refused"]:
-        say(f"topic {refusal['topic']} was left as it is: {refusal['reason']}")
+        if refusal["rebuilt"]:
+            say(f"topic {refusal['topic']} was left out of the last load, but was rebuilt since")
+        else:
+            say(f"topic {refusal['topic']} was left as it is: {refusal['reason']}")
     for one in found["leaderless"]:
         say(f"topic {one['topic']} was loaded in part, the rest stays as it is: {one['reason']}")
     if found["unmarked"] is not None:

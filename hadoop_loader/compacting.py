@@ -12,13 +12,14 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from hadoop_loader.columns import METADATA
 from hadoop_loader.commits import Commit
 from hadoop_loader.draft import Draft
 from hadoop_loader.places import Place, size_of
 from hadoop_loader.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
+from hadoop_loader.report import report_of
 from hadoop_loader.rewrite import SMALL, Rewrite
 from hadoop_loader.roll_forward import history_of
 from hadoop_loader.views import file_columns
@@ -102,9 +103,12 @@ class Compacting:
                     draft.recount(topics[r.table], change)
             self._parts.reach("staged")
         commit = self._work.commit(draft)
-        return Compacted(
+        compacted = Compacted(
             commit.number, len(done), sum(before.values()), sum(len(r.files) for r in done)
         )
+        report = report_of(commit.number, commit, seconds=dict(self._work.seconds))
+        self._parts.log.keep_report(commit.number, {**report.as_dict(), **asdict(compacted)})
+        return compacted
 
     def _candidate(self, draft: Draft, table: str, day: str) -> _Candidate | None:
         sources = draft.sources(table, day)

@@ -254,7 +254,7 @@ class _Writer(DataSourceArrowWriter):
             raise UnreachableError(
                 f"broker {self._client['bootstrap.servers']} did not take the rows of a task: "
                 f"{failed[0] if failed else f'{left} left after 60 s'}",
-                fix="some rows are in the topic, and sending again sends them again",
+                fix="what it took stays in the topic, and sending again sends it again",
             )
         return _Sent(sent)
 

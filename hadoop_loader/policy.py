@@ -58,7 +58,9 @@ class QuarantineLimit:
         return bad > self.spared and bad > self.share * (rows + bad)
 
     def __str__(self) -> str:
-        return f"{self.share:.0%} of its messages" if self.share else f"{self.spared:,} messages"
+        return (
+            f"{self.share * 100:g}% of its messages" if self.share else f"{self.spared:,} messages"
+        )
 
 
 @dataclass(frozen=True, slots=True)

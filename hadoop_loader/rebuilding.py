@@ -90,7 +90,9 @@ class Rebuilding:
             remove(path)
         remove_empty(folder / key)
         remove_empty(folder)
-        return report_of(commit.number, commit, seconds=dict(self._work.seconds))
+        report = report_of(commit.number, commit, seconds=dict(self._work.seconds))
+        self._parts.log.keep_report(commit.number, report.as_dict())
+        return report
 
     def _latest(self, topic: str) -> Writer:
         versions = self._parts.versions(topic)

@@ -67,7 +67,10 @@ def check_java() -> str:
     if java is None or not os.access(java, os.X_OK):
         where = f"JAVA_HOME={home} has no bin/java" if home else "there is no `java` on the PATH"
         raise UsageError(f"the loader needs Java {MIN_JAVA} for Spark, and {where}", fix=fix)
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    except OSError as error:  # made for another machine, for one
+        raise UsageError(f"{java} does not run: {error.strerror or error}", fix=fix) from None
     found = re.search(r'version "(?:1\.)?(\d+)', told.stderr)
     if found is None:
         raise UsageError(f"{java} does not tell its version: {told.stderr.strip()}", fix=fix)
@@ -112,10 +115,7 @@ def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None
 
     for words in _SAID_TWICE:
         PySparkLogger.getLogger(words).setLevel(logging.CRITICAL)
-    state = config.metastore
-    state.mkdir(parents=True, exist_ok=True)
-    log_settings = state / "log4j2.properties"
-    log_settings.write_text(_LOG_SETTINGS, encoding="utf-8")
+    log_settings = _log_settings(config.metastore)
     builder = SparkSession.builder.master(config.master).appName("headworks-loader")
     for name, value in _settings(config, log_settings, options).items():
         builder = builder.config(name, value)
@@ -202,6 +202,21 @@ def stop_session(spark: Any, *, wait: float = 10.0) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _log_settings(state: Path) -> Path:
+    """How a session logs, in a file beside the metastore; UsageError if that cannot be written."""
+    settings = state / "log4j2.properties"
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        settings.write_text(_LOG_SETTINGS, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"the metastore's folder {state} cannot be written: {error.strerror or error}",
+            fix="give --data-dir a folder that you may write to, and that has room; nothing was "
+            "read, offsets are where they were",
+        ) from None
+    return settings
 
 
 def _settings(

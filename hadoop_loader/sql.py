@@ -37,8 +37,12 @@ def address_of(text: str) -> tuple[str, int]:
 
 @contextmanager
 def connect(address: str, *, database: str = "default") -> Iterator[Any]:
-    """A PyHive connection to the HiveServer2 at `address` (HOST:PORT), closed afterwards."""
+    """A PyHive connection to the HiveServer2 at `address` (HOST:PORT), closed afterwards.
+
+    UnreachableError if there is none; QueryError if it does not let the database be used.
+    """
     from pyhive import hive
+    from pyhive.exc import Error
     from thrift.transport import TSocket, TTransport
 
     host, port = address_of(address)
@@ -52,6 +56,11 @@ def connect(address: str, *, database: str = "default") -> Iterator[Any]:
         raise UnreachableError(
             f"no HiveServer2 answers at {address}: {error}",
             fix="start one with `headworks load run --serve HOST:PORT`",
+        ) from None
+    except Error as error:
+        raise QueryError(
+            f"database {database} cannot be used: {_words(error)}",
+            fix="give --database one that `SHOW DATABASES` lists, and see that the metastore works",
         ) from None
     try:
         yield connection

@@ -43,7 +43,7 @@ def status_of(root: Place, bootstrap: str | None = None) -> dict[str, Any]:
         "applied": last is None or log.is_applied(last.number),
         "broker_error": trouble,
         "ungoverned": report.get("ungoverned", []),
-        "refused": report.get("refused", []),
+        "refused": _refused(report, tables),
         "leaderless": report.get("leaderless", []),
         "unmarked": report.get("unmarked"),
         "topics": [
@@ -100,6 +100,16 @@ def _oldest(
     if not firsts:
         return None
     return min((m.timestamp for _, found in fetcher.fetch(firsts) for m in found), default=None)
+
+
+def _refused(report: Mapping[str, Any], tables: Mapping[str, TableState]) -> list[dict[str, Any]]:
+    """What the last load refused; `rebuilt`: the table was written anew since, so load again."""
+    found = []
+    for refusal in report.get("refused", []):
+        state = tables.get(refusal["topic"])
+        rebuilt = state is not None and state.projections[-1][0] > report["number"]
+        found.append({**refusal, "rebuilt": rebuilt})
+    return found
 
 
 def _topic(topic: str, state: TableState, last: Commit | None, lag: Lag | None) -> dict[str, Any]:

@@ -40,7 +40,6 @@ class Warehouse:
         self._owns_session = owns_session
         self._address: tuple[str, int] | None = None
         self._lock = _locked(config)
-        config.metastore.mkdir(parents=True, exist_ok=True)
         try:
             with self._working():
                 self._parts = self._assemble()
@@ -164,7 +163,7 @@ class Warehouse:
         """Everything is done by the warehouse's only loader; a hold may have broken since then."""
         from hadoop_loader.trouble import working
 
-        with working(self._config.root):
+        with working(self._config.root, self._config.metastore_uri or self._config.metastore):
             self._lock.check()
             yield
 
@@ -200,6 +199,7 @@ class Warehouse:
         from headworks.registry_client import RegistryClient
 
         config = self._config
+        config.metastore.mkdir(parents=True, exist_ok=True)
         client = broker_client(config.bootstrap)
         registry = RegistryClient(config.registry)
         catalog = HiveCatalog(self._spark, config.files_database, config.database)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from dataclasses import replace
@@ -19,6 +20,7 @@ from hadoop_loader.position import Position
 from hadoop_loader.rebuilding import Rebuilding
 from hadoop_loader.reloading import Rewinding
 from hadoop_loader.spark_job import SparkJobs
+from hadoop_loader.status import status_of
 from hadoop_loader.work import Parts
 from headworks.errors import IncompatibleError
 from tests.loader.memory import MemoryJobs, World, encoded
@@ -136,8 +138,12 @@ def test_a_table_that_cannot_follow_is_rebuilt(world: World, parts: Parts, spark
     click(world, 3, schema=DOUBLE, schema_id=3)
     (refusal,) = Loading(parts).run().refused
     assert "headworks load rebuild" in refusal.reason
+    assert [one["rebuilt"] for one in status_of(world.root)["refused"]] == [False]
     report = Rebuilding(parts).run("clicks")
     assert (report.kind, report.committed) == ("rebuild", True)
+    kept = world.root / "_headworks" / "commits" / f"{report.number:08d}.report"
+    assert json.loads(kept.read_text())["kind"] == "rebuild"
+    assert [one["rebuilt"] for one in status_of(world.root)["refused"]] == [True]
     Loading(parts).run()
     world.register("clicks", EITHER)
     done = len(list((world.root / "clicks__2").glob("*/*.parquet")))

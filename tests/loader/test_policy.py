@@ -92,6 +92,11 @@ def test_a_limit_is_a_share_or_a_number(text: str, rows: int, bad: int, broken: 
     assert limit.broken(rows, bad) is broken
 
 
+def test_a_limit_is_told_as_it_was_given() -> None:
+    given = {"5%": "5% of its messages", "0.5%": "0.5% of its messages", "200": "200 messages"}
+    assert {text: str(QuarantineLimit.parse(text)) for text in given} == given
+
+
 @pytest.mark.parametrize("text", ["", "x", "120%", "-1", "1.5"])
 def test_other_limits_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not a limit"):

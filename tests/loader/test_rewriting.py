@@ -157,6 +157,8 @@ def test_compaction_changes_files_and_nothing_else(world: World) -> None:
     done = Compacting(world.parts(), worth_it=4).everything()
     assert (done.partitions, done.files_before, done.files_after) == (1, 6, 1)
     key = lambda row: row["n"]  # noqa: E731
+    kept = json.loads((world.root / f"_headworks/commits/{done.number:08d}.report").read_text())
+    assert (kept["kind"], kept["files_before"], kept["files_after"]) == ("compact", 6, 1)
     filled = [{"how": None, **row} for row in before]
     assert sorted(world.rows("clicks"), key=key) == sorted(filled, key=key)
     click(world, 6, at=6, schema=V2, schema_id=2)

@@ -41,6 +41,9 @@ def test_an_old_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(UsageError, match="is Java 8; Spark needs 17"):
         check_java()
+    java.write_bytes(b"\x7fELF of another machine")
+    with pytest.raises(UsageError, match=r"/bin/java does not run: Exec format error"):
+        check_java()
     java.unlink()
     with pytest.raises(UsageError, match="has no bin/java"):
         check_java()
@@ -92,15 +95,58 @@ def test_a_warehouse_must_be_a_folder_that_can_be_written(tmp_path: Path) -> Non
 
 
 def test_what_spark_and_the_disk_throw_is_told_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(SessionError, match="JVM has ended") as ended, working(tmp_path):
+    with pytest.raises(SessionError, match="JVM has ended") as ended, working(tmp_path, "thrift"):
         raise ConnectionRefusedError(111, "Connection refused")
     assert ended.value.exit_code == 3
-    with pytest.raises(SessionError, match=r"failed: no such table\n"), working(tmp_path):
+    with pytest.raises(SessionError, match=r"failed: no such table\n"), working(tmp_path, "thrift"):
         raise AnalysisException("no such table\n at org.apache.spark...")
-    with pytest.raises(UsageError, match=r"No space left on device \(/w/x\)"), working(tmp_path):
+    with (
+        pytest.raises(UsageError, match=r"No space left on device \(/w/x\)"),
+        working(tmp_path, ""),
+    ):
         raise OSError(errno.ENOSPC, "No space left on device", "/w/x")
-    with pytest.raises(UsageError, match="a regex"), working(tmp_path):
+    with pytest.raises(UsageError, match="a regex"), working(tmp_path, ""):
         raise UsageError("a regex")
+
+
+class Thrown:
+    """An exception of the JVM, as Py4J hands it over."""
+
+    def __init__(self, message: str | None, cause: Thrown | None = None) -> None:
+        self.getMessage = lambda: message
+        self.getCause = lambda: cause
+
+
+def test_a_metastore_that_fails_is_named_with_what_was_behind_it(tmp_path: Path) -> None:
+    refused = Thrown("Connection refused (Connection refused)\n\tat java.base/x.y(Z.java:1)")
+    error = AnalysisException("Unable to instantiate SessionHiveMetaStoreClient")
+    vars(error)["_origin"] = Thrown("Unable to instantiate", Thrown(None, refused))
+    with pytest.raises(SessionError) as told, working(tmp_path, "thrift://hive:9083"):
+        raise error
+    assert told.value.message == (
+        "Spark or its metastore thrift://hive:9083 failed: Unable to instantiate "
+        "SessionHiveMetaStoreClient (Connection refused (Connection refused))"
+    )
+    assert "moved away" not in str(told.value)
+    of_python = Thrown("Traceback (most recent call last):\n  File x\nValueError: 1")
+    vars(error)["_origin"] = Thrown("", of_python)
+    with (
+        pytest.raises(SessionError, match=r"\(ValueError: 1\)") as told,
+        working(tmp_path, tmp_path / "metastore"),
+    ):
+        raise error
+    assert f"its metastore {tmp_path}/metastore failed" in told.value.message
+    assert "one that is damaged may be moved away" in str(told.value)
+
+
+def test_a_metastore_s_folder_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hadoop_loader.session.check_java", lambda: "17")
+    (tmp_path / "metastore").touch()
+    with pytest.raises(UsageError, match=r"folder .*/metastore cannot be written: File exists"):
+        Warehouse.open(config(tmp_path))
+    WarehouseLock(tmp_path / "warehouse" / "_headworks" / "lock").release()
 
 
 _KILLED = """
@@ -116,7 +162,7 @@ config = WarehouseConfig(data_dir=folder, bootstrap="", registry="")
 spark = start_session(config)
 os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL)
 try:
-    with working(folder):
+    with working(folder, config.metastore):
         spark.sparkContext.parallelize([1], 1).collect()
 except SessionError as error:
     print(error.message)
@@ -184,4 +230,6 @@ def test_serves_on_loopback_only(spark: Any) -> None:
 def test_a_wrong_query_is_the_servers_own_words(hive: str) -> None:
     with pytest.raises(QueryError, match="TABLE_OR_VIEW_NOT_FOUND"):
         query(hive, "SELECT * FROM nothing_like_that")
+    with pytest.raises(QueryError, match=r"database nowhere cannot be used: .*SCHEMA_NOT_FOUND"):
+        query(hive, "SELECT 1", database="nowhere")
     assert query(hive, "SELECT 1 AS one").names == ("one",)
