@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,8 @@ def address_of(text: str) -> tuple[str, int]:
 def connect(address: str, *, database: str = "default") -> Iterator[Any]:
     """A PyHive connection to the HiveServer2 at `address` (HOST:PORT), closed afterwards.
 
-    UnreachableError if there is none; QueryError if it does not let the database be used.
+    UnreachableError if there is none, or it goes away; QueryError if it does not let the database
+    be used.
     """
     from pyhive import hive
     from pyhive.exc import Error
@@ -64,8 +65,14 @@ def connect(address: str, *, database: str = "default") -> Iterator[Any]:
         ) from None
     try:
         yield connection
+    except (OSError, TTransport.TTransportException) as error:
+        raise UnreachableError(
+            f"HiveServer2 at {address} went away before it had answered: {error}",
+            fix="see what ended it, start it again, and ask again",
+        ) from None
     finally:
-        connection.close()
+        with suppress(OSError, TTransport.TTransportException):
+            connection.close()
 
 
 def query(address: str, statement: str, *, database: str = "default") -> Rows:

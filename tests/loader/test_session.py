@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pyspark.errors import AnalysisException
+from thrift.transport import TTransport
 
 from hadoop_loader import Warehouse, WarehouseConfig
 from hadoop_loader.lock import WarehouseLock
@@ -209,6 +212,24 @@ def test_an_address_is_host_and_port(text: str) -> None:
 def test_no_server_is_unreachable() -> None:
     with pytest.raises(UnreachableError, match=r"no HiveServer2 answers at 127.0.0.1:1:"):
         query("127.0.0.1:1", "SELECT 1")
+
+
+def test_a_server_that_dies_over_a_query_is_said_to_be_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone = TTransport.TTransportException(
+        TTransport.TTransportException.END_OF_FILE, "read 0 bytes"
+    )
+    connection = Mock()
+    connection.cursor.return_value.execute.side_effect = gone
+    connection.cursor.return_value.close.side_effect = BrokenPipeError(32, "Broken pipe")
+    connection.close.side_effect = gone
+    monkeypatch.setattr("pyhive.hive.connect", Mock(return_value=connection))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(UnreachableError, match=f"HiveServer2 at {address} went away") as told:
+            query(address, "SELECT 1")
+    assert told.value.exit_code == 3
 
 
 @pytest.mark.spark
