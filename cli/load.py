@@ -46,6 +46,7 @@ load_app = typer.Typer(no_args_is_help=True, help="The Hadoop loader: topics int
 load_app.registered_commands.extend(again_app.registered_commands)
 _LOG = logging.getLogger("hadoop_loader.every")
 _UNITS = {"s": 1, "m": 60, "h": 3600}
+_LOOK = 5.0  # seconds
 
 
 @load_app.callback()
@@ -124,7 +125,7 @@ def run(
         report = keeper.load()
         runs.loaded(report)
         if address is not None:
-            _wait_for_ever()
+            _serve_while(keeper.alive)
     finally:
         keeper.close()
     hasten_next_start()
@@ -291,10 +292,16 @@ def _serve(warehouse: Warehouse, address: tuple[str, int]) -> None:
     say(f"HiveServer2 serves {host}:{port}: try `headworks sql --hive {host}:{port}`")
 
 
-def _wait_for_ever() -> None:
+def _serve_while(alive: Callable[[], bool]) -> None:
+    """Stay, as long as there is somebody to answer; UnreachableError after that."""
     say("serving until Ctrl-C")
-    while True:
-        time.sleep(3600)
+    while alive():
+        time.sleep(_LOOK)
+    raise UnreachableError(
+        "nothing is served any more: Spark's JVM has ended, killed or out of memory, or the "
+        "warehouse is another loader's now",
+        fix="see what ended it, and run again; with --every it is started anew by itself",
+    )
 
 
 def _address(option: str, text: str) -> tuple[str, int]:

@@ -135,7 +135,8 @@ def print_report(report: LoadReport, form: Format) -> None:
         )
     seconds = ", ".join(f"{phase} {s:.1f}" for phase, s in report.seconds.items())
     if report.committed:
-        say(f"{report.kind} {report.number}: {report.rows:,} rows; seconds: {seconds}")
+        more = "" if report.kind == "load" else " more than before"
+        say(f"{report.kind} {report.number}: {report.rows:,} rows{more}; seconds: {seconds}")
     else:
         say(f"nothing to do since load {report.number}; seconds: {seconds}")
     for topic in report.ungoverned:
