@@ -6,16 +6,20 @@ import contextlib
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hadoop_loader import Warehouse, WarehouseConfig
 from hadoop_loader.audit_counts import events
-from hadoop_loader.compacting import Compacting
+from hadoop_loader.compacting import WORTH_IT, Compacting
 from hadoop_loader.crash import STEPS
 from hadoop_loader.loading import Loading
+from hadoop_loader.places import Place, matching
+from hadoop_loader.policy import Policy
 from hadoop_loader.position import Position
 from hadoop_loader.quarantine import QUARANTINE_TABLE
 from hadoop_loader.reloading import Requeueing, Rewinding
@@ -169,6 +173,38 @@ def test_compaction_changes_files_and_nothing_else(world: World) -> None:
     assert last is not None
     assert last.tables["clicks"].files == 2
     assert audited(world) == {"loaded": 7}
+
+
+def test_a_run_compacts_what_it_has_touched_once_it_is_worth_it(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Warehouse, "_assemble", lambda self: world.parts())
+
+    def run(*, compact: bool, days: tuple[int, ...] = (0,)) -> int:
+        """Load a message of each day; the files that the table has then."""
+        for day in days:
+            click(world, day, at=day * DAY)
+        policy = Policy(compact=compact)
+        config = WarehouseConfig(tmp_path, "", "", str(world.root), policy=policy)
+        with Warehouse(config, None, owns_session=False) as warehouse:
+            warehouse.load()
+        last = world.parts().log.latest()
+        assert last is not None
+        assert last.tables["clicks"].files == len(list(files_of_readers(world)))
+        return last.tables["clicks"].files
+
+    assert [run(compact=True, days=(0, 1)) for _ in range(WORTH_IT - 1)][-1] == 2 * (WORTH_IT - 1)
+    assert run(compact=False) == 2 * WORTH_IT - 1
+    assert run(compact=True, days=(1,)) == WORTH_IT + 1, "a day that was not touched waits"
+    assert run(compact=True) == 2
+    assert numbers(world) == [0] * (WORTH_IT + 1) + [1] * WORTH_IT
+    assert audited(world) == {"loaded": 2 * WORTH_IT + 1}
+
+
+def files_of_readers(world: World) -> Iterator[Place]:
+    """The files that readers of the table are sent to."""
+    for folder in world.catalog.days["clicks"].values():
+        yield from matching(folder, "[!._]*")
 
 
 def test_what_was_replaced_goes_when_nobody_can_be_reading_it(world: World) -> None:
