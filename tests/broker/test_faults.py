@@ -25,7 +25,8 @@ from tests.broker.clients import CONSUMERS, DEADLINE, eventually
 from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced
 from tests.soak.process import Broker
 
-CORRUPT_MESSAGE, LEADER_NOT_AVAILABLE, COORDINATOR_NOT_AVAILABLE, STORAGE_ERROR = 2, 5, 15, 56
+OUT_OF_RANGE, CORRUPT_MESSAGE = 1, 2
+LEADER_NOT_AVAILABLE, COORDINATOR_NOT_AVAILABLE, STORAGE_ERROR = 5, 15, 56
 
 
 def writable(broker: Broker, topic: str) -> float:
@@ -194,6 +195,60 @@ def test_a_disk_that_cannot_flush_ends_the_partition_and_only_that(broker: Broke
         error, offset = produced(wire.receive()[1], "t")
         assert error == 0
         assert offset in (2, 5), "what could not be flushed may be there or not"
+
+
+def test_without_its_segments_name_on_disk_nothing_is_acknowledged(broker: Broker) -> None:
+    nameless = broker.folder / "nameless"
+    acknowledged = -1
+    with Wire(broker.address) as wire:
+        wire.send(0, 7, produce("t", 0, bytes(batch(2)), acks=-1))
+        assert produced(wire.receive()[1], "t") == (0, 0)
+        nameless.touch()
+        for _ in range(20):  # over the end of a segment of 20,000 bytes
+            wire.send(0, 7, produce("t", 0, bytes(batch(1, size=3000)), acks=-1))
+            error, offset = produced(wire.receive()[1], "t")
+            if error:
+                break
+            acknowledged = offset
+        assert error == STORAGE_ERROR
+        assert 2 <= acknowledged < 10
+        nameless.unlink()
+        wire.send(0, 7, produce("t", 0, bytes(batch(1)), acks=-1))
+        assert produced(wire.receive()[1], "t") == (0, acknowledged + 1)
+    assert "t-0: cannot be written now: [Errno 5]" in broker.words()
+    broker.kill()
+    broker.start()
+    with Wire(broker.address) as wire:
+        wire.send(1, 11, fetch("t", 0, 0))
+        assert fetched(wire.receive()[1])[:2] == (0, acknowledged + 2)
+
+
+def test_a_logs_start_that_cannot_be_kept_stays(broker: Broker) -> None:
+    nameless = broker.folder / "nameless"
+
+    def delete_before(wire: Wire, offset: int) -> tuple[int, int]:
+        partition = kind(21, 0, "request", "DeleteRecordsPartition")(
+            partition_index=0, offset=offset
+        )
+        topic = kind(21, 0, "request", "DeleteRecordsTopic")(name="t", partitions=(partition,))
+        [answer] = wire.ask(21, 0, topics=(topic,), timeout=timedelta(seconds=5)).topics
+        return answer.partitions[0].error_code, answer.partitions[0].low_watermark
+
+    with Wire(broker.address) as wire:
+        wire.send(0, 7, produce("t", 0, bytes(batch(5)), acks=-1))
+        assert produced(wire.receive()[1], "t") == (0, 0)
+        nameless.touch()
+        assert delete_before(wire, 3)[0] == STORAGE_ERROR
+        wire.send(1, 11, fetch("t", 0, 0))
+        assert fetched(wire.receive()[1])[:2] == (0, 5)
+        nameless.unlink()
+        assert delete_before(wire, 3) == (0, 3)
+    broker.kill()
+    broker.start()
+    with Wire(broker.address) as wire:
+        for offset, error in ((2, OUT_OF_RANGE), (3, 0)):
+            wire.send(1, 11, fetch("t", 0, offset))
+            assert fetched(wire.receive()[1])[0] == error
 
 
 def test_damage_in_an_old_segment_is_answered_and_the_connection_lives(broker: Broker) -> None:

@@ -5,7 +5,8 @@ a file named
 
 - `full`: nothing can be written to a log, and of what is tried half is written first; nor can a
   folder be made;
-- `broken`: nothing can be flushed.
+- `broken`: nothing can be flushed;
+- `nameless`: no folder can be flushed, nor a small file, so that no new name is surely on disk.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ __all__: list[str] = []
 
 
 def _inject(folder: Path) -> None:
-    full, broken = folder / "full", folder / "broken"
-    really_write, really_sync = os.pwritev, os.fdatasync
+    full, broken, nameless = folder / "full", folder / "broken", folder / "nameless"
+    really_write, really_sync, really_name = os.pwritev, os.fdatasync, os.fsync
     really_make_folder = os.mkdir
 
     def write(fd: int, buffers: Sequence[bytes], offset: int, flags: int = 0) -> int:
@@ -41,12 +42,18 @@ def _inject(folder: Path) -> None:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         really_sync(fd)
 
-    for name, function in {
+    def name(fd: int) -> None:
+        if nameless.exists():
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        really_name(fd)
+
+    for function_name, function in {
         "pwritev": write,
         "fdatasync": sync,
+        "fsync": name,
         "mkdir": make_folder,
     }.items():
-        setattr(os, name, function)
+        setattr(os, function_name, function)
 
 
 if __name__ == "__main__":
