@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.options import DefaultOptions
 
-__all__ = ["compiled"]
+__all__ = ["compiled", "leaf"]
 
+_UNCOUNTED = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
 _KERNELS = ("jit.py", "kernel.py", "kernel_values.py", "split.py")
 
 
@@ -31,6 +33,17 @@ def compiled(function: Callable[..., Any]) -> Any:
         return numba.njit(cache=folder is not None, nogil=True)(function)
     finally:
         config.CACHE_DIR = before
+
+
+def leaf(function: Callable[..., Any]) -> Any:
+    """`function` as machine code for what is `compiled` to call; it makes no arrays.
+
+    A call counts a reference to each array that it is given up and down again, by instructions that
+    lock: for what is called for every value that was more than the work. Who makes no arrays need
+    not count. (The option has no public name; where a numba does not know it, all is counted.)
+    """
+    njit: Any = numba.njit
+    return njit(nogil=True, **_UNCOUNTED)(function)
 
 
 def _folder() -> Path | None:

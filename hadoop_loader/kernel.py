@@ -20,12 +20,15 @@ import numpy as np
 
 from hadoop_loader.jit import compiled
 from hadoop_loader.kernel_values import (
+    FEW,
+    copied,
     decimal_halves,
+    few_repeat,
     fits,
     is_utf8,
     little,
+    many_repeat,
     number,
-    repeats,
     span,
     write_decimal,
     write_uuid,
@@ -163,12 +166,7 @@ def _walk(
                 if to + size > layout[s, 3]:
                     need, which = NEEDS_TEXT, s
                     break
-                base = layout[s, 2] + to
-                seen = np.uint8(0)
-                for k in range(size):
-                    byte = data[at + k]
-                    heap[base + k] = byte
-                    seen |= byte
+                seen = copied(data, at, heap, layout[s, 2] + to, size)
                 if seen >= 0x80 and code[pc, 3] and not is_utf8(data, at, at + size):
                     broken = True
                     break
@@ -216,12 +214,15 @@ def _walk(
                     child = code[pc, 2]
                     if value == 0:
                         sp -= 2
-                        if code[pc, 5] and repeats(
-                            words, layout[child, 1], heap, layout[child, 2],
-                            stack[sp + 1], sizes[child], seed,
-                        ):  # fmt: skip
-                            broken = True
-                            break
+                        if code[pc, 5]:
+                            keys, letters = layout[child, 1], layout[child, 2]
+                            begun, ended = stack[sp + 1], sizes[child]
+                            if ended - begun <= FEW:
+                                broken = few_repeat(words, keys, heap, letters, begun, ended)
+                            else:
+                                broken = many_repeat(words, keys, heap, letters, begun, ended, seed)
+                            if broken:
+                                break
                         words[layout[s, 1] + sizes[s]] = sizes[child]
                         flags[layout[s, 0] + sizes[s]] = 1
                         sizes[s] += 1
@@ -271,9 +272,7 @@ def _walk(
                 if to + size > layout[s, 3]:
                     need, which = NEEDS_TEXT, s
                     break
-                base = layout[s, 2] + to
-                for k in range(size):
-                    heap[base + k] = pool[source + k]
+                copied(pool, source, heap, layout[s, 2] + to, size)
                 texts[s] = to + size
                 words[layout[s, 1] + sizes[s]] = to + size
                 flags[layout[s, 0] + sizes[s]] = 1

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from hadoop_loader.jit import compiled
+from hadoop_loader.jit import compiled, leaf
 
 __all__ = [
-    "decimal_halves", "fits", "is_utf8", "little", "number", "repeats", "span", "write_decimal",
-    "write_uuid",
+    "FEW", "copied", "decimal_halves", "few_repeat", "fits", "is_utf8", "little", "many_repeat",
+    "number", "same", "span", "write_decimal", "write_uuid",
 ]  # fmt: skip
 
 _LOW_63 = 0x7FFF_FFFF_FFFF_FFFF
-_MANY_KEYS = 16
+FEW = 16  # keys of which each is compared with each
 _DIGITS = 48  # the character 0
 _LETTERS = 87  # ten more is the character a
 
@@ -43,7 +43,7 @@ def _number(data: Any, at: Any, end: Any) -> Any:
     return ((value >> 1) & _LOW_63) ^ -(value & 1), at
 
 
-number = compiled(_number)
+number = leaf(_number)
 
 
 def _span(data: Any, at: Any, end: Any, size: Any) -> Any:
@@ -57,7 +57,25 @@ def _span(data: Any, at: Any, end: Any, size: Any) -> Any:
     return size, at
 
 
-span = compiled(_span)
+span = leaf(_span)
+
+
+def _copied(source: Any, start: Any, target: Any, to: Any, size: Any) -> Any:
+    """Copy bytes, and say which bits one of them or another has.
+
+    Numbers without a sign: to one with a sign numba adds the length if it is below 0, and then the
+    machine copies byte by byte.
+    """
+    begin, there = np.uint64(start), np.uint64(to)
+    seen = np.uint8(0)
+    for k in range(np.uint64(size)):
+        byte = source[begin + k]
+        target[there + k] = byte
+        seen |= byte
+    return seen
+
+
+copied = leaf(_copied)
 
 
 def _is_utf8(data: Any, at: Any, end: Any) -> Any:
@@ -87,46 +105,66 @@ def _is_utf8(data: Any, at: Any, end: Any) -> Any:
     return True
 
 
-is_utf8 = compiled(_is_utf8)
+is_utf8 = leaf(_is_utf8)
 
 
-def _repeats(ends: Any, base: Any, heap: Any, text: Any, first: Any, last: Any, seed: Any) -> Any:
+def _same(heap: Any, one: Any, other: Any, size: Any) -> Any:
+    k = 0
+    while k < size and heap[one + k] == heap[other + k]:
+        k += 1
+    return k == size
+
+
+same = leaf(_same)
+
+
+def _few_repeat(ends: Any, base: Any, heap: Any, text: Any, first: Any, last: Any) -> Any:
     """Whether two of the keys `first`..`last` are equal; `ends` says where each one ends."""
-    few = last - first <= _MANY_KEYS
+    for i in range(first + 1, last):
+        start = ends[base + i - 1]
+        length = ends[base + i] - start
+        for other in range(first, i):
+            begin = ends[base + other - 1] if other > 0 else 0
+            if ends[base + other] - begin == length and same(
+                heap, text + begin, text + start, length
+            ):
+                return True
+    return False
+
+
+few_repeat = leaf(_few_repeat)
+
+
+def _many_repeat(
+    ends: Any, base: Any, heap: Any, text: Any, first: Any, last: Any, seed: Any
+) -> Any:
+    """The same, by a table of keys: the time does not grow with the square of their number."""
     size = 1
-    while not few and size < 2 * (last - first):
+    while size < 2 * (last - first):
         size *= 2
     table = np.full(size, -1, np.int64)
     for i in range(first, last):
         start = ends[base + i - 1] if i > 0 else 0
         length = ends[base + i] - start
-        place = np.int64(0)
-        if not few:
-            mixed = np.uint64(seed) ^ np.uint64(length)
-            for k in range(length):
-                mixed = (mixed ^ np.uint64(heap[text + start + k])) * np.uint64(0x9E3779B97F4A7C15)
-                mixed ^= mixed >> np.uint64(29)
-            place = np.int64(mixed & np.uint64(size - 1))
-        other = first if few else table[place]
-        while (other < i) if few else (other >= 0):
+        mixed = np.uint64(seed) ^ np.uint64(length)
+        for k in range(length):
+            mixed = (mixed ^ np.uint64(heap[text + start + k])) * np.uint64(0x9E3779B97F4A7C15)
+            mixed ^= mixed >> np.uint64(29)
+        place = np.int64(mixed & np.uint64(size - 1))
+        other = table[place]
+        while other >= 0:
             begin = ends[base + other - 1] if other > 0 else 0
-            if ends[base + other] - begin == length:
-                k = 0
-                while k < length and heap[text + begin + k] == heap[text + start + k]:
-                    k += 1
-                if k == length:
-                    return True
-            if few:
-                other += 1
-            else:
-                place = (place + 1) & (size - 1)
-                other = table[place]
-        if not few:
-            table[place] = i
+            if ends[base + other] - begin == length and same(
+                heap, text + begin, text + start, length
+            ):
+                return True
+            place = (place + 1) & (size - 1)
+            other = table[place]
+        table[place] = i
     return False
 
 
-repeats = compiled(_repeats)
+many_repeat = compiled(_many_repeat)
 
 
 def _fits(data: Any, at: Any, size: Any, pool: Any, limits: Any, width: Any) -> Any:
@@ -147,7 +185,7 @@ def _fits(data: Any, at: Any, size: Any, pool: Any, limits: Any, width: Any) -> 
     return False
 
 
-fits = compiled(_fits)
+fits = leaf(_fits)
 
 
 def _decimal_halves(data: Any, at: Any, size: Any) -> Any:
@@ -162,7 +200,7 @@ def _decimal_halves(data: Any, at: Any, size: Any) -> Any:
     return low, high
 
 
-decimal_halves = compiled(_decimal_halves)
+decimal_halves = leaf(_decimal_halves)
 
 
 def _write_decimal(data: Any, at: Any, size: Any, scale: Any, out: Any, to: Any) -> Any:
@@ -214,7 +252,7 @@ def _write_uuid(data: Any, at: Any, out: Any, to: Any) -> Any:
             to += 1
 
 
-write_uuid = compiled(_write_uuid)
+write_uuid = leaf(_write_uuid)
 
 
 def _little(data: Any, at: Any, size: Any) -> Any:
@@ -224,4 +262,4 @@ def _little(data: Any, at: Any, size: Any) -> Any:
     return value
 
 
-little = compiled(_little)
+little = leaf(_little)
