@@ -4,7 +4,7 @@ Rules:
 
 - By bytes, and by process: the compiled loops take a good second to be loaded (and, once for a
   version and a machine, some seconds to be compiled), which is paid back after some megabytes.
-  Once they are there they are used for everything.
+  Once they are there they are used for everything; where so much is expected, from the beginning.
 - Both give the same rows, so the choice is never seen but in the time that a load takes.
 """
 
@@ -22,6 +22,11 @@ class Choice:
 
     def __init__(self, after: int = COMPILE_AFTER) -> None:
         self._left = after
+
+    def expect(self, size: float) -> None:
+        """So many bytes are to come: what is worth the loops in the end is worth them at once."""
+        if size >= self._left:
+            self._left = 0
 
     def compiled(self, size: int) -> bool:
         """Whether the next `size` bytes are worth the compiled loops."""

@@ -20,7 +20,16 @@ from hadoop_loader.draft import Draft, files_by_topic
 from hadoop_loader.governed import Governed, changes, govern, next_state
 from hadoop_loader.manifests import Found, by_topic, check_covered, record_bytes, topic_commit
 from hadoop_loader.places import Place
-from hadoop_loader.plan import Gap, GapError, Range, Watermarks, new_ranges, pack, unled
+from hadoop_loader.plan import (
+    DEFAULT_RECORD_BYTES,
+    Gap,
+    GapError,
+    Range,
+    Watermarks,
+    new_ranges,
+    pack,
+    unled,
+)
 from hadoop_loader.policy import QuarantineLimit, bytes_a_day
 from hadoop_loader.report import Leaderless, LoadReport, Refusal, TaskReport, report_of
 from hadoop_loader.task import Manifest, Task, TopicManifest, TopicPlan
@@ -209,7 +218,13 @@ def tasks_of(
     """The bins of a load, as tasks."""
     sizes = {t: s.record_bytes for t, s in last.tables.items()} if last else {}
     return [
-        Task(number, packed, {t: plans[t] for t in {r.topic for r in packed}}, staging)
+        Task(
+            number,
+            packed,
+            {t: plans[t] for t in {r.topic for r in packed}},
+            staging,
+            sum(r.size * sizes.get(r.topic, DEFAULT_RECORD_BYTES) for r in packed),
+        )
         for packed in pack(ranges, bins, sizes)
     ]
 

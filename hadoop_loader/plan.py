@@ -21,6 +21,7 @@ from itertools import groupby, pairwise
 from headworks.errors import HeadworksError, UnreachableError
 
 __all__ = [
+    "DEFAULT_RECORD_BYTES",
     "MIN_SPLIT",
     "Gap",
     "GapError",

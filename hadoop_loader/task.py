@@ -82,12 +82,16 @@ class TopicPlan:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A bin: ranges, how to read their topics, and where to stage (an absolute folder)."""
+    """A bin: ranges, how to read their topics, and where to stage (an absolute folder).
+
+    `expected` is how many bytes of messages the ranges are thought to hold.
+    """
 
     load: int
     ranges: tuple[Range, ...]
     topics: Mapping[str, TopicPlan]
     staging: Place
+    expected: float = 0.0
 
 
 @dataclass(slots=True)
@@ -142,6 +146,7 @@ def load(task: Task, fetcher: Fetcher, choice: Choice = PROCESS) -> Manifest:
     """Load one bin."""
     attempt = task.staging / uuid.uuid4().hex
     stager, meter = Stager(attempt, task.load), Meter(attempt)
+    choice.expect(task.expected)
     laps = Laps()
     topics = []
     for together in _together(task.ranges):

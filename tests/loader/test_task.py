@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from hadoop_loader import task
+from hadoop_loader.backend import Choice
 from hadoop_loader.fetch import Message
-from hadoop_loader.plan import Range
+from hadoop_loader.loading import tasks_of
+from hadoop_loader.plan import DEFAULT_RECORD_BYTES, Range
 from hadoop_loader.task import Task, TopicPlan, Writer, load
 from tests.loader.memory import MemoryLog, encoded
 from tests.loader.test_loading import V1
@@ -67,3 +70,17 @@ def test_topics_of_which_there_is_little_are_read_together(
         rows = pq.ParquetFile(Path(file.path)).read().to_pylist()
         assert len(rows) == file.rows == sizes[file.topic]
         assert {row["n"] for row in rows} == {100 * number + n for n in range(file.rows)}
+
+
+def test_a_task_of_much_is_read_by_compiled_loops_from_its_first_message(tmp_path: Path) -> None:
+    writer = Writer(1, 1, json.dumps(V1))
+    plans = {"a": TopicPlan("a", "a", "a", writer, (writer,))}
+    log = MemoryLog()
+    log.append("a", encoded(V1, {"at": 0, "n": 1}, 1))
+    for number, (size, much) in enumerate(((4999, False), (5000, True)), 1):
+        [made] = tasks_of([Range("a", 0, 0, size)], plans, None, number, tmp_path / str(number), 1)
+        assert made.expected == size * DEFAULT_RECORD_BYTES
+        choice = Choice(int(5000 * DEFAULT_RECORD_BYTES))
+        made.staging.mkdir()
+        load(replace(made, ranges=(Range("a", 0, 0, 1),)), log, choice)
+        assert choice.compiled(0) is much
