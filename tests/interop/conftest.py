@@ -13,11 +13,14 @@ FOLDER = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.environ.get("HEADWORKS_INTEROP"):
-        return
+    asked = os.environ.get("HEADWORKS_INTEROP")
     for item in items:
-        if FOLDER in item.path.parents:
+        if FOLDER not in item.path.parents:
+            continue
+        if not asked:
             item.add_marker(pytest.mark.skip(reason="`make interop` runs it"))
+        elif asked != "long" and item.get_closest_marker("minutes"):
+            item.add_marker(pytest.mark.skip(reason="minutes each: `make soak` runs it"))
 
 
 @pytest.fixture(scope="session")

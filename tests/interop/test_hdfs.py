@@ -108,6 +108,7 @@ def test_a_hold_that_broke_is_noticed(tmp_path: Path) -> None:
         held.release()
 
 
+@pytest.mark.minutes
 @pytest.mark.timeout(900)
 def test_killed_in_hdfs_and_nothing_is_lost_or_doubled(
     root: HdfsPath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,9 +23,6 @@ from tests.loader.test_killed import Stack
 from tests.loader.test_loading import V1, V2
 from tests.waiting import until
 
-LONG = pytest.mark.skipif(
-    os.environ.get("HEADWORKS_INTEROP") != "long", reason="minutes each: `make soak` runs it"
-)
 # Where a loader is killed, and by what it ends: because its worker was, or itself. The second one
 # has made the commit by which it takes over from the first, and dies in front of its own.
 KILLS = [("writing:2", 2), ("committing:2", -9), ("renaming:3", -9)]
@@ -82,7 +78,7 @@ def test_without_s3a_spark_is_not_asked_to_read(stack: Stack, root: S3Path) -> N
     assert "put org.apache.hadoop:hadoop-aws:3." in str(refused.value)
 
 
-@LONG
+@pytest.mark.minutes
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("s3a")
 def test_killed_in_s3_and_nothing_is_lost_or_doubled(stack: Stack, root: S3Path) -> None:
@@ -109,7 +105,7 @@ def test_killed_in_s3_and_nothing_is_lost_or_doubled(stack: Stack, root: S3Path)
     assert matching(root, ".staging") == []
 
 
-@LONG
+@pytest.mark.minutes
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("s3a")
 def test_a_loader_that_sleeps_past_its_lease_changes_nothing(stack: Stack, root: S3Path) -> None:
