@@ -21,6 +21,7 @@ from bench.loader.data import TEN_MINUTES_MS, Events, flights, page_views, send
 from bench.loader.spark_fetch import SPARK_VERSION, Peer, fetch_peer
 from hadoop_loader import Warehouse, WarehouseConfig
 from hadoop_loader.fetch import KafkaLog
+from hadoop_loader.policy import Policy
 from hadoop_loader.report import LoadReport
 from headworks import service
 from headworks.broker_client import broker_client
@@ -274,6 +275,8 @@ def _warehouse(stack: Stack, folder: Path, master: str) -> Iterator[Warehouse]:
         bootstrap=stack.broker,
         registry=f"http://{stack.registry}",
         master=master,
+        # A load of many rows in one topic would be found worth it, one in many topics would not.
+        policy=Policy(compact=False),
     )
     with Warehouse.open(config) as warehouse:
         yield warehouse
