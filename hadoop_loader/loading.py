@@ -21,11 +21,11 @@ from hadoop_loader.governed import Governed, changes, govern, next_state
 from hadoop_loader.manifests import Found, by_topic, check_covered, record_bytes, topic_commit
 from hadoop_loader.places import Place
 from hadoop_loader.plan import (
-    DEFAULT_RECORD_BYTES,
     Gap,
     GapError,
     Range,
     Watermarks,
+    bytes_in,
     new_ranges,
     pack,
     unled,
@@ -223,7 +223,7 @@ def tasks_of(
             packed,
             {t: plans[t] for t in {r.topic for r in packed}},
             staging,
-            sum(r.size * sizes.get(r.topic, DEFAULT_RECORD_BYTES) for r in packed),
+            bytes_in(packed, sizes),
         )
         for packed in pack(ranges, bins, sizes)
     ]

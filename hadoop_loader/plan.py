@@ -27,6 +27,7 @@ __all__ = [
     "GapError",
     "Range",
     "Watermarks",
+    "bytes_in",
     "dropped",
     "new_ranges",
     "pack",
@@ -139,8 +140,7 @@ def pack(
     sizes = record_bytes or {}
 
     def weight(piece: Sequence[Range]) -> float:
-        size = sizes.get(piece[0].topic, DEFAULT_RECORD_BYTES)
-        return OPEN_COST + size * sum(r.size for r in piece)
+        return OPEN_COST + bytes_in(piece, sizes)
 
     topics = _by_topic(ranges)
     share = sum(map(weight, topics)) / bins
@@ -160,6 +160,11 @@ def pack(
     loads = {at: load for load, at in heap}
     order = sorted((i for i in range(bins) if packed[i]), key=lambda i: -loads[i])
     return [_joined(packed[i]) for i in order]
+
+
+def bytes_in(ranges: Iterable[Range], record_bytes: Mapping[str, float]) -> float:
+    """How many bytes of messages the ranges are thought to hold, by the mean of each topic."""
+    return sum(r.size * record_bytes.get(r.topic, DEFAULT_RECORD_BYTES) for r in ranges)
 
 
 def rounds(ranges: Iterable[Range]) -> list[list[Range]]:
