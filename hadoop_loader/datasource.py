@@ -310,7 +310,7 @@ def _produce(
 
 
 def _plan_of(topic: str, registry: str) -> TopicPlan:
-    versions = Subjects(RegistryClient(registry)).versions(topic)
+    versions = Subjects(RegistryClient(registry)).versions([topic])[topic]
     if not versions:
         raise UsageError(
             f"topic {topic} has no schema in the registry at {registry}",

@@ -6,10 +6,11 @@ schema no table can follow is refused by name, with its offsets where they were;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import groupby
 
 from hadoop_loader.columns import table_name
 from hadoop_loader.commits import Commit, CommitLog, TableState, fingerprint
@@ -18,13 +19,14 @@ from hadoop_loader.quarantine import QUARANTINE_TABLE
 from hadoop_loader.report import Refusal
 from hadoop_loader.task import TopicPlan, Writer
 from hadoop_loader.views import Projection, file_columns, view_query
-from headworks.errors import HeadworksError, IncompatibleError, UsageError
-from headworks.registry_client import RegistryClient
+from headworks.errors import HeadworksError, IncompatibleError, RefusedError, UsageError
+from headworks.registry_client import RegistryClient, SubjectVersion
 from headworks.schema import Record, governance_of, parse, subject_of
 
 __all__ = ["Governed", "Subjects", "changes", "govern", "next_state"]
 
 _ASKERS = 8
+_FEW, _VERSIONS_A_TOPIC = 8, 10  # a version in a list costs a tenth of asking for a topic
 _CHECKED = 10_000
 
 
@@ -38,36 +40,63 @@ class Governed:
 
 
 class Subjects:
-    """The registry's subjects as the loader needs them; a version is asked for once."""
+    """The registry's subjects as the loader needs them."""
 
     def __init__(self, registry: RegistryClient) -> None:
         self._registry = registry
-        self._known: dict[tuple[str, int], Writer] = {}
 
-    def versions(self, topic: str) -> tuple[Writer, ...]:
-        """Every live version of the topic's subject, oldest first; empty if it has none."""
-        subject = subject_of(topic)
-        return tuple(self._version(subject, n) for n in self._registry.versions(subject))
+    def versions(self, topics: Collection[str]) -> dict[str, tuple[Writer, ...]]:
+        """Every live version of each topic's subject, oldest first; none if it has none.
 
-    def _version(self, subject: str, number: int) -> Writer:
-        if (subject, number) not in self._known:
-            found = self._registry.version(subject, number)
-            text = self._registry.schema_text(found.id)
-            self._known[subject, number] = Writer(found.id, number, text)
-        return self._known[subject, number]
+        Those of many topics come from one listing of all there is, unless most of that is of other
+        topics. What it leaves out is asked for by name: it has not what this loader may not read.
+        """
+        subjects = {topic: subject_of(topic) for topic in topics}
+        listed: dict[str, tuple[Writer, ...]] = {}
+        if len(subjects) > _FEW:
+            listed = self._listing("", most=_VERSIONS_A_TOPIC * len(subjects))
+        with ThreadPoolExecutor(_ASKERS, "registry") as pool:
+            found = pool.map(lambda s: listed.get(s) or self._asked(s), subjects.values())
+            return dict(zip(subjects, found, strict=True))
+
+    def _asked(self, subject: str) -> tuple[Writer, ...]:
+        if not self._registry.versions(subject):
+            return ()
+        listed = self._listing(subject).get(subject)
+        return listed or tuple(map(self._writer, self._registry.history(subject)))
+
+    def _listing(self, prefix: str, most: int | None = None) -> dict[str, tuple[Writer, ...]]:
+        """The writers of all subjects that begin so; none if the registry has `most`, or no list.
+
+        Only Confluent's interface as a whole has lists; parts of it are served by others.
+        """
+        try:
+            versions = self._registry.listing(prefix, most=most)
+        except RefusedError:
+            return {}
+        if most is not None and len(versions) >= most:
+            return {}
+        versions.sort(key=lambda one: (one.subject, one.version))
+        return {
+            subject: tuple(map(self._writer, of_one))
+            for subject, of_one in groupby(versions, key=lambda one: one.subject)
+        }
+
+    def _writer(self, one: SubjectVersion) -> Writer:
+        text = self._registry.schema_text(one.id) if one.references else one.text
+        return Writer(one.id, one.version, text)
 
 
 def govern(
     topics: Iterable[str],
-    versions: Callable[[str], Sequence[Writer]],
+    versions: Callable[[Collection[str]], Mapping[str, Sequence[Writer]]],
     last: Commit | None,
     log: CommitLog,
     policy: Policy,
 ) -> Governed:
     """Ask for every topic's schemas, and see that tables can follow them."""
     names = sorted(topics)
-    with ThreadPoolExecutor(_ASKERS, "registry") as pool:
-        writers = dict(zip(names, pool.map(versions, names), strict=True))
+    writers = versions(names)
     ungoverned = tuple(name for name in names if not writers[name])
     taken = {QUARANTINE_TABLE: "(the loader's own)"}
     taken |= {state.table: topic for topic, state in (last.tables if last else {}).items()}

@@ -95,7 +95,7 @@ class Rebuilding:
         return report
 
     def _latest(self, topic: str) -> Writer:
-        versions = self._parts.versions(topic)
+        versions = self._parts.versions([topic])[topic]
         if not versions:
             raise UsageError(
                 f"topic {topic} has no schema any more",

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -69,7 +69,7 @@ class Parts:
     root: Place
     log: CommitLog
     broker: Log
-    versions: Callable[[str], Sequence[Writer]]
+    versions: Callable[[Collection[str]], Mapping[str, Sequence[Writer]]]
     jobs: Jobs
     catalog: Catalog
     publish: Publish

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import quote
 
 from headworks.compatibility import Finding, Level, Policy
-from headworks.errors import HeadworksError, RefusedError
+from headworks.errors import HeadworksError, RefusedError, UnreachableError
 from headworks.registry_client.answers import (
     Compatibility,
     Group,
@@ -32,6 +32,7 @@ __all__ = ["RegistryClient"]
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
 _INVALID_SCHEMA = 42201
 _PAGE = 1000
+_MOST_STEPS_BACK = 50
 _IMPORT = "IMPORT"
 
 
@@ -168,22 +169,40 @@ class RegistryClient:
         return [self.version(subject, number) for number in self.versions(subject)]
 
     def listing(
-        self, prefix: str = "", *, latest_only: bool = False, deleted: bool = False
+        self,
+        prefix: str = "",
+        *,
+        latest_only: bool = False,
+        deleted: bool = False,
+        most: int | None = None,
     ) -> list[SubjectVersion]:
         """The versions of the subjects whose names begin so; few requests, however many.
 
         Those of the default context, or of all with the prefix `:*:`. The live ones; with `deleted`
-        also those that were deleted, but for good.
+        also those that were deleted, but for good. If there are `most` or more, the first of them,
+        `most` at least.
+
+        Each page begins with the last version of the one before: where they do not join, something
+        was registered or deleted meanwhile, and the page before is read again.
         """
         found: list[SubjectVersion] = []
         query = f"subjectPrefix={_quoted(prefix)}&latestOnly={str(latest_only).lower()}"
         query += "&deleted=true" if deleted else ""
-        while True:
-            at = f"/schemas?{query}&offset={len(found)}&limit={_PAGE}"
-            page = [_subject_version(one) for one in self._ask("GET", at)]
-            found += page
-            if len(page) < _PAGE:
-                return found
+        for _ in range(_MOST_STEPS_BACK):
+            while True:
+                first = max(0, len(found) - 1)
+                at = f"/schemas?{query}&offset={first}&limit={_PAGE}"
+                page = [_subject_version(one) for one in self._ask("GET", at)]
+                if found and (not page or page[0] != found[-1]):
+                    break
+                found[first:] = page
+                if len(page) != _PAGE or (most is not None and len(found) >= most):
+                    return found
+            del found[-_PAGE:]
+        raise UnreachableError(
+            f"the schemas at {self.url} change faster than they can be listed",
+            fix="run this again when less is registered or deleted there",
+        )
 
     def subjects(self) -> list[str]:
         """The names of all live subjects."""

@@ -165,7 +165,7 @@ class World:
             "root": self.root,
             "log": CommitLog(self.root / "_headworks"),
             "broker": self.log,
-            "versions": lambda topic: tuple(self.subjects.get(topic, ())),
+            "versions": lambda topics: {t: tuple(self.subjects.get(t, ())) for t in topics},
             "jobs": MemoryJobs(self.log),
             "catalog": self.catalog,
             "publish": self.published.append,

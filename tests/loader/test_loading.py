@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -309,8 +310,8 @@ def test_a_registry_that_does_not_answer_leaves_offsets_where_they_were(world: W
     Loading(world.parts()).run()
     click(world, 1)
 
-    def silent(topic: str) -> Any:
-        raise UnreachableError(f"registry http://r does not answer for {topic}")
+    def silent(topics: Sequence[str]) -> Any:
+        raise UnreachableError(f"registry http://r does not answer for {topics[0]}")
 
     with pytest.raises(UnreachableError, match="registry http://r does not answer for clicks"):
         Loading(world.parts(versions=silent)).run()

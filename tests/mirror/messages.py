@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.soak.mirror import end_offsets, read_all
@@ -65,10 +65,7 @@ def copied(address: str, topic: str, index: int, count: int) -> list[Message]:
     """The messages of a partition, once there are `count`."""
 
     def enough() -> list[Message] | None:
-        try:
-            there = end_offsets(address, topic).get(index, -1)
-        except KafkaException:  # a topic that was just made has no leader at first
-            return None
+        there = end_offsets(address, topic).get(index, -1)
         return None if there < count else read_all(address, topic, index)
 
     found: list[Message] = wait_for(enough, f"{topic} partition {index}: {count} messages")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -155,6 +155,55 @@ def test_a_schema_is_asked_for_once() -> None:
             assert set(pool.map(client.schema_text, [3] * 50)) == {V1}
         assert set(server.requests) == {"GET /schemas/ids/3"}
         assert len(server.requests) <= 4
+
+
+def listed(numbers: Iterable[int]) -> tuple[int, object]:
+    return 200, [{"subject": f"{n:05}", "version": 1, "id": n, "schema": "x"} for n in numbers]
+
+
+def test_a_long_listing_is_read_in_pages_that_join() -> None:
+    pages = range(1000), range(999, 1999), range(1998, 2100)
+    with canned(*map(listed, pages)) as (url, server):
+        found = RegistryClient(url).listing("a b")
+    assert [one.id for one in found] == [*range(2100)]
+    assert server.requests == [
+        f"GET /schemas?subjectPrefix=a%20b&latestOnly=false&offset={at}&limit=1000"
+        for at in (0, 999, 1998)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shift", "there"),
+    [(1, [*range(1, 2100)]), (-1, [-1, *range(2100)])],
+    ids=["one before was deleted", "one before was registered"],
+)
+def test_a_listing_that_shifts_between_pages_misses_and_repeats_nothing(
+    shift: int, there: list[int]
+) -> None:
+    def page(at: int) -> tuple[int, object]:
+        return listed(there[at : at + 1000])
+
+    shifted = listed(range(1998 + shift, 2100))
+    pages = [listed(range(1000)), listed(range(999, 1999)), shifted, page(998), page(0)]
+    with canned(*pages, *map(page, (999, 1998))) as (url, server):
+        assert [one.id for one in RegistryClient(url).listing()] == there
+    offsets = [int(r.split("offset=")[1].split("&")[0]) for r in server.requests]
+    assert offsets == [0, 999, 1998, 998, 0, 999, 1998]
+
+
+def test_a_listing_that_never_holds_still_ends() -> None:
+    with (
+        canned(listed(range(1000))) as (url, _),
+        pytest.raises(UnreachableError, match="change faster than they can be listed"),
+    ):
+        RegistryClient(url).listing()
+
+
+def test_a_listing_ends_where_enough_are_known() -> None:
+    pages = range(1000), range(999, 1999), range(1998, 2100)
+    with canned(*map(listed, pages)) as (url, server):
+        assert len(RegistryClient(url).listing(most=1500)) == 1999
+        assert len(server.requests) == 2
 
 
 def test_trouble_is_repeated_and_mistakes_are_not() -> None:

@@ -21,7 +21,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from headworks import service
@@ -32,6 +39,11 @@ __all__ = ["Report", "campaign", "committed", "drain", "end_offsets", "judge", "
 _TOPIC, _PARTITIONS = "load", 3
 _GROUP = "headworks-mirror-soak"
 _SECONDS = 120.0
+_LEADERLESS = (
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
 _A_KILL = 20_000  # messages sent for each kill, about
 
 
@@ -243,14 +255,26 @@ def read_all(address: str, topic: str, index: int) -> list[Message]:
 
 
 def end_offsets(address: str, topic: str) -> dict[int, int]:
-    """The end of each partition; of an absent topic none."""
+    """The end of each partition; of an absent topic none.
+
+    A topic that was just made, or a broker that was just killed, has no leader for a while.
+    """
     consumer = Consumer({"bootstrap.servers": address, "group.id": "soak-ends", "log_level": 0})
+    end = time.monotonic() + _SECONDS
     try:
-        found = consumer.list_topics(topic, timeout=_SECONDS).topics[topic]
-        return {
-            index: consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=_SECONDS)[1]
-            for index in (found.partitions if found.error is None else ())
-        }
+        while True:
+            try:
+                found = consumer.list_topics(topic, timeout=_SECONDS).topics[topic]
+                return {
+                    index: consumer.get_watermark_offsets(
+                        TopicPartition(topic, index), timeout=_SECONDS
+                    )[1]
+                    for index in (found.partitions if found.error is None else ())
+                }
+            except KafkaException as error:
+                if error.args[0].code() not in _LEADERLESS or time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
     finally:
         consumer.close()
 

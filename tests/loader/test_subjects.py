@@ -1,0 +1,143 @@
+"""What the loader learns of schemas, from a real registry: by one listing or topic by topic."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+
+from hadoop_loader import governed
+from hadoop_loader.governed import Subjects
+from hadoop_loader.task import Writer
+from headworks import service
+from headworks.errors import RefusedError
+from headworks.registry_client import Reference, RegistryClient, SubjectVersion
+from headworks.schema import subject_of
+
+_numbers = itertools.count()
+
+
+class Counted(RegistryClient):
+    """A client that remembers what it was asked."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.asked: list[str] = []
+
+    def listing(self, prefix: str = "", **more: Any) -> list[SubjectVersion]:
+        self.asked.append(f"list {prefix}")
+        return super().listing(prefix, **more)
+
+    def versions(self, subject: str) -> list[int]:
+        self.asked.append(subject)
+        return super().versions(subject)
+
+
+@pytest.fixture
+def client(registry: service.Service) -> Counted:
+    return Counted(registry.url)
+
+
+def text(name: str, *fields: str, of: str = "int") -> str:
+    return json.dumps(
+        {
+            "type": "record",
+            "name": name,
+            "fields": [{"name": field, "type": of, "default": 0} for field in fields],
+        }
+    )
+
+
+def registered(client: RegistryClient, count: int) -> dict[str, tuple[Writer, ...]]:
+    """Topics of one, two or three versions, of which some have lost their second one."""
+    found = {}
+    stem = f"s{next(_numbers)}"
+    for n in range(count):
+        topic = f"{stem}.{n}"
+        subject = subject_of(topic)
+        for version in range(n % 3 + 1):
+            client.register(subject, text("R", *"abc"[: version + 1], "nmo"[n % 3]))
+        if n % 3 == 2:
+            client._ask("DELETE", f"/subjects/{subject}/versions/2")
+        found[topic] = tuple(
+            Writer(one.id, one.version, client.schema_text(one.id))
+            for one in client.history(subject)
+        )
+    return found
+
+
+def test_one_listing_says_of_many_topics_what_asking_for_each_says(client: Counted) -> None:
+    expected = registered(client, 40)
+    absent = f"none{next(_numbers)}"
+    client.asked.clear()
+    found = Subjects(client).versions([*expected, absent])
+    assert found == expected | {absent: ()}
+    assert [len(w) for w in found.values()] == [
+        *itertools.islice(itertools.cycle((1, 2, 2)), 40),
+        0,
+    ]
+    assert client.asked == ["list ", subject_of(absent)]
+
+    for topic, writers in expected.items():
+        assert Subjects(client).versions([topic]) == {topic: writers}
+
+
+def test_a_schema_with_references_is_complete_both_ways(client: Counted) -> None:
+    base = subject_of(f"base{next(_numbers)}")
+    client.register(base, text("geo.Place", "x"))
+    user = f"user{next(_numbers)}"
+    refers = json.dumps(
+        {"type": "record", "name": "U", "fields": [{"name": "at", "type": "geo.Place"}]}
+    )
+    client.register(subject_of(user), refers, references=[Reference("geo.Place", base, 1)])
+    others = registered(client, 10)
+    many = Subjects(client).versions([*others, user])[user]
+    assert '"name":"x"' in many[0].text
+    assert Subjects(client).versions([user])[user] == many
+
+
+def test_a_registry_full_of_others_schemas_is_not_listed_for_a_few_topics(
+    client: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = registered(client, 12)
+    monkeypatch.setattr(governed, "_VERSIONS_A_TOPIC", 1)
+    client.asked.clear()
+    assert Subjects(client).versions(expected) == expected
+    assert sorted(set(client.asked)) == sorted(
+        ["list ", *map(subject_of, expected), *(f"list {subject_of(t)}" for t in expected)]
+    )
+
+
+def test_a_registry_without_lists_is_asked_for_each_version(
+    client: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = registered(client, 12)
+
+    def refused(self: object, prefix: str = "", **_: object) -> list[SubjectVersion]:
+        raise RefusedError("no such page", status=404, code=404)
+
+    monkeypatch.setattr(Counted, "listing", refused)
+    assert Subjects(client).versions(expected) == expected
+
+
+def test_who_may_not_read_a_subject_is_told_so_and_not_that_it_is_ungoverned(
+    client: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = registered(client, 12)
+    hidden, *_ = expected
+    listing, versions = Counted.listing, Counted.versions
+
+    def partly(self: Counted, prefix: str = "", **more: Any) -> list[SubjectVersion]:
+        return [v for v in listing(self, prefix, **more) if v.subject != subject_of(hidden)]
+
+    def guarded(self: Counted, subject: str) -> list[int]:
+        if subject == subject_of(hidden):
+            raise RefusedError(f"may not read {subject}", status=403, code=40301)
+        return versions(self, subject)
+
+    monkeypatch.setattr(Counted, "listing", partly)
+    monkeypatch.setattr(Counted, "versions", guarded)
+    with pytest.raises(RefusedError, match=f"may not read {hidden}"):
+        Subjects(client).versions(expected)
