@@ -96,10 +96,8 @@ class KafkaLog:
         from confluent_kafka import admin
 
         spec: Any = vars(admin)["OffsetSpec"]
-        low = self._offsets(topics, spec.earliest())
-        answered = {t: [p for p in ps if (t, p) in low] for t, ps in topics.items()}
-        high = self._offsets(answered, spec.latest())
-        if not high and (asked := sum(map(len, topics.values()))):
+        low, high = self._offsets(topics, spec.earliest(), spec.latest())
+        if not low.keys() & high.keys() and (asked := sum(map(len, topics.values()))):
             raise UnreachableError(
                 f"broker {self._bootstrap}: no leader answers for any of {asked} partitions",
                 fix="start the brokers that hold them again (`headworks topic describe`)",
@@ -108,9 +106,9 @@ class KafkaLog:
             topic: {
                 p: Watermarks(low[topic, p], high[topic, p])
                 for p in partitions
-                if (topic, p) in high
+                if (topic, p) in low and (topic, p) in high
             }
-            for topic, partitions in answered.items()
+            for topic, partitions in topics.items()
         }
 
     def offsets_at(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
@@ -119,27 +117,32 @@ class KafkaLog:
 
         spec: Any = vars(admin)["OffsetSpec"]
         asked = {topic: partitions}
-        found = self._offsets(asked, spec.for_timestamp(time_ms))
-        ends = self._offsets(asked, spec.latest())
+        found, ends = self._offsets(asked, spec.for_timestamp(time_ms), spec.latest())
         if away := sorted({(topic, p) for p in partitions} - (found.keys() & ends.keys())):
             raise unled(topic, [p for _, p in away])
         return {p: found[topic, p] if found[topic, p] >= 0 else ends[topic, p] for p in partitions}
 
     def _offsets(
-        self, topics: Mapping[str, Sequence[int]], spec: Any
-    ) -> dict[tuple[str, int], int]:
-        """The offsets that leaders tell; partitions for which none answers are left out."""
+        self, topics: Mapping[str, Sequence[int]], *specs: Any
+    ) -> list[dict[tuple[str, int], int]]:
+        """The offsets that leaders tell of each spec; without partitions for which none answers."""
         from confluent_kafka import TopicPartition
 
-        wanted = {TopicPartition(t, p): spec for t, ps in topics.items() for p in ps}
-        if not wanted:
-            return {}
-        futures = self._admin.list_offsets(wanted, request_timeout=self._timeout)
-        found = {
-            (at.topic, at.partition): self._call(lambda f=future: _led(f.result))
-            for at, future in futures.items()
-        }
-        return {at: offset for at, offset in found.items() if offset is not None}
+        places = [TopicPartition(t, p) for t, ps in topics.items() for p in ps]
+        if not places:
+            return [{} for _ in specs]
+        asked = [
+            self._admin.list_offsets(dict.fromkeys(places, spec), request_timeout=self._timeout)
+            for spec in specs
+        ]
+        return [
+            {
+                (at.topic, at.partition): offset
+                for at, future in futures.items()
+                if (offset := self._call(lambda f=future: _led(f.result))) is not None
+            }
+            for futures in asked
+        ]
 
     def _call(self, ask: Any) -> Any:
         from confluent_kafka import KafkaException
