@@ -53,6 +53,7 @@ from headworks.wire import prefix
 
 __all__ = ["HeadworksSource"]
 
+_FLUSH = 60  # seconds
 _OPTIONS = ("topic", "bootstrap", "registry", "start", "bad", "key")
 
 
@@ -125,7 +126,8 @@ class _Rows:
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one range as record batches."""
-        assert isinstance(partition, _Part)
+        if not isinstance(partition, _Part):
+            return  # Spark reads something even where there is nothing
         sink = _Sink(None if self._skip_bad else self._plan.topic)
         loader = TopicLoader(self._plan, 0, sink)
         for _, found in BrokerFetcher(self._client).fetch([partition.range]):
@@ -246,14 +248,17 @@ class _Writer(DataSourceArrowWriter):
                     key, value = self._key_of(row), encode(row, sent)
                     _produce(producer, self._plan.topic, key, value, failed)
                     sent += 1
-            left = producer.flush(60)
+            left = producer.flush(_FLUSH)
         except KafkaException as error:
             failed.append(error)
             left = 0
+        except BaseException:
+            producer.flush(_FLUSH)  # what went before is said to have been sent
+            raise
         if failed or left:
             raise UnreachableError(
                 f"broker {self._client['bootstrap.servers']} did not take the rows of a task: "
-                f"{failed[0] if failed else f'{left} left after 60 s'}",
+                f"{failed[0] if failed else f'{left} left after {_FLUSH} s'}",
                 fix="what it took stays in the topic, and sending again sends it again",
             )
         return _Sent(sent)
@@ -296,11 +301,15 @@ class _Writer(DataSourceArrowWriter):
 def _produce(
     producer: Any, topic: str, key: bytes | None, value: bytes, failed: list[object]
 ) -> None:
+    from confluent_kafka import KafkaException
+
     def delivered(error: object, _: object) -> None:
         if error is not None:
             failed.append(error)
 
     while True:
+        if failed:  # each further queue full would take its minutes to fail, too
+            raise KafkaException(failed[0])
         try:
             producer.produce(topic, value, key, on_delivery=delivered)
             producer.poll(0)

@@ -5,14 +5,16 @@ Rules:
 - Pure, the way back of `columns`: what a table shows of a schema is what is taken here, with int
   and bigint where the schema has a wider number. Nothing else is converted.
 - A column that the schema lacks is refused, as is a missing one without default.
+- A value that the schema has not is refused with its column: no number becomes another one.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from decimal import Context
 from decimal import Decimal as Number
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from hadoop_loader.columns import (
@@ -32,11 +34,15 @@ from hadoop_loader.columns import (
 )
 from hadoop_loader.values import union_names
 from headworks.errors import IncompatibleError
-from headworks.schema import Array, MapType, Record, Schema, Union
+from headworks.schema import Array, EnumType, Fixed, MapType, Record, Schema, Union
+from headworks.schema.defaults import is_default
+from headworks.schema.model import Json
 
 __all__ = ["check_columns", "datum_of"]
 
 Convert = Callable[[Any], Any]
+_EXACT = Context(prec=10_000)
+_FLOAT = struct.Struct("<f")
 _WIDER = {(INT, BIGINT), (INT, DOUBLE), (BIGINT, DOUBLE)}
 
 
@@ -61,64 +67,208 @@ def check_columns(columns: Struct, schema: Record, at: str = "") -> None:
 
 
 def datum_of(schema: Schema) -> Convert:
-    """What turns a value of a row (as Arrow gives it to Python) into a datum of `schema`."""
+    """What turns a value of a row (as Arrow gives it to Python) into a datum of `schema`.
+
+    Raises ValueError, naming the column, for a value that the schema has not.
+    """
+    convert = _required(schema)
+
+    def named(value: Any) -> Any:
+        try:
+            return convert(value)
+        except _Unfit as error:
+            raise ValueError(f"column {error.path} is {error.told}") from None
+
+    return named
+
+
+class _Unfit(Exception):  # noqa: N818 - told as a ValueError
+    """A value that the schema has not; `path` is where, and grows on the way out."""
+
+    def __init__(self, told: str, path: str = "") -> None:
+        super().__init__(told)
+        self.told = told
+        self.path = path
+
+    def inside(self, at: str) -> _Unfit:
+        """The same, seen from around it."""
+        joint = "." if self.path[:1] not in ("", "[", "{") else ""
+        return _Unfit(self.told, f"{at}{joint}{self.path}")
+
+
+def _required(schema: Schema) -> Convert:
+    if isinstance(schema, Union):
+        return _union(schema)
+    if schema.kind == "null":
+        return _same
+    convert = _value(schema)
+
+    def required(value: Any) -> Any:
+        if value is None:
+            raise _Unfit("null, and the schema has no null there")
+        return convert(value)
+
+    return required
+
+
+def _value(schema: Schema) -> Convert:
     if isinstance(schema, Record):
         return _record(schema)
     if isinstance(schema, Array):
-        item = datum_of(schema.items)
+        item = _at("[]", _required(schema.items))
         return lambda value: [item(v) for v in value]
     if isinstance(schema, MapType):
-        inside = datum_of(schema.values)
+        inside = _at("{}", _required(schema.values))
         return lambda value: {k: inside(v) for k, v in value}
-    if isinstance(schema, Union):
-        return _union(schema)
+    if isinstance(schema, EnumType):
+        return _symbol(schema)
     logical = getattr(schema, "logical", None)
-    if logical is None:
-        return _same
-    if logical.name == "duration":
-        return lambda v: struct.pack("<III", v["months"], v["days"], v["millis"])
-    if logical.name == "decimal" and logical.precision > MAX_DECIMAL_PRECISION:
-        return Number
-    if logical.name == "uuid" and schema.kind == "fixed":
-        return lambda value: UUID(value).bytes
-    return _same
+    name = logical.name if logical else ""
+    if name == "duration":
+        return _checked(lambda v: struct.pack("<III", v["months"], v["days"], v["millis"]), name)
+    if logical is not None and name == "decimal":
+        wide = logical.precision > MAX_DECIMAL_PRECISION
+        return _number(logical.precision, logical.scale) if wide else _same
+    if isinstance(schema, Fixed):
+        return _checked(lambda value: UUID(value).bytes, name) if name == "uuid" else _fixed(schema)
+    return _float if schema.kind == "float" else _same
 
 
 def _same(value: Any) -> Any:
     return value
 
 
+def _at(path: str, convert: Convert) -> Convert:
+    def at(value: Any) -> Any:
+        try:
+            return convert(value)
+        except _Unfit as error:
+            raise error.inside(path) from None
+
+    return at
+
+
+def _checked(convert: Convert, name: str) -> Convert:
+    def checked(value: Any) -> Any:
+        try:
+            return convert(value)
+        except (ValueError, TypeError, struct.error):
+            raise _Unfit(f"{value!r}, which is no {name}") from None
+
+    return checked
+
+
+def _number(precision: int, scale: int) -> Convert:
+    """Of more digits than a column of numbers has, and so text in it."""
+
+    def number(value: str) -> Number:
+        try:
+            found = Number(value)
+            whole = found.scaleb(scale, _EXACT)
+            fits = whole == whole.to_integral_value() and abs(whole) < 10**precision
+        except ArithmeticError:
+            fits = False
+        if not fits:
+            raise _Unfit(f"{value!r}, which is no decimal({precision},{scale})")
+        return found
+
+    return number
+
+
+def _symbol(schema: EnumType) -> Convert:
+    symbols = frozenset(schema.symbols)
+
+    def symbol(value: str) -> str:
+        if value not in symbols:
+            raise _Unfit(f"{value!r}, which is no symbol of {schema.name}")
+        return value
+
+    return symbol
+
+
+def _fixed(schema: Fixed) -> Convert:
+    def fixed(value: bytes) -> bytes:
+        if len(value) != schema.size:
+            raise _Unfit(f"{len(value)} bytes long, and {schema.name} has {schema.size}")
+        return value
+
+    return fixed
+
+
+def _float(value: float) -> float:
+    try:
+        _FLOAT.pack(value)
+    except OverflowError:
+        raise _Unfit(f"{value!r}, which is too large for a float of 32 bits") from None
+    return value
+
+
 def _record(schema: Record) -> Convert:
-    members = [(f.name, datum_of(f.type)) for f in schema.fields]
+    members = [(f.name, _at(f.name, _required(f.type))) for f in schema.fields]
+    # A column that is not there leaves its field to the default.
+    defaults = {
+        f.name: _default(f.type, cast(Json, f.default)) for f in schema.fields if f.has_default
+    }
 
     def convert(row: Mapping[str, Any]) -> dict[str, Any]:
-        # A column that is not there leaves its field to the default.
-        return {name: member(row[name]) for name, member in members if name in row}
+        return {
+            name: member(row[name]) if name in row else defaults[name] for name, member in members
+        }
 
     return convert
+
+
+def _default(schema: Schema, value: Json) -> Any:
+    """A JSON default as a datum, without logical types; fastavro takes it for the datum itself."""
+    if isinstance(schema, Union):
+        branch = next(b for b in schema.branches if is_default(b, value))
+        return None if value is None else (_branch_name(branch), _default(branch, value))
+    if isinstance(value, list) and isinstance(schema, Array):
+        return [_default(schema.items, item) for item in value]
+    if isinstance(value, dict) and isinstance(schema, MapType):
+        return {k: _default(schema.values, v) for k, v in value.items()}
+    if isinstance(value, dict) and isinstance(schema, Record):
+        return {
+            f.name: _default(f.type, value[f.name] if f.name in value else cast(Json, f.default))
+            for f in schema.fields
+        }
+    if isinstance(value, str) and schema.kind in ("bytes", "fixed"):
+        return value.encode("latin-1")
+    return value
 
 
 def _union(schema: Union) -> Convert:
     names = union_names(schema)
     if names is None:
-        values = [datum_of(b) for b in schema.branches if b.kind != "null"]
+        values = [_required(b) for b in schema.branches if b.kind != "null"]
         only = values[-1] if values else _same
-        return lambda value: None if value is None else only(value)
+        return _optional(schema, only)
     branches = {
-        member: (_branch_name(schema.branches[i]), datum_of(schema.branches[i]))
+        member: (_branch_name(schema.branches[i]), _at(member, _required(schema.branches[i])))
         for i, member in names.items()
     }
 
-    def convert(value: Mapping[str, Any] | None) -> Any:
-        if value is None:
-            return None
+    def convert(value: Mapping[str, Any]) -> Any:
         found = [(name, v) for name, v in value.items() if v is not None]
         if len(found) != 1:
-            raise ValueError(f"{len(found)} members are set, and a union has one value")
+            raise _Unfit(f"a struct with {len(found)} members set, and a union has one value")
         name, inside = branches[found[0][0]]
         return (name, inside(found[0][1]))
 
-    return convert
+    return _optional(schema, convert)
+
+
+def _optional(schema: Union, convert: Convert) -> Convert:
+    nullable = any(b.kind == "null" for b in schema.branches)
+
+    def optional(value: Any) -> Any:
+        if value is not None:
+            return convert(value)
+        if not nullable:
+            raise _Unfit("null, and the schema has no null there")
+        return None
+
+    return optional
 
 
 def _branch_name(schema: Schema) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from pyspark.sql.functions import when
 
 import hadoop_loader
 from hadoop_loader.fetch import KafkaLog
@@ -102,6 +104,10 @@ def test_reads_writes_streams_and_refuses(
     derived = f"{topic}.derived"
     client.register(f"{derived}-value", json.dumps(MORE))
     frame = read().drop(*meta).where("id < 5")
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.create_topics([NewTopic(derived, 2)])[derived].result()
+    empty = spark.read.format("headworks").options(topic=derived, **where).load()
+    assert (empty.count(), empty.columns) == (0, read().columns)
 
     def write(frame: Any, **options: str) -> None:
         to = frame.write.format("headworks").mode("append")
@@ -121,11 +127,20 @@ def test_reads_writes_streams_and_refuses(
     ):
         with pytest.raises(Exception, match=told):
             write(wrong)
+    # A row that does not fit ends its task; what went before it is in the topic.
+    one_bad = frame.withColumn("kind", when(frame.id == 4, "BAD").otherwise(frame.kind)).orderBy(
+        "id"
+    )
+    with pytest.raises(
+        Exception, match=r"row 4 of a task .* column kind is 'BAD', which is no symbol"
+    ):
+        write(one_bad.coalesce(1))
+    assert _size(broker, derived) == before + 4
     with pytest.raises(Exception, match="a topic cannot be overwritten"):
         frame.write.format("headworks").mode("overwrite").options(topic=derived, **where).save()
     with pytest.raises(Exception, match="has no schema in the registry"):
         spark.read.format("headworks").options(topic="nobody", **where).load()
-    assert _size(broker, derived) == before == 5
+    assert (_size(broker, derived), before) == (9, 5)
 
     # A bad message ends a query, or is left out.
     producer = Producer({"bootstrap.servers": broker.address})
