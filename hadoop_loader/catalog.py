@@ -245,8 +245,12 @@ def _cut(comment: str | None) -> str:
 
 
 def _string(value: str) -> str:
-    """A string where the grammar takes a constant only, so no expression of bytes."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    """A string where the grammar takes a constant only, so no expression of bytes.
+
+    Spark puts settings and the environment in the place of `${..}`, in strings too.
+    """
+    plain = value.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
+    return f"'{plain}'"
 
 
 def _pairs(properties: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ schema no table can follow is refused by name, with its offsets where they were;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -25,6 +25,8 @@ from headworks.schema import Record, governance_of, parse, subject_of
 
 __all__ = ["Governed", "Subjects", "changes", "govern", "next_state"]
 
+# Folders of the warehouse that no table may have: the second holds the commits.
+_OWN = (QUARANTINE_TABLE, "_headworks")
 _ASKERS = 8
 _FEW, _VERSIONS_A_TOPIC = 8, 10  # a version in a list costs a tenth of asking for a topic
 _CHECKED = 10_000
@@ -50,11 +52,13 @@ class Subjects:
 
         Those of many topics come from one listing of all there is, unless most of that is of other
         topics. What it leaves out is asked for by name: it has not what this loader may not read.
+        So is what is another name of a subject, whatever it had of its own before.
         """
         subjects = {topic: subject_of(topic) for topic in topics}
         listed: dict[str, tuple[Writer, ...]] = {}
         if len(subjects) > _FEW:
-            listed = self._listing("", most=_VERSIONS_A_TOPIC * len(subjects))
+            most = _VERSIONS_A_TOPIC * len(subjects)
+            listed = self._listing("", set(subjects.values()), most=most)
         with ThreadPoolExecutor(_ASKERS, "registry") as pool:
             found = pool.map(lambda s: listed.get(s) or self._asked(s), subjects.values())
             return dict(zip(subjects, found, strict=True))
@@ -62,24 +66,28 @@ class Subjects:
     def _asked(self, subject: str) -> tuple[Writer, ...]:
         if not self._registry.versions(subject):
             return ()
-        listed = self._listing(subject).get(subject)
+        listed = self._listing(subject, {subject}).get(subject)
         return listed or tuple(map(self._writer, self._registry.history(subject)))
 
-    def _listing(self, prefix: str, most: int | None = None) -> dict[str, tuple[Writer, ...]]:
-        """The writers of all subjects that begin so; none if the registry has `most`, or no list.
+    def _listing(
+        self, prefix: str, wanted: Set[str], most: int | None = None
+    ) -> dict[str, tuple[Writer, ...]]:
+        """The writers of `wanted`, by one list of all that begins so; none if that has `most`.
 
         Only Confluent's interface as a whole has lists; parts of it are served by others.
         """
         try:
-            versions = self._registry.listing(prefix, most=most)
+            versions = self._registry.listing(prefix, aliases=True, most=most)
         except RefusedError:
             return {}
         if most is not None and len(versions) >= most:
             return {}
+        own = wanted - {alias for one in versions for alias in one.aliases}
         versions.sort(key=lambda one: (one.subject, one.version))
         return {
             subject: tuple(map(self._writer, of_one))
             for subject, of_one in groupby(versions, key=lambda one: one.subject)
+            if subject in own
         }
 
     def _writer(self, one: SubjectVersion) -> Writer:
@@ -98,8 +106,9 @@ def govern(
     names = sorted(topics)
     writers = versions(names)
     ungoverned = tuple(name for name in names if not writers[name])
-    taken = {QUARANTINE_TABLE: "(the loader's own)"}
-    taken |= {state.table: topic for topic, state in (last.tables if last else {}).items()}
+    known = last.tables if last else {}
+    taken = {name: topic for topic, s in known.items() for name in (s.table, s.files_table)}
+    taken |= dict.fromkeys(_OWN, "(the loader's own)")
     plans, refused = {}, []
     for topic in names:
         if not writers[topic]:

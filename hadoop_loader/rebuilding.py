@@ -72,7 +72,10 @@ class Rebuilding:
         with self._work.phase("rewrite"):
             for day in draft.days(state.files_table):
                 self._day(draft, topic, state, day, query, folder / key)
+        taken = {name for s in last.tables.values() for name in (s.table, s.files_table)}
         new = f"{state.table}__{draft.number}"
+        while new in taken:  # a topic can be called that
+            new += "_"
         draft.files = [replace(file, table=new) for file in draft.files]
         draft.retired_tables.append(state.files_table)
         draft.forget_layout(state.files_table)

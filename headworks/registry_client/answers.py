@@ -41,6 +41,7 @@ class SubjectVersion:
 
     `properties` are those of its metadata.
     `registered_ms` is when it was registered, milliseconds since 1970 UTC, if the registry says so.
+    `aliases` are other names of the subject, if they were asked for.
     """
 
     subject: str
@@ -50,6 +51,7 @@ class SubjectVersion:
     references: tuple[Reference, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     registered_ms: int | None = None
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,29 +174,34 @@ class RegistryClient:
         *,
         latest_only: bool = False,
         deleted: bool = False,
+        aliases: bool = False,
         most: int | None = None,
     ) -> list[SubjectVersion]:
         """The versions of the subjects whose names begin so; few requests, however many.
 
         Those of the default context, or of all with the prefix `:*:`. The live ones; with `deleted`
-        also those that were deleted, but for good. If there are `most` or more, the first of them,
-        `most` at least.
+        also those that were deleted, but for good; with `aliases` also those of subjects for which
+        such a name stands. If there are `most` or more, the first of them, `most` at least.
 
         Each page begins with the last version of the one before: where they do not join, something
-        was registered or deleted meanwhile, and the page before is read again.
+        was registered or deleted meanwhile, and the page before is read again. A page may be
+        shorter than was asked for, so the last is the one that brings nothing.
         """
         found: list[SubjectVersion] = []
         query = f"subjectPrefix={_quoted(prefix)}&latestOnly={str(latest_only).lower()}"
         query += "&deleted=true" if deleted else ""
+        query += "&aliases=true" if aliases else ""
         for _ in range(_MOST_STEPS_BACK):
             while True:
                 first = max(0, len(found) - 1)
                 at = f"/schemas?{query}&offset={first}&limit={_PAGE}"
                 page = [_subject_version(one) for one in self._ask("GET", at)]
+                if page in (found, found[-1:]):  # all of it again: there are no pages
+                    return found
                 if found and (not page or page[0] != found[-1]):
                     break
                 found[first:] = page
-                if len(page) != _PAGE or (most is not None and len(found) >= most):
+                if most is not None and len(found) >= most:
                     return found
             del found[-_PAGE:]
         raise UnreachableError(
@@ -331,6 +336,7 @@ def _subject_version(found: Answer) -> SubjectVersion:
         ),
         _properties(found.get("metadata")),
         found.get("ts"),
+        tuple(map(str, found.get("aliases") or ())),
     )
 
 

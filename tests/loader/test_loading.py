@@ -161,6 +161,16 @@ def test_topics_that_no_table_can_follow_are_refused_by_name(world: World) -> No
     )
 
 
+def test_no_topic_gets_a_table_where_the_loader_keeps_its_own(world: World) -> None:
+    topics = ("_headworks", "headworks-quarantine")
+    for topic in topics:
+        world.register(topic, V1)
+        world.log.append(topic, encoded(V1, {"at": 0, "n": 1}, world.subjects[topic][0].schema_id))
+    refused = Loading(world.parts()).run().refused
+    assert tuple(one.topic for one in refused) == topics
+    assert "topics (the loader's own) and _headworks would both be table" in refused[0].reason
+
+
 def test_a_change_that_files_cannot_follow_leaves_offsets_where_they_were(world: World) -> None:
     world.register("clicks", V1)
     world.register("other", V1)

@@ -128,6 +128,38 @@ def test_a_view_is_there_while_it_is_replaced(parts: Parts, spark: Any) -> None:
     assert (held["Comment"], "turn=7" in held["Table Properties"]) == ("New.", True)
 
 
+def test_a_comment_is_what_the_schema_says_and_nothing_of_the_loaders_environment(
+    parts: Parts, spark: Any
+) -> None:
+    doc = r"it's \u0041 in ${env:PATH}, ${spark.app.name} and $x"
+    column, key = StructField("n", Scalar("int"), doc), "${env:PATH}"
+    for _ in range(2):  # made, and altered
+        parts.catalog.put_table("clicks", [column], Path("/nowhere"), doc, {"said": key})
+        parts.catalog.put_view("clicks", [column], "SELECT 1 AS n", doc, {"said": key})
+        for table in (view(parts), parts.catalog.source_of("clicks")):
+            told = spark.sql(f"DESCRIBE EXTENDED {table}").collect()
+            held = {row.col_name: row.data_type for row in told}
+            assert (told[0].comment, held["Comment"]) == (doc, doc)
+            assert f"said={key}" in held["Table Properties"]
+
+
+def test_a_rebuilt_table_is_not_put_in_another_topics(
+    world: World, parts: Parts, spark: Any
+) -> None:
+    world.register("clicks", V1)
+    world.register("clicks__2", V1)
+    click(world, 1)
+    world.log.append("clicks__2", encoded(V1, {"at": 0, "n": 2}, 2))
+    Loading(parts).run()
+    assert Rebuilding(parts).run("clicks").number == 2
+    (own,) = spark.sql(f"SELECT n FROM {view(parts)}").collect()
+    (other,) = spark.sql(f"SELECT n FROM {view(parts)}__2").collect()
+    assert (own.n, other.n) == (1, 2)
+    world.register("clicks__2_", V1)
+    world.log.append("clicks__2_", encoded(V1, {"at": 0, "n": 3}, 3))
+    assert [one.topic for one in Loading(parts).run().refused] == ["clicks__2_"]
+
+
 def test_a_table_that_cannot_follow_is_rebuilt(world: World, parts: Parts, spark: Any) -> None:
     world.register("clicks", V1)
     click(world, 1)

@@ -141,3 +141,30 @@ def test_who_may_not_read_a_subject_is_told_so_and_not_that_it_is_ungoverned(
     monkeypatch.setattr(Counted, "versions", guarded)
     with pytest.raises(RefusedError, match=f"may not read {hidden}"):
         Subjects(client).versions(expected)
+
+
+def test_what_is_another_name_of_a_subject_has_that_ones_schemas(client: Counted) -> None:
+    others = registered(client, 10)
+    real, *_ = others
+    name, new = f"name{next(_numbers)}", f"new{next(_numbers)}"
+    client.register(subject_of(name), text("Former", "x"))  # what it had of its own
+    for alias in (name, new):
+        client._ask("PUT", f"/config/{subject_of(alias)}", {"alias": subject_of(real)})
+    topics = {*others, name, new}
+    assert Subjects(client).versions(topics) == {**others, name: others[real], new: others[real]}
+    for one in (name, new, real):
+        assert Subjects(client).versions([one]) == {one: others[real]}
+
+
+def test_what_other_subjects_refer_to_is_not_asked_for(
+    client: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = subject_of(f"base{next(_numbers)}")
+    client.register(base, text("geo.Place", "x"))
+    refers = json.dumps(
+        {"type": "record", "name": "U", "fields": [{"name": "at", "type": "geo.Place"}]}
+    )
+    client.register(f"no-topic-{base}", refers, references=[Reference("geo.Place", base, 1)])
+    expected = registered(client, 12)
+    monkeypatch.setattr(client, "schema_text", lambda _: pytest.fail("a text was asked for"))
+    assert Subjects(client).versions(expected) == expected

@@ -162,14 +162,22 @@ def listed(numbers: Iterable[int]) -> tuple[int, object]:
 
 
 def test_a_long_listing_is_read_in_pages_that_join() -> None:
-    pages = range(1000), range(999, 1999), range(1998, 2100)
+    # A registry may give fewer than were asked for, and has more all the same.
+    pages = range(1000), range(999, 1999), range(1998, 2050), range(2049, 2100), [2099]
     with canned(*map(listed, pages)) as (url, server):
         found = RegistryClient(url).listing("a b")
     assert [one.id for one in found] == [*range(2100)]
     assert server.requests == [
         f"GET /schemas?subjectPrefix=a%20b&latestOnly=false&offset={at}&limit=1000"
-        for at in (0, 999, 1998)
+        for at in (0, 999, 1998, 2049, 2099)
     ]
+
+
+@pytest.mark.parametrize("there", [0, 1, 2, 1000, 1500])
+def test_a_registry_that_knows_no_pages_has_told_everything(there: int) -> None:
+    with canned(listed(range(there))) as (url, server):
+        assert [one.id for one in RegistryClient(url).listing()] == [*range(there)]
+        assert len(server.requests) <= 2
 
 
 @pytest.mark.parametrize(
@@ -185,15 +193,16 @@ def test_a_listing_that_shifts_between_pages_misses_and_repeats_nothing(
 
     shifted = listed(range(1998 + shift, 2100))
     pages = [listed(range(1000)), listed(range(999, 1999)), shifted, page(998), page(0)]
-    with canned(*pages, *map(page, (999, 1998))) as (url, server):
+    end = len(there) - 1
+    with canned(*pages, *map(page, (999, 1998, end))) as (url, server):
         assert [one.id for one in RegistryClient(url).listing()] == there
     offsets = [int(r.split("offset=")[1].split("&")[0]) for r in server.requests]
-    assert offsets == [0, 999, 1998, 998, 0, 999, 1998]
+    assert offsets == [0, 999, 1998, 998, 0, 999, 1998, end]
 
 
 def test_a_listing_that_never_holds_still_ends() -> None:
     with (
-        canned(listed(range(1000))) as (url, _),
+        canned(*(listed(range(n, n + 1000)) for n in range(200))) as (url, _),
         pytest.raises(UnreachableError, match="change faster than they can be listed"),
     ):
         RegistryClient(url).listing()
