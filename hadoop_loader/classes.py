@@ -62,7 +62,7 @@ class Classes:
             there = self._archive.exists()
         except OSError:
             return ()
-        return (f'"-XX:SharedArchiveFile={self._archive}"', *_QUIET) if there else ()
+        return (f"-XX:SharedArchiveFile={self._archive}", *_QUIET) if there else ()
 
     def discard(self) -> None:
         """Throw the archive away, for good."""
@@ -125,7 +125,7 @@ def _live(data: Path, archive: Path) -> None:
 
     os.environ.pop("SPARK_CONF_DIR", None)
     config = WarehouseConfig(data_dir=data, bootstrap="", registry="")
-    spark = start_session(config, extra=(f'"-XX:ArchiveClassesAtExit={archive}"', *_QUIET))
+    spark = start_session(config, extra=(f"-XX:ArchiveClassesAtExit={archive}", *_QUIET))
     try:
         catalog = HiveCatalog(spark, config.files_database, config.database)
         catalog.prepare(config.metastore)

@@ -235,7 +235,7 @@ def _settings(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **(_LOOPBACK if _is_here(config.master) else {}),
-        "spark.driver.extraJavaOptions": " ".join(jvm),
+        "spark.driver.extraJavaOptions": " ".join(map(_word, jvm)),
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         "spark.sql.session.timeZone": "UTC",
         # Two hundred, the default, is for a cluster; here each is a task to schedule.
@@ -254,6 +254,12 @@ def _settings(
         "spark.hadoop.hive.stats.autogather": "false",
         **spark_settings(config.root),
     }
+
+
+def _word(option: str) -> str:
+    """An option as one word, as Spark reads them, whatever is in the names of folders."""
+    plain = option.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{plain}"'
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:

@@ -59,7 +59,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    folder = tmp_path_factory.mktemp("spark")
+    folder = tmp_path_factory.mktemp('spark\'s "folder"')
     session = start_session(WarehouseConfig(data_dir=folder, bootstrap="", registry=""))
     yield session
     stop_session(session)

@@ -46,7 +46,7 @@ def test_it_is_of_one_java_and_used_when_it_is_there(
     assert classes.folder == Classes.of("Java 17").folder != Classes.of("Java 21").folder
     classes.folder.mkdir(parents=True)
     (classes.folder / "classes.jsa").touch()
-    assert classes.options()[0] == f'"-XX:SharedArchiveFile={classes.folder}/classes.jsa"'
+    assert classes.options()[0] == f"-XX:SharedArchiveFile={classes.folder}/classes.jsa"
     assert not classes.make_if_worth_it(now=time.time() + 9000)
     classes.discard()
     assert classes.options() == ()
@@ -67,7 +67,7 @@ def test_a_cache_that_cannot_be_written_is_no_reason_to_fail(
 def test_a_jvm_ignores_an_archive_that_is_none_without_a_word(tmp_path: Path) -> None:
     classes = Classes(tmp_path)
     (tmp_path / "classes.jsa").write_bytes(b"no archive" * 1000)
-    options = [option.strip('"') for option in classes.options()]
+    options = list(classes.options())
     done = subprocess.run(["java", *options, "-version"], capture_output=True, check=False)
     assert done.returncode == 0
     assert done.stdout == b""
