@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Decoder"]
 
 _NO_REASON = "the datum is nested too deeply"
+_BROKEN = "the bytes are no datum of the schema, which is nested too deeply to say more"
 
 
 class Decoder:
@@ -88,7 +89,7 @@ class Decoder:
         try:
             return dict(self.decode(values)[1])
         except SchemaError:
-            return {}
+            return dict.fromkeys(range(len(values)), _BROKEN)
 
 
 def _pieces(data: Bytes, starts: Numbers, ends: Numbers) -> list[bytes]:

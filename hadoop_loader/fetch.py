@@ -104,7 +104,8 @@ class KafkaLog:
             )
         return {
             topic: {
-                p: Watermarks(low[topic, p], high[topic, p])
+                # Asked at the same time: retention may have passed what was the end a moment ago.
+                p: Watermarks(low[topic, p], max(low[topic, p], high[topic, p]))
                 for p in partitions
                 if (topic, p) in low and (topic, p) in high
             }

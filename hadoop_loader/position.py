@@ -12,6 +12,8 @@ from headworks.errors import UsageError
 
 __all__ = ["Position"]
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -38,7 +40,8 @@ class Position:
                 "(2026-05-01T12:00:00Z), or earliest",
             ) from None
         time = time if time.tzinfo else time.replace(tzinfo=UTC)
-        return cls(time_ms=int(time.timestamp() * 1000))
+        # No record is older than 1970; to a broker a time before it is "the end", or an error.
+        return cls(time_ms=int(time.timestamp() * 1000)) if time > _EPOCH else cls()
 
     def starts(
         self, marks: Mapping[int, Watermarks], offsets_at: Callable[[int], Mapping[int, int]]

@@ -286,3 +286,6 @@ def test_schemas_that_python_cannot_nest_are_compiled() -> None:
     for _ in range(20):
         (value,) = value
     assert value == 7
+    short = Messages.of([Message(0, 0, 0, None, b"\x02" * 20)])
+    _, [(_, reason)] = decoder.decode_spans(short.data, short.values[:, 0], short.values[:, 1])
+    assert reason.startswith("the bytes are no datum of the schema")

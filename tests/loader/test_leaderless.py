@@ -118,6 +118,27 @@ def test_only_a_leader_s_answer_is_an_offset(answer: Any, offset: int | None) ->
     assert _led(result) == offset
 
 
+def test_a_partition_that_is_emptied_while_it_is_asked_for_has_an_end_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Broker:
+        def __init__(self, settings: object) -> None: ...
+
+        def list_offsets(self, asked: dict[Any, Any], **_: object) -> dict[Any, Any]:
+            # The answer about the end is older than what retention removed.
+            told = {"earliest": 12, "latest": 10}
+            return {
+                at: SimpleNamespace(result=lambda s=spec: SimpleNamespace(offset=told[s]))
+                for at, spec in asked.items()
+            }
+
+    spec = SimpleNamespace(earliest=lambda: "earliest", latest=lambda: "latest")
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", Broker)
+    monkeypatch.setattr("confluent_kafka.admin.OffsetSpec", spec)
+    log = KafkaLog({"bootstrap.servers": "b:1"})
+    assert log.watermarks({"clicks": [0]}) == {"clicks": {0: Watermarks(12, 12)}}
+
+
 class ReadingJobs(MemoryJobs):
     """Bins that are read from brokers, in this process."""
 

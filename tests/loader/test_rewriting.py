@@ -94,6 +94,12 @@ def test_a_rewind_by_time_and_by_partition(world: World) -> None:
         Rewinding(world.parts()).run("clicks", Position.parse("7:0"))
 
 
+@pytest.mark.parametrize("before", ["1969-12-31T23:59:59.999Z", "1960-01-01", "0001-01-01"])
+def test_a_time_before_all_records_is_the_beginning(before: str) -> None:
+    # A broker takes -1 for the end of a partition, -2 for its beginning, and less for a mistake.
+    assert Position.parse(before) == Position.parse("earliest")
+
+
 def test_what_retention_removed_is_not_replaced(world: World) -> None:
     for n in range(9):
         click(world, n)
