@@ -127,7 +127,13 @@ def test_reads_writes_streams_and_refuses(
     ):
         with pytest.raises(Exception, match=told):
             write(wrong)
-    # A row that does not fit ends its task; what went before it is in the topic.
+    with pytest.raises(Exception, match="a topic cannot be overwritten"):
+        frame.write.format("headworks").mode("overwrite").options(topic=derived, **where).save()
+    with pytest.raises(Exception, match="has no schema in the registry"):
+        spark.read.format("headworks").options(topic="nobody", **where).load()
+    assert _size(broker, derived) == before == 5
+
+    # A row that does not fit ends its task; what goes before it is in the topic.
     one_bad = frame.withColumn("kind", when(frame.id == 4, "BAD").otherwise(frame.kind)).orderBy(
         "id"
     )
@@ -135,12 +141,9 @@ def test_reads_writes_streams_and_refuses(
         Exception, match=r"row 4 of a task .* column kind is 'BAD', which is no symbol"
     ):
         write(one_bad.coalesce(1))
-    assert _size(broker, derived) == before + 4
-    with pytest.raises(Exception, match="a topic cannot be overwritten"):
-        frame.write.format("headworks").mode("overwrite").options(topic=derived, **where).save()
-    with pytest.raises(Exception, match="has no schema in the registry"):
-        spark.read.format("headworks").options(topic="nobody", **where).load()
-    assert (_size(broker, derived), before) == (9, 5)
+    sent = _size(broker, derived) - before
+    assert sent > 0
+    assert sent % 4 == 0, "Spark tries a task again, and each try sends what goes before the row"
 
     # A bad message ends a query, or is left out.
     producer = Producer({"bootstrap.servers": broker.address})
