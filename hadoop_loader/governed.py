@@ -6,7 +6,7 @@ schema no table can follow is refused by name, with its offsets where they were;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -46,7 +46,9 @@ class Subjects:
         self._registry = registry
 
     def versions(self, topics: Collection[str]) -> dict[str, tuple[Writer, ...]]:
-        """Every live version of each topic's subject, oldest first; none if it has none.
+        """Every version of each topic's subject, the latest one last; none if none is live.
+
+        Versions that were deleted, but not for good, come first: what they wrote stays readable.
 
         Those of many topics come from one listing of all there is, unless most of that is of other
         topics. What it leaves out is asked for by name: it has not what this loader may not read.
@@ -54,33 +56,54 @@ class Subjects:
         subjects = {topic: subject_of(topic) for topic in topics}
         listed: dict[str, tuple[Writer, ...]] = {}
         if len(subjects) > _FEW:
-            listed = self._listing("", most=_VERSIONS_A_TOPIC * len(subjects))
+            listed = self._listed(_VERSIONS_A_TOPIC * len(subjects))
         with ThreadPoolExecutor(_ASKERS, "registry") as pool:
             found = pool.map(lambda s: listed.get(s) or self._asked(s), subjects.values())
             return dict(zip(subjects, found, strict=True))
 
-    def _asked(self, subject: str) -> tuple[Writer, ...]:
-        if not self._registry.versions(subject):
-            return ()
-        listed = self._listing(subject).get(subject)
-        return listed or tuple(map(self._writer, self._registry.history(subject)))
+    def _listed(self, most: int) -> dict[str, tuple[Writer, ...]]:
+        """Of every subject; nothing if the registry has `most` versions, or cannot list them."""
+        live = self._listing("", most)
+        if not live:
+            return {}
+        every = self._listing("", most, deleted=True)
+        return {
+            subject: self._writers(every[subject], {one.version for one in versions})
+            for subject, versions in live.items()
+            if subject in every
+        }
 
-    def _listing(self, prefix: str, most: int | None = None) -> dict[str, tuple[Writer, ...]]:
-        """The writers of all subjects that begin so; none if the registry has `most`, or no list.
+    def _asked(self, subject: str) -> tuple[Writer, ...]:
+        live = self._registry.versions(subject)
+        if not live:
+            return ()
+        every = self._listing(subject, deleted=True).get(subject)
+        return self._writers(every or self._registry.history(subject), {*live})
+
+    def _listing(
+        self, prefix: str, most: int | None = None, *, deleted: bool = False
+    ) -> dict[str, list[SubjectVersion]]:
+        """The versions of all subjects that begin so; none if there are `most`, or no list.
 
         Only Confluent's interface as a whole has lists; parts of it are served by others.
         """
         try:
-            versions = self._registry.listing(prefix, most=most)
+            versions = self._registry.listing(prefix, most=most, deleted=deleted)
         except RefusedError:
             return {}
         if most is not None and len(versions) >= most:
             return {}
         versions.sort(key=lambda one: (one.subject, one.version))
         return {
-            subject: tuple(map(self._writer, of_one))
+            subject: list(of_one)
             for subject, of_one in groupby(versions, key=lambda one: one.subject)
         }
+
+    def _writers(
+        self, versions: Iterable[SubjectVersion], live: Container[int]
+    ) -> tuple[Writer, ...]:
+        ordered = sorted(versions, key=lambda one: (one.version in live, one.version))
+        return tuple(map(self._writer, ordered))
 
     def _writer(self, one: SubjectVersion) -> Writer:
         text = self._registry.schema_text(one.id) if one.references else one.text
