@@ -139,8 +139,4 @@ def compact(
         done = opened.compact(topic, tell)
     if format is Format.JSON:
         print_json(asdict(done))
-    say(
-        f"{done.partitions} partitions: {done.files_before} files became {done.files_after}"
-        if done.partitions
-        else "nothing to do: no partition has two small files"
-    )
+    say(str(done) if done.partitions else "nothing to do: no partition has two small files")

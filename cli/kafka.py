@@ -12,7 +12,7 @@ from headworks.errors import UnreachableError
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-__all__ = ["ZooKeeper", "address_of", "admin_of", "topics_of"]
+__all__ = ["ZooKeeper", "address_of", "admin_of", "cluster_of", "topics_of"]
 
 _TIMEOUT = 10.0
 ZooKeeper = Annotated[
@@ -37,10 +37,15 @@ def admin_of(bootstrap: str) -> AdminClient:
 
 def topics_of(bootstrap: str) -> dict[str, Any]:
     """The metadata of every topic by name; UnreachableError if no broker answers."""
+    return dict(cluster_of(bootstrap).topics)
+
+
+def cluster_of(bootstrap: str) -> Any:
+    """The metadata of all topics and brokers; UnreachableError if no broker answers."""
     from confluent_kafka import KafkaException
 
     try:
-        return dict(admin_of(bootstrap).list_topics(timeout=_TIMEOUT).topics)
+        return admin_of(bootstrap).list_topics(timeout=_TIMEOUT)
     except KafkaException as error:
         raise UnreachableError(
             f"no broker answers at {bootstrap}: {error.args[0].str()}",

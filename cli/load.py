@@ -122,7 +122,11 @@ def run(
         if pause is not None:
             _again_and_again(pause, keeper, runs)
             return
-        report = keeper.load()
+        try:
+            report = keeper.load()
+        except Exception:  # the command's end tells of it; who looks at the numbers sees it too
+            runs.count_failure()
+            raise
         runs.loaded(report)
         if address is not None:
             _serve_while(keeper.alive)
@@ -226,6 +230,10 @@ class _Runs:
             extra={"failed_in_a_row": in_a_row},
             exc_info=None if isinstance(error, HeadworksError) else error,
         )
+        self.count_failure()
+
+    def count_failure(self) -> None:
+        """Put a failed run into the metrics."""
         if self._metrics is not None:
             self._metrics.failed()
             self._write()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.kafka import address_of, admin_of, topics_of
+from cli.kafka import address_of, admin_of, cluster_of, topics_of
 from cli.output import Format, FormatOption, print_json, print_table, say
 from headworks.errors import RefusedError, UnreachableError, UsageError
 
@@ -66,20 +66,26 @@ def create(
 def describe(topic: Name, bootstrap: Bootstrap = None, format: FormatOption = Format.TEXT) -> None:
     """Show the partitions of a topic: their broker, first and next offset, messages between.
 
-    Of a partition whose broker is away, or does not answer, nothing is known but that.
+    Of a partition whose broker is away, or does not answer, nothing is known but that; a broker
+    that is there and does not serve one has refused it, and its log says why.
     """
     from confluent_kafka import Consumer
 
     from headworks.broker_client import broker_client
 
     address = address_of(bootstrap)
-    found = topics_of(address)
+    cluster = cluster_of(address)
+    found = cluster.topics
     if topic not in found:
         raise UsageError(f"there is no topic {topic!r}", fix="see `headworks topic list`")
     consumer = Consumer({**broker_client(address), "group.id": "headworks-describe"})
     try:
         rows: list[tuple[int | None, ...]] = []
+        refused: dict[int, int] = {}
         for partition, known in sorted(found[topic].partitions.items()):
+            there = [broker for broker in known.replicas if broker in cluster.brokers]
+            if known.leader == -1 and there:
+                refused[partition] = there[0]
             ends = None if known.leader == -1 else _ends(consumer, topic, partition)
             leader = None if known.leader == -1 else known.leader
             if ends is None:
@@ -93,7 +99,10 @@ def describe(topic: Name, bootstrap: Bootstrap = None, format: FormatOption = Fo
         rows_as_json = [dict(zip(header, row, strict=True)) for row in rows]
         print_json({"topic": topic, "partitions": rows_as_json})
     else:
-        print_table(header, [["away" if v is None else v for v in row] for row in rows])
+        shown = [("refused" if row[0] in refused else "away", row) for row in rows]
+        print_table(header, [[word if v is None else v for v in row] for word, row in shown])
+    for partition, broker in refused.items():
+        say(f"broker {broker} does not serve {topic}[{partition}]: its log says why")
 
 
 @topic_app.command()

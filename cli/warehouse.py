@@ -139,6 +139,8 @@ def print_report(report: LoadReport, form: Format) -> None:
         say(f"{report.kind} {report.number}: {report.rows:,} rows{more}; seconds: {seconds}")
     else:
         say(f"nothing to do since load {report.number}; seconds: {seconds}")
+    if report.compacted is not None:
+        say(f"compacted {report.compacted}; seconds: {report.compacted.seconds:.1f}")
     for topic in report.ungoverned:
         say(f"topic {topic} has no schema and is not loaded: register one as {topic}-value")
     for refusal in report.refused:

@@ -19,26 +19,16 @@ from hadoop_loader.commits import Commit
 from hadoop_loader.draft import Draft
 from hadoop_loader.places import Place, size_of
 from hadoop_loader.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
-from hadoop_loader.report import report_of
+from hadoop_loader.report import Compacted, report_of
 from hadoop_loader.rewrite import SMALL, Rewrite
 from hadoop_loader.roll_forward import history_of
 from hadoop_loader.views import file_columns
 from hadoop_loader.work import Parts, Progress, Work
 
-__all__ = ["AT_ONCE", "WORTH_IT", "Compacted", "Compacting"]
+__all__ = ["AT_ONCE", "WORTH_IT", "Compacting"]
 
 WORTH_IT = 16
 AT_ONCE = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Compacted:
-    """What a compaction did; `number` is the commit's, 0 if there was nothing to do."""
-
-    number: int = 0
-    partitions: int = 0
-    files_before: int = 0
-    files_after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +94,11 @@ class Compacting:
             self._parts.reach("staged")
         commit = self._work.commit(draft)
         compacted = Compacted(
-            commit.number, len(done), sum(before.values()), sum(len(r.files) for r in done)
+            commit.number,
+            len(done),
+            sum(before.values()),
+            sum(len(r.files) for r in done),
+            round(sum(self._work.seconds.values()), 3),
         )
         report = report_of(commit.number, commit, seconds=dict(self._work.seconds))
         self._parts.log.keep_report(commit.number, {**report.as_dict(), **asdict(compacted)})

@@ -6,11 +6,10 @@ schema no table can follow is refused by name, with its offsets where they were;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import groupby
 
 from hadoop_loader.columns import table_name
 from hadoop_loader.commits import Commit, CommitLog, TableState, fingerprint
@@ -48,50 +47,69 @@ class Subjects:
         self._registry = registry
 
     def versions(self, topics: Collection[str]) -> dict[str, tuple[Writer, ...]]:
-        """Every live version of each topic's subject, oldest first; none if it has none.
+        """Every version of each topic's subject, the latest one last; none if none is live.
+
+        Versions that were deleted, but not for good, come first: what they wrote stays readable.
 
         Those of many topics come from one listing of all there is, unless most of that is of other
         topics. What it leaves out is asked for by name: it has not what this loader may not read.
-        So is what is another name of a subject, whatever it had of its own before.
         """
         subjects = {topic: subject_of(topic) for topic in topics}
         listed: dict[str, tuple[Writer, ...]] = {}
         if len(subjects) > _FEW:
-            most = _VERSIONS_A_TOPIC * len(subjects)
-            listed = self._listing("", set(subjects.values()), most=most)
+            listed = self._listed({*subjects.values()}, _VERSIONS_A_TOPIC * len(subjects))
         with ThreadPoolExecutor(_ASKERS, "registry") as pool:
             found = pool.map(lambda s: listed.get(s) or self._asked(s), subjects.values())
             return dict(zip(subjects, found, strict=True))
 
+    def _listed(self, wanted: Container[str], most: int) -> dict[str, tuple[Writer, ...]]:
+        """Of these subjects; nothing if the registry has `most` versions, or cannot list them."""
+        live = self._listing("", most)
+        if not live:
+            return {}
+        every = self._listing("", most, deleted=True)
+        return {
+            subject: self._writers(every[subject], {one.version for one in versions})
+            for subject, versions in live.items()
+            if subject in wanted and subject in every
+        }
+
     def _asked(self, subject: str) -> tuple[Writer, ...]:
-        if not self._registry.versions(subject):
+        live = self._registry.versions(subject)
+        if not live:
             return ()
-        listed = self._listing(subject, {subject}).get(subject)
-        return listed or tuple(map(self._writer, self._registry.history(subject)))
+        every = self._listing(subject, deleted=True).get(subject)
+        return self._writers(every or self._registry.history(subject), {*live})
 
     def _listing(
-        self, prefix: str, wanted: Set[str], most: int | None = None
-    ) -> dict[str, tuple[Writer, ...]]:
-        """The writers of `wanted`, by one list of all that begins so; none if that has `most`.
+        self, prefix: str, most: int | None = None, *, deleted: bool = False
+    ) -> dict[str, list[SubjectVersion]]:
+        """The versions of all subjects that begin so; none if there are `most`, or no list.
 
+        Of a name that stands for another subject those of that one, whatever it had of its own.
         Only Confluent's interface as a whole has lists; parts of it are served by others.
         """
         try:
-            versions = self._registry.listing(prefix, aliases=True, most=most)
+            versions = self._registry.listing(prefix, aliases=True, most=most, deleted=deleted)
         except RefusedError:
             return {}
         if most is not None and len(versions) >= most:
             return {}
-        own = wanted - {alias for one in versions for alias in one.aliases}
-        versions.sort(key=lambda one: (one.subject, one.version))
-        return {
-            subject: tuple(map(self._writer, of_one))
-            for subject, of_one in groupby(versions, key=lambda one: one.subject)
-            if subject in own
-        }
+        aliases = {name for one in versions for name in one.aliases}
+        found: dict[str, list[SubjectVersion]] = {}
+        for one in versions:
+            for name in {one.subject} - aliases | {*one.aliases}:
+                found.setdefault(name, []).append(one)
+        return found
+
+    def _writers(
+        self, versions: Iterable[SubjectVersion], live: Container[int]
+    ) -> tuple[Writer, ...]:
+        ordered = sorted(versions, key=lambda one: (one.version in live, one.version))
+        return tuple(map(self._writer, ordered))
 
     def _writer(self, one: SubjectVersion) -> Writer:
-        text = self._registry.schema_text(one.id) if one.references else one.text
+        text = self._registry.schema_text(one.id, one.subject) if one.references else one.text
         return Writer(one.id, one.version, text)
 
 

@@ -82,6 +82,8 @@ class LoaderMetrics:
         self._seconds.clear()
         for phase, seconds in report.seconds.items():
             self._seconds.labels(phase).set(seconds)
+        if report.compacted is not None:
+            self._seconds.labels("compact").set(report.compacted.seconds)
         self._refused.set(len(report.refused))
         self._ungoverned.set(len(report.ungoverned))
         self._leaderless.set(sum(len(one.offsets) for one in report.leaderless))

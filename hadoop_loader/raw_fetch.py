@@ -56,15 +56,24 @@ class _BrokenError(UnreachableError):
 
 
 class BrokerFetcher:
-    """A Kafka-protocol broker, for a task; `client` is properties of librdkafka."""
+    """A Kafka-protocol broker, for a task; `client` is properties of librdkafka.
+
+    `each`: the bytes that are asked of a partition at a time.
+    """
 
     def __init__(
-        self, client: Mapping[str, Any], *, timeout: float = 30.0, choice: Choice = PROCESS
+        self,
+        client: Mapping[str, Any],
+        *,
+        timeout: float = 30.0,
+        choice: Choice = PROCESS,
+        each: int = _EACH,
     ) -> None:
         self._client = client
         self._bootstrap: str = client["bootstrap.servers"]
         self._timeout = timeout
         self._choice = choice
+        self._each = each
         self._connections: dict[Address, _Connection] = {}
         self._foreign = client.get("security.protocol", "plaintext").lower() != "plaintext"
 
@@ -149,7 +158,7 @@ class BrokerFetcher:
             # Who is first in a request is served first: let all partitions have their turn.
             wanted.sort(key=lambda p: at[p] - left[p][0])
             offsets = [(topic, number, at[topic, number]) for topic, number in wanted]
-            body = wire.fetch_request(offsets, wait_ms=_WAIT_MS, most=_REPLY, each=_EACH)
+            body = wire.fetch_request(offsets, wait_ms=_WAIT_MS, most=_REPLY, each=self._each)
             self._send(address, wire.FETCH, body)
         return bool(wanted)
 

@@ -8,7 +8,15 @@ from typing import Any
 
 from hadoop_loader.commits import Commit
 
-__all__ = ["Leaderless", "LoadReport", "Refusal", "TaskReport", "TopicReport", "report_of"]
+__all__ = [
+    "Compacted",
+    "Leaderless",
+    "LoadReport",
+    "Refusal",
+    "TaskReport",
+    "TopicReport",
+    "report_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +65,26 @@ class TaskReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a compaction did; `number` is the commit's, 0 if there was nothing to do."""
+
+    number: int = 0
+    partitions: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.partitions} partitions: {self.files_before} files became {self.files_after}"
+
+
+@dataclass(frozen=True, slots=True)
 class LoadReport:
     """One load, rewind, requeue or rebuild. `number` is the commit's.
 
     If there was nothing to do, it is not `committed`, and the number is the last one's.
     `unmarked`: why the marks of completeness stand where they were, if they do. `tasks`: of a load
-    alone, the one that worked longest first.
+    alone, the one that worked longest first. `compacted`: of a load that made files fewer after it.
     """
 
     number: int
@@ -75,6 +97,7 @@ class LoadReport:
     leaderless: tuple[Leaderless, ...] = ()
     unmarked: str | None = None
     tasks: tuple[TaskReport, ...] = ()
+    compacted: Compacted | None = None
 
     @property
     def left_out(self) -> str | None:

@@ -11,15 +11,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from hadoop_loader.commits import Commit, CommitLog, TableState
-from hadoop_loader.fetch import KafkaFetcher, KafkaLog
+from hadoop_loader.fetch import KafkaLog
 from hadoop_loader.places import Place
 from hadoop_loader.plan import Range, Watermarks, unled
+from hadoop_loader.raw_fetch import BrokerFetcher
 from headworks.broker_client import broker_client
 from headworks.errors import HeadworksError, UsageError
 
 __all__ = ["Lag", "lag_of", "status_of"]
 
 Lag = tuple[int, float]
+_A_FIRST_BATCH = 64 << 10  # bytes; a larger one is given all the same
 
 
 def status_of(root: Place, bootstrap: str | None = None) -> dict[str, Any]:
@@ -69,16 +71,11 @@ def _ask(bootstrap: str, last: Commit) -> tuple[dict[str, Lag], str | None]:
         known = broker.partitions()
         marks = broker.watermarks({t: known[t] for t in last.tables if t in known})
         away = {t: [p for p in known[t] if p not in found] for t, found in marks.items()}
-        fetcher = KafkaFetcher(client)
+        led = {topic: found for topic, found in marks.items() if not away[topic]}
+        oldest, now = _oldest(client, led, last), time.time()
         lags = {
-            topic: lag_of(
-                last.committed(topic),
-                found,
-                _oldest(fetcher, topic, last.committed(topic), found),
-                time.time(),
-            )
-            for topic, found in marks.items()
-            if not away[topic]
+            topic: lag_of(last.committed(topic), found, oldest.get(topic), now)
+            for topic, found in led.items()
         }
         return lags, "; ".join(unled(t, ps).message for t, ps in away.items() if ps) or None
     except HeadworksError as error:
@@ -86,20 +83,23 @@ def _ask(bootstrap: str, last: Commit) -> tuple[dict[str, Lag], str | None]:
 
 
 def _oldest(
-    fetcher: KafkaFetcher,
-    topic: str,
-    committed: Mapping[int, int],
-    marks: Mapping[int, Watermarks],
-) -> int | None:
-    """The timestamp of the oldest message that is not loaded, by the first of each partition."""
-    firsts = []
-    for partition, mark in marks.items():
-        start = max(committed.get(partition, mark.low), mark.low)
-        if start < mark.high:
-            firsts.append(Range(topic, partition, start, start + 1))
-    if not firsts:
-        return None
-    return min((m.timestamp for _, found in fetcher.fetch(firsts) for m in found), default=None)
+    client: Mapping[str, Any], marks: Mapping[str, Mapping[int, Watermarks]], last: Commit
+) -> dict[str, int]:
+    """Of each topic the timestamp of what is oldest among the first message, not loaded yet, of
+    each partition; topics of which all is loaded are left out.
+    """
+    firsts = [
+        Range(topic, partition, start, start + 1)
+        for topic, found in marks.items()
+        for partition, mark in found.items()
+        if (start := max(last.committed(topic).get(partition, mark.low), mark.low)) < mark.high
+    ]
+    oldest: dict[str, int] = {}
+    with BrokerFetcher(client, each=_A_FIRST_BATCH) as fetcher:
+        for topic, messages in fetcher.fetch(firsts):
+            first = min(message.timestamp for message in messages)
+            oldest[topic] = min(first, oldest.get(topic, first))
+    return oldest
 
 
 def _refused(report: Mapping[str, Any], tables: Mapping[str, TableState]) -> list[dict[str, Any]]:

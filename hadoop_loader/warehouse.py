@@ -19,10 +19,9 @@ from hadoop_loader.config import WarehouseConfig
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
-    from hadoop_loader.compacting import Compacted
     from hadoop_loader.lock import Lock
     from hadoop_loader.position import Position
-    from hadoop_loader.report import LoadReport
+    from hadoop_loader.report import Compacted, LoadReport
     from hadoop_loader.work import Parts, Progress
 
 __all__ = ["Warehouse"]
@@ -80,9 +79,10 @@ class Warehouse:
             report = Loading(self._parts, progress).run()
             last = self._parts.log.latest()
             if self._config.policy.compact and last is not None and last.number == report.number:
-                Compacting(self._parts, progress).touched(last)
+                done = Compacting(self._parts, progress).touched(last)
+                report = replace(report, compacted=done if done.number else None)
             report = replace(report, unmarked=self._mark({one.topic for one in report.leaderless}))
-            if report.unmarked is not None:
+            if report.compacted is not None or report.unmarked is not None:
                 self._parts.log.keep_last_run(report.as_dict())
         return report
 

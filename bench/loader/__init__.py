@@ -18,6 +18,7 @@ from typing import Any
 
 from bench.frame import Bench
 from bench.loader.data import TEN_MINUTES_MS, Events, flights, page_views, send
+from bench.loader.formats import compare
 from bench.loader.spark_fetch import SPARK_VERSION, Peer, fetch_peer
 from hadoop_loader import Warehouse, WarehouseConfig
 from hadoop_loader.fetch import KafkaLog
@@ -72,6 +73,7 @@ def run(bench: Bench) -> None:
             send(stack.broker, stack.registry, VIEWS, events, rows)
             for way in WAYS:
                 _one_core(bench, stack, events, VIEWS, way, folder / way, "page views")
+            compare(bench, events, folder / "compiled")
             if peer is not None:
                 _spark(bench, stack, events, peer, folder / "spark")
         _flights(bench, folder)

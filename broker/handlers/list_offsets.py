@@ -1,7 +1,11 @@
 """ListOffsets: the ends of a partition, or the first offset at or after a time.
 
-Rule: the search by time looks into batches, which may be large and compressed: it runs in a thread,
-one search at a time, so that nobody else waits for it.
+Rules:
+
+- The search by time looks into batches, which may be large and compressed: it runs in a thread, one
+  search at a time, so that nobody else waits for it.
+- A negative number is a name of a place, never a time. Those of tiered storage belong to versions
+  that are not served, and are refused as Apache Kafka refuses them there.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from headworks.errors import CorruptError
 __all__ = ["list_offsets"]
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
+_PLACES = frozenset({_LATEST, _EARLIEST, _MAX_TIMESTAMP})
 
 
 async def list_offsets(node: Node, request: Request) -> Fields:
@@ -46,6 +51,8 @@ async def _answer(node: Node, request: Request, topic: str, asked: Any) -> dict[
         return fields | {"error_code": partition}
     if getattr(asked, "current_leader_epoch", -1) > LEADER_EPOCH:
         return fields | {"error_code": ErrorCode.UNKNOWN_LEADER_EPOCH}
+    if asked.timestamp < 0 and asked.timestamp not in _PLACES:
+        return fields | {"error_code": ErrorCode.UNSUPPORTED_VERSION}
     try:
         found = await _find(node, partition, asked.timestamp)
     except CorruptError as error:

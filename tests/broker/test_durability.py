@@ -297,6 +297,9 @@ def test_a_damaged_partition_is_refused_and_the_others_are_served(tmp_path: Path
         assert topics["bad"].partitions[0].error is not None
         assert topics["good"].partitions[0].error is None
         assert "bad-0 is not served" in process.words()
+        shown = headworks("topic", "describe", "bad", "--bootstrap", process.address)
+        assert shown.stdout.split()[-5:] == ["0", *["refused"] * 4]
+        assert "does not serve bad[0]: its log says why" in shown.stderr
     done = headworks("log", "dump", str(segments[0].parent), "--format", "json")
     assert done.returncode == 1
     damage = [json.loads(line) for line in done.stdout.splitlines() if "damage" in line]

@@ -377,6 +377,8 @@ def test_offsets_are_found_by_place_and_time(address: str, topic: str, version: 
         assert ask(-1, index=9)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if version >= 7:
             assert ask(-3) == (0, 5, 3001)
+        for tiered in (-4, -5):  # known from version 8 and 9 on
+            assert ask(tiered)[0] == ErrorCode.UNSUPPORTED_VERSION
 
 
 @pytest.mark.parametrize("version", range(13))

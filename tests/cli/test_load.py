@@ -11,6 +11,8 @@ import cli.load
 from cli.output import Format
 from cli.warehouse import print_report
 from hadoop_loader import LoadReport
+from hadoop_loader.metrics import LoaderMetrics
+from hadoop_loader.report import Compacted
 from headworks.errors import UnreachableError
 
 
@@ -43,6 +45,30 @@ def test_who_serves_and_has_lost_its_jvm_does_not_stay(
     with pytest.raises(UnreachableError, match="nothing is served any more"):
         cli.load.run(data_dir=str(tmp_path), serve="127.0.0.1:1")
     assert (warehouse.looks, warehouse.closed) == ([], True)
+
+
+def test_a_single_run_that_fails_is_in_its_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(Dying):
+        def load(self, progress: Callable[[str, float | None], None] | None) -> LoadReport:
+            raise UnreachableError("no schema registry answers")
+
+    monkeypatch.setattr(cli.load, "open_warehouse", lambda config: Failing())
+    file = tmp_path / "loader.prom"
+    with pytest.raises(UnreachableError, match="no schema registry answers"):
+        cli.load.run(data_dir=str(tmp_path), metrics_file=file)
+    assert 'headworks_loader_runs_total{outcome="failed"} 1.0' in file.read_text()
+
+
+def test_a_load_tells_of_its_compaction(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    report = LoadReport(7, committed=True, compacted=Compacted(8, 2, 40, 3, 1.25))
+    print_report(report, Format.TEXT)
+    assert "compacted 2 partitions: 40 files became 3; seconds: 1.2" in capsys.readouterr().err
+    metrics = LoaderMetrics(tmp_path)
+    metrics.loaded(report)
+    metrics.write(tmp_path / "m.prom")
+    assert 'phase_seconds{phase="compact"} 1.25' in (tmp_path / "m.prom").read_text()
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from headworks.service import Service
 from tests.interop import hdfs as hdfs_itself
 from tests.interop import s3 as s3_itself
 from tests.loader.memory import World
+from tests.loader.real import Stage
 
 
 @pytest.fixture
@@ -24,6 +25,12 @@ def world(place: Place, monkeypatch: pytest.MonkeyPatch) -> World:
     """A warehouse and what is around it, in this process: its crashes need no durable disk."""
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     return World(place / "warehouse")
+
+
+@pytest.fixture
+def stage(broker: Service, registry: Service, tmp_path: Path) -> Stage:
+    """A warehouse beside a real broker and a real registry."""
+    return Stage(broker, registry, tmp_path)
 
 
 @pytest.fixture

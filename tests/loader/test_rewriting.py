@@ -7,6 +7,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from hadoop_loader.policy import Policy
 from hadoop_loader.position import Position
 from hadoop_loader.quarantine import QUARANTINE_TABLE
 from hadoop_loader.reloading import Requeueing, Rewinding
+from hadoop_loader.report import LoadReport
 from hadoop_loader.task import Writer
 from headworks.errors import FindingsError, UsageError
 from tests.loader.memory import MemoryCatalog, World, encoded
@@ -186,6 +188,8 @@ def test_a_run_compacts_what_it_has_touched_once_it_is_worth_it(
 ) -> None:
     monkeypatch.setattr(Warehouse, "_assemble", lambda self: world.parts())
 
+    reports: list[LoadReport] = []
+
     def run(*, compact: bool, days: tuple[int, ...] = (0,)) -> int:
         """Load a message of each day; the files that the table has then."""
         for day in days:
@@ -193,7 +197,7 @@ def test_a_run_compacts_what_it_has_touched_once_it_is_worth_it(
         policy = Policy(compact=compact)
         config = WarehouseConfig(tmp_path, "", "", str(world.root), policy=policy)
         with Warehouse(config, None, owns_session=False) as warehouse:
-            warehouse.load()
+            reports.append(warehouse.load())
         last = world.parts().log.latest()
         assert last is not None
         assert last.tables["clicks"].files == len(list(files_of_readers(world)))
@@ -202,7 +206,15 @@ def test_a_run_compacts_what_it_has_touched_once_it_is_worth_it(
     assert [run(compact=True, days=(0, 1)) for _ in range(WORTH_IT - 1)][-1] == 2 * (WORTH_IT - 1)
     assert run(compact=False) == 2 * WORTH_IT - 1
     assert run(compact=True, days=(1,)) == WORTH_IT + 1, "a day that was not touched waits"
+    assert [bool(one.compacted) for one in reports] == [False] * WORTH_IT + [True]
     assert run(compact=True) == 2
+    told = reports[-1].compacted
+    assert told is not None
+    assert str(told) == f"1 partitions: {WORTH_IT + 1} files became 1"
+    assert told.number == reports[-1].number + 1
+    kept = world.parts().log.last_run()
+    assert kept is not None
+    assert kept["compacted"] == asdict(told)
     assert numbers(world) == [0] * (WORTH_IT + 1) + [1] * WORTH_IT
     assert audited(world) == {"loaded": 2 * WORTH_IT + 1}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import urllib.request
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from headworks import service
 from headworks.errors import RefusedError
 from headworks.registry_client import Reference, RegistryClient, SubjectVersion
 from headworks.schema import subject_of
+from tests.loader.real import Stage
 
 _numbers = itertools.count()
 
@@ -27,7 +29,7 @@ class Counted(RegistryClient):
         self.asked: list[str] = []
 
     def listing(self, prefix: str = "", **more: Any) -> list[SubjectVersion]:
-        self.asked.append(f"list {prefix}")
+        self.asked.append(f"list {prefix}" + " and deleted" * more.get("deleted", False))
         return super().listing(prefix, **more)
 
     def versions(self, subject: str) -> list[int]:
@@ -51,7 +53,7 @@ def text(name: str, *fields: str, of: str = "int") -> str:
 
 
 def registered(client: RegistryClient, count: int) -> dict[str, tuple[Writer, ...]]:
-    """Topics of one, two or three versions, of which some have lost their second one."""
+    """Topics of one, two or three versions; where there are three the second one is deleted."""
     found = {}
     stem = f"s{next(_numbers)}"
     for n in range(count):
@@ -59,13 +61,21 @@ def registered(client: RegistryClient, count: int) -> dict[str, tuple[Writer, ..
         subject = subject_of(topic)
         for version in range(n % 3 + 1):
             client.register(subject, text("R", *"abc"[: version + 1], "nmo"[n % 3]))
-        if n % 3 == 2:
-            client._ask("DELETE", f"/subjects/{subject}/versions/2")
-        found[topic] = tuple(
+        writers = [
             Writer(one.id, one.version, client.schema_text(one.id))
             for one in client.history(subject)
-        )
+        ]
+        if n % 3 == 2:
+            delete(client, subject, 2)
+            writers.insert(0, writers.pop(1))
+        found[topic] = tuple(writers)
     return found
+
+
+def delete(client: RegistryClient, subject: str, version: int) -> None:
+    url = f"{client.url}/subjects/{subject}/versions/{version}"
+    with urllib.request.urlopen(urllib.request.Request(url, method="DELETE")) as answer:
+        assert json.load(answer) == version
 
 
 def test_one_listing_says_of_many_topics_what_asking_for_each_says(client: Counted) -> None:
@@ -74,11 +84,9 @@ def test_one_listing_says_of_many_topics_what_asking_for_each_says(client: Count
     client.asked.clear()
     found = Subjects(client).versions([*expected, absent])
     assert found == expected | {absent: ()}
-    assert [len(w) for w in found.values()] == [
-        *itertools.islice(itertools.cycle((1, 2, 2)), 40),
-        0,
-    ]
-    assert client.asked == ["list ", subject_of(absent)]
+    numbers = [[writer.version for writer in writers] for writers in found.values()]
+    assert numbers[:4] == [[1], [1, 2], [2, 1, 3], [1]]
+    assert client.asked == ["list ", "list  and deleted", subject_of(absent)]
 
     for topic, writers in expected.items():
         assert Subjects(client).versions([topic]) == {topic: writers}
@@ -106,7 +114,11 @@ def test_a_registry_full_of_others_schemas_is_not_listed_for_a_few_topics(
     client.asked.clear()
     assert Subjects(client).versions(expected) == expected
     assert sorted(set(client.asked)) == sorted(
-        ["list ", *map(subject_of, expected), *(f"list {subject_of(t)}" for t in expected)]
+        [
+            "list ",
+            *map(subject_of, expected),
+            *(f"list {subject_of(topic)} and deleted" for topic in expected),
+        ]
     )
 
 
@@ -119,7 +131,10 @@ def test_a_registry_without_lists_is_asked_for_each_version(
         raise RefusedError("no such page", status=404, code=404)
 
     monkeypatch.setattr(Counted, "listing", refused)
-    assert Subjects(client).versions(expected) == expected
+    live = {topic: client.versions(subject_of(topic)) for topic in expected}
+    found = Subjects(client).versions(expected)
+    assert {topic: [w.version for w in writers] for topic, writers in found.items()} == live
+    assert all({*found[topic]} <= {*expected[topic]} for topic in expected)
 
 
 def test_who_may_not_read_a_subject_is_told_so_and_not_that_it_is_ungoverned(
@@ -143,9 +158,23 @@ def test_who_may_not_read_a_subject_is_told_so_and_not_that_it_is_ungoverned(
         Subjects(client).versions(expected)
 
 
+def test_what_a_deleted_version_wrote_is_loaded_in_the_latest_one(stage: Stage) -> None:
+    topic = stage.topic("old")
+    subject = subject_of(topic)
+    stage.send(topic, 0, 1, 3)
+    old = stage.registry.version(subject, 1)
+    schema = json.loads(old.text)
+    schema["fields"].append({"name": "more", "type": "int", "default": 7})
+    stage.registry.register(subject, json.dumps(schema))
+    delete(stage.registry, subject, 1)
+    (loaded,) = stage.load().topics
+    assert (loaded.rows, loaded.quarantined, loaded.schema_version) == (3, 0, 2)
+    assert stage.rows(topic, "more") == [7, 7, 7]
+
+
 def test_what_is_another_name_of_a_subject_has_that_ones_schemas(client: Counted) -> None:
     others = registered(client, 10)
-    real, *_ = others
+    real = [*others][8]  # with a deleted version, too
     name, new = f"name{next(_numbers)}", f"new{next(_numbers)}"
     client.register(subject_of(name), text("Former", "x"))  # what it had of its own
     for alias in (name, new):
@@ -166,5 +195,5 @@ def test_what_other_subjects_refer_to_is_not_asked_for(
     )
     client.register(f"no-topic-{base}", refers, references=[Reference("geo.Place", base, 1)])
     expected = registered(client, 12)
-    monkeypatch.setattr(client, "schema_text", lambda _: pytest.fail("a text was asked for"))
+    monkeypatch.setattr(client, "schema_text", lambda *_: pytest.fail("a text was asked for"))
     assert Subjects(client).versions(expected) == expected

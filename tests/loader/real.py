@@ -1,0 +1,87 @@
+"""Topics on a real broker, schemas in a real registry, and a warehouse of theirs, without Spark."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow.parquet as pq
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from hadoop_loader.loading import Loading
+from hadoop_loader.policy import Policy
+from hadoop_loader.report import LoadReport
+from hadoop_loader.status import status_of
+from headworks.registry_client import RegistryClient
+from headworks.schema import subject_of
+from headworks.service import Service
+from headworks.wire import prefix
+from tests.soak.fire_loader import parts
+
+__all__ = ["Stage"]
+
+MINUTE = 60_000
+SCHEMA: Any = {
+    "type": "record",
+    "name": "Seen",
+    "headworks": {"event_time": "at"},
+    "fields": [
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "text", "type": "string"},
+    ],
+}
+_numbers = itertools.count()
+
+
+class Stage:
+    """Topics of two partitions on the real broker, and a warehouse of theirs."""
+
+    def __init__(self, broker: Service, registry: Service, root: Path) -> None:
+        self.stem = f"status{next(_numbers)}"
+        self._broker, self.registry, self.root = broker, RegistryClient(registry.url), root
+        self._producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 50})
+        self._heads: dict[str, bytes] = {}
+
+    def topic(self, name: str) -> str:
+        topic = f"{self.stem}.{name}"
+        admin = AdminClient({"bootstrap.servers": self._broker.address})
+        admin.create_topics([NewTopic(topic, 2)])[topic].result(20)
+        text = json.dumps({**SCHEMA, "headworks": {**SCHEMA["headworks"], "topic": topic}})
+        registered = self.registry.register(subject_of(topic), text)
+        self._heads[topic] = prefix(registered.id)
+        return topic
+
+    def send(self, topic: str, partition: int, minutes_ago: float, count: int = 1) -> None:
+        """Messages that were written so long ago, and one that is of now."""
+        now = int(time.time() * 1000)
+        for n in range(count):
+            out = io.BytesIO()
+            at = now - int(minutes_ago * MINUTE) if n == 0 else now
+            fastavro.schemaless_writer(out, SCHEMA, {"at": at, "text": "x" * 1000})
+            value = self._heads[topic] + out.getvalue()
+            self._producer.produce(topic, value, partition=partition, timestamp=at)
+        self._producer.flush()
+
+    def load(self) -> LoadReport:
+        ready = parts(self._broker.address, self.registry.url, self.root)
+        policy = Policy(allow=rf"{self.stem}\..*")
+        report = Loading(replace(ready, policy=policy)).run()
+        assert report.left_out is None
+        return report
+
+    def rows(self, topic: str, column: str) -> list[Any]:
+        """What the table's files have in a column."""
+        files = (self.root / topic.replace(".", "_")).rglob("*.parquet")
+        return [value for file in files for value in pq.read_table(file)[column].to_pylist()]
+
+    def lags(self) -> dict[str, tuple[int, float]]:
+        found = status_of(self.root, self._broker.address)
+        assert found["broker_error"] is None
+        return {t["topic"]: (t["lag_messages"], t["lag_minutes"]) for t in found["topics"]}
