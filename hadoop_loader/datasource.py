@@ -35,7 +35,7 @@ from pyspark.sql.types import StructType
 from hadoop_loader.catalog import column_list
 from hadoop_loader.columns import METADATA, Struct, table_columns
 from hadoop_loader.fetch import KafkaLog
-from hadoop_loader.governed import Subjects
+from hadoop_loader.governed import Subjects, versions_of
 from hadoop_loader.messages import Messages
 from hadoop_loader.plan import Range, unled
 from hadoop_loader.position import Position
@@ -319,7 +319,7 @@ def _produce(
 
 
 def _plan_of(topic: str, registry: str) -> TopicPlan:
-    versions = Subjects(RegistryClient(registry)).versions([topic])[topic]
+    versions = versions_of(topic, Subjects(RegistryClient(registry)).versions([topic]))
     if not versions:
         raise UsageError(
             f"topic {topic} has no schema in the registry at {registry}",

@@ -1,12 +1,13 @@
 """Which topics a load takes on, and by which schemas: what the registry says of what the log has.
 
 Rules: a topic without a subject is ungoverned: reported, never guessed at. A topic whose latest
-schema no table can follow is refused by name, with its offsets where they were; others go on.
+schema no table can follow, or whose schemas this loader may not read, is refused by name, with its
+offsets where they were; others go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -22,11 +23,14 @@ from headworks.errors import HeadworksError, IncompatibleError, RefusedError, Us
 from headworks.registry_client import RegistryClient, SubjectVersion
 from headworks.schema import Record, governance_of, parse, subject_of
 
-__all__ = ["Governed", "Subjects", "changes", "govern", "next_state"]
+__all__ = ["Governed", "Subjects", "Told", "changes", "govern", "next_state", "versions_of"]
+
+Told = tuple[Writer, ...] | RefusedError
 
 # Folders of the warehouse that no table may have: the second holds the commits.
 _OWN = (QUARANTINE_TABLE, "_headworks")
 _ASKERS = 8
+_FORBIDDEN = 403
 _FEW, _VERSIONS_A_TOPIC = 8, 10  # a version in a list costs a tenth of asking for a topic
 _CHECKED = 10_000
 
@@ -46,10 +50,11 @@ class Subjects:
     def __init__(self, registry: RegistryClient) -> None:
         self._registry = registry
 
-    def versions(self, topics: Collection[str]) -> dict[str, tuple[Writer, ...]]:
+    def versions(self, topics: Collection[str]) -> dict[str, Told]:
         """Every version of each topic's subject, the latest one last; none if none is live.
 
         Versions that were deleted, but not for good, come first: what they wrote stays readable.
+        In place of what this loader may not read stands the registry's refusal.
 
         Those of many topics come from one listing of all there is, unless most of that is of other
         topics. What it leaves out is asked for by name: it has not what this loader may not read.
@@ -74,8 +79,13 @@ class Subjects:
             if subject in wanted and subject in every
         }
 
-    def _asked(self, subject: str) -> tuple[Writer, ...]:
-        live = self._registry.versions(subject)
+    def _asked(self, subject: str) -> Told:
+        try:
+            live = self._registry.versions(subject)
+        except RefusedError as error:
+            if error.status != _FORBIDDEN:
+                raise
+            return error
         if not live:
             return ()
         every = self._listing(subject, deleted=True).get(subject)
@@ -113,35 +123,44 @@ class Subjects:
         return Writer(one.id, one.version, text)
 
 
+def versions_of(topic: str, told: Mapping[str, Told]) -> tuple[Writer, ...]:
+    """A topic's versions; raises the registry's refusal if it is one."""
+    found = told[topic]
+    if isinstance(found, RefusedError):
+        raise found
+    return found
+
+
 def govern(
     topics: Iterable[str],
-    versions: Callable[[Collection[str]], Mapping[str, Sequence[Writer]]],
+    versions: Callable[[Collection[str]], Mapping[str, Told]],
     last: Commit | None,
     log: CommitLog,
     policy: Policy,
 ) -> Governed:
     """Ask for every topic's schemas, and see that tables can follow them."""
     names = sorted(topics)
-    writers = versions(names)
-    ungoverned = tuple(name for name in names if not writers[name])
+    told = versions(names)
+    ungoverned = tuple(name for name in names if not told[name])
     known = last.tables if last else {}
     taken = {name: topic for topic, s in known.items() for name in (s.table, s.files_table)}
     taken |= dict.fromkeys(_OWN, "(the loader's own)")
     plans, refused = {}, []
     for topic in names:
-        if not writers[topic]:
+        if not told[topic]:
             continue
         table = table_name(topic)
         before = last.tables.get(topic) if last else None
-        plan = TopicPlan(
-            topic,
-            before.files_table if before else table,
-            subject_of(topic),
-            writers[topic][-1],
-            tuple(writers[topic]),
-            policy.hourly(before),
-        )
         try:
+            writers = versions_of(topic, told)
+            plan = TopicPlan(
+                topic,
+                before.files_table if before else table,
+                subject_of(topic),
+                writers[-1],
+                writers,
+                policy.hourly(before),
+            )
             if taken.setdefault(table, topic) != topic:
                 raise UsageError(
                     f"topics {taken[table]} and {topic} would both be table {table}",

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from hadoop_loader.columns import PARTITION, table_columns
 from hadoop_loader.commits import Commit, TableState
 from hadoop_loader.draft import Draft
+from hadoop_loader.governed import versions_of
 from hadoop_loader.literals import text
 from hadoop_loader.places import (
     Place,
@@ -98,7 +99,7 @@ class Rebuilding:
         return report
 
     def _latest(self, topic: str) -> Writer:
-        versions = self._parts.versions([topic])[topic]
+        versions = versions_of(topic, self._parts.versions([topic]))
         if not versions:
             raise UsageError(
                 f"topic {topic} has no schema any more",

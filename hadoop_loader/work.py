@@ -26,12 +26,13 @@ from hadoop_loader.commits import Commit, CommitLog
 from hadoop_loader.crash import Reach, reach
 from hadoop_loader.draft import Draft
 from hadoop_loader.fetch import Log
+from hadoop_loader.governed import Told
 from hadoop_loader.meter import watching
 from hadoop_loader.places import Place, matching, remove, remove_empty, sync_folders
 from hadoop_loader.policy import Policy
 from hadoop_loader.rewrite import Rewrite, Rewritten
 from hadoop_loader.roll_forward import Catalog, Publish, apply, restore
-from hadoop_loader.task import Manifest, Task, Writer
+from hadoop_loader.task import Manifest, Task
 from headworks.errors import CorruptError, HeadworksError
 
 __all__ = ["GRACE", "KEPT", "STAGING", "Jobs", "Parts", "Progress", "Work"]
@@ -69,7 +70,7 @@ class Parts:
     root: Place
     log: CommitLog
     broker: Log
-    versions: Callable[[Collection[str]], Mapping[str, Sequence[Writer]]]
+    versions: Callable[[Collection[str]], Mapping[str, Told]]
     jobs: Jobs
     catalog: Catalog
     publish: Publish

@@ -13,7 +13,7 @@ from hadoop_loader.audit_counts import events
 from hadoop_loader.crash import STEPS
 from hadoop_loader.loading import Loading
 from hadoop_loader.report import Refusal
-from headworks.errors import CorruptError, UnreachableError, UsageError
+from headworks.errors import CorruptError, RefusedError, UnreachableError, UsageError
 from tests.loader.memory import MemoryCatalog, MemoryJobs, World, encoded
 
 HOUR = 3_600_000
@@ -328,6 +328,20 @@ def test_a_registry_that_does_not_answer_leaves_offsets_where_they_were(world: W
     assert world.parts().log.numbers() == [1]
     assert Loading(world.parts()).run().rows == 1
     assert numbers(world) == [0, 1]
+
+
+def test_a_topic_whose_schemas_may_not_be_read_holds_up_no_other(world: World) -> None:
+    for topic in ("clicks", "secret"):
+        world.register(topic, V1)
+    click(world, 0)
+    world.log.append("secret", encoded(V1, {"at": 0, "n": 1}, 2))
+    parts = world.parts()
+    no = RefusedError("registry http://r refused (40301): no reader of secret", status=403)
+    barred = world.parts(versions=lambda topics: {**parts.versions(topics), "secret": no})
+    report = Loading(barred).run()
+    assert [(t.topic, t.rows) for t in report.topics] == [("clicks", 1)]
+    assert report.refused == (Refusal("secret", str(no)),)
+    assert [t.topic for t in Loading(parts).run().topics] == ["secret"], "its offsets had stayed"
 
 
 def test_a_metastore_that_fails_after_the_commit_is_caught_up_with(world: World) -> None:
