@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hadoop_loader.places import Place, place_of
 from hadoop_loader.policy import Policy
+from headworks.errors import UsageError
 
 __all__ = ["WarehouseConfig"]
 
@@ -35,6 +37,13 @@ class WarehouseConfig:
     policy: Policy = field(default_factory=Policy)
     audit_store: str | None = None
     long_queries: bool = False
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9_]+", self.database):
+            raise UsageError(
+                f"Hive has no database {self.database!r}: names are of letters, digits and _",
+                fix="give --database (or the setting `database`) such a name",
+            )
 
     @property
     def root(self) -> Place:

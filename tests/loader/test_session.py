@@ -28,6 +28,13 @@ def config(folder: Path, **more: Any) -> WarehouseConfig:
     return WarehouseConfig(data_dir=folder, bootstrap="127.0.0.1:1", registry="http://x", **more)
 
 
+@pytest.mark.parametrize("name", ["", "a b", "a.b", "a;b", "ü"])
+def test_a_name_that_no_database_has_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="names are of letters, digits and _"):
+        config(tmp_path, database=name)
+    assert config(tmp_path, database="Web_2").files_database == "Web_2_files"
+
+
 def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "/nonexistent")
