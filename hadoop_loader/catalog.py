@@ -249,7 +249,7 @@ def _string(value: str) -> str:
 
     Spark puts settings and the environment in the place of `${..}`, in strings too.
     """
-    plain = value.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
+    plain = value.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")
     return f"'{plain}'"
 
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -242,7 +243,7 @@ def test_a_server_that_dies_over_a_query_is_said_to_be_away(
 @pytest.mark.spark
 def test_a_metastore_in_use_is_named(spark: Any, tmp_path: Path) -> None:
     spark.sql("SHOW DATABASES").collect()
-    managed = Path("/", spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:").lstrip("/"))
+    managed = Path(unquote(urlsplit(spark.conf.get("spark.sql.warehouse.dir")).path))
     with pytest.raises(UsageError, match=r"is in use by process \d+ \(java\)"):
         check_metastore_free(managed.parent, wait=0)
     check_metastore_free(tmp_path, wait=0)
