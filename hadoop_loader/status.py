@@ -20,7 +20,7 @@ from headworks.errors import HeadworksError, UsageError
 
 __all__ = ["Lag", "lag_of", "status_of"]
 
-Lag = tuple[int, float]
+Lag = tuple[int, float | None]
 _A_FIRST_BATCH = 64 << 10  # bytes; a larger one is given all the same
 
 
@@ -57,10 +57,15 @@ def status_of(root: Place, bootstrap: str | None = None) -> dict[str, Any]:
 def lag_of(
     committed: Mapping[int, int], marks: Mapping[int, Watermarks], oldest_ms: int | None, now: float
 ) -> Lag:
-    """Messages that are not loaded yet, and the minutes since the oldest of them was written."""
+    """Messages that are not loaded yet, and the minutes since the oldest of them was written.
+
+    None minutes: there is none where it is looked for, at the first offset of each partition.
+    """
     behind = sum(m.high - max(committed.get(p, m.low), m.low) for p, m in marks.items())
-    if behind <= 0 or oldest_ms is None:
-        return max(behind, 0), 0.0
+    if behind <= 0:
+        return 0, 0.0
+    if oldest_ms is None:
+        return behind, None
     return behind, round(max(0.0, now - oldest_ms / 1000) / 60, 1)
 
 

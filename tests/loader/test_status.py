@@ -8,7 +8,8 @@ import pytest
 
 from hadoop_loader import status
 from hadoop_loader.fetch import KafkaLog
-from hadoop_loader.status import status_of
+from hadoop_loader.plan import Watermarks
+from hadoop_loader.status import lag_of, status_of
 from headworks.errors import UsageError
 from tests.loader.real import Stage
 
@@ -49,3 +50,10 @@ def test_status_without_a_broker_says_the_rest(
         assert (one["topic"], one["rows"], one["offsets"][0]) == (topic, 7, 7)
         assert (one["lag_messages"], one["lag_minutes"]) == (None, None)
         assert (found["broker_error"] is None) == (bootstrap is None)
+
+
+def test_an_age_that_is_not_known_is_not_said_to_be_none() -> None:
+    marks = {0: Watermarks(0, 9), 1: Watermarks(3, 5)}
+    assert lag_of({0: 7}, marks, 60_000, 120.0) == (4, 1.0)
+    assert lag_of({0: 7}, marks, None, 120.0) == (4, None), "compaction took the first of them"
+    assert lag_of({0: 9, 1: 5}, marks, None, 120.0) == (0, 0.0)
