@@ -30,7 +30,7 @@ Told = tuple[Writer, ...] | RefusedError
 # Folders of the warehouse that no table may have: the second holds the commits.
 _OWN = (QUARANTINE_TABLE, "_headworks")
 _ASKERS = 8
-_FORBIDDEN = 403
+_FORBIDDEN = (401, 403)  # who says nothing of himself is asked who he is
 _FEW, _VERSIONS_A_TOPIC = 8, 10  # a version in a list costs a tenth of asking for a topic
 _CHECKED = 10_000
 
@@ -83,7 +83,7 @@ class Subjects:
         try:
             live = self._registry.versions(subject)
         except RefusedError as error:
-            if error.status != _FORBIDDEN:
+            if error.status not in _FORBIDDEN:
                 raise
             return error
         if not live:
@@ -138,9 +138,14 @@ def govern(
     log: CommitLog,
     policy: Policy,
 ) -> Governed:
-    """Ask for every topic's schemas, and see that tables can follow them."""
+    """Ask for every topic's schemas, and see that tables can follow them.
+
+    Raises the registry's refusal if it lets none of them be read.
+    """
     names = sorted(topics)
     told = versions(names)
+    if told and all(isinstance(found, RefusedError) for found in told.values()):
+        versions_of(names[0], told)
     ungoverned = tuple(name for name in names if not told[name])
     known = last.tables if last else {}
     taken = {name: topic for topic, s in known.items() for name in (s.table, s.files_table)}

@@ -343,6 +343,10 @@ def test_a_topic_whose_schemas_may_not_be_read_holds_up_no_other(world: World) -
     assert report.refused == (Refusal("secret", str(no)),)
     assert [t.topic for t in Loading(parts).run().topics] == ["secret"], "its offsets had stayed"
 
+    shut = world.parts(versions=lambda topics: dict.fromkeys(topics, no))
+    with pytest.raises(RefusedError, match="no reader of secret"):  # of nothing at all, that is
+        Loading(shut).run()
+
 
 def test_a_metastore_that_fails_after_the_commit_is_caught_up_with(world: World) -> None:
     class Locked(MemoryCatalog):
