@@ -97,21 +97,25 @@ class _Unfit(Exception):  # noqa: N818 - told as a ValueError
 
 
 def _required(schema: Schema) -> Convert:
-    if isinstance(schema, Union):
-        return _union(schema)
-    if schema.kind == "null":
-        return _same
+    """A value, or null where the schema has one."""
     convert = _value(schema)
+    branches = schema.branches if isinstance(schema, Union) else (schema,)
+    nullable = any(branch.kind == "null" for branch in branches)
 
     def required(value: Any) -> Any:
-        if value is None:
+        if value is not None:
+            return convert(value)
+        if not nullable:
             raise _Unfit("null, and the schema has no null there")
-        return convert(value)
+        return None
 
     return required
 
 
 def _value(schema: Schema) -> Convert:
+    """A value that is not null."""
+    if isinstance(schema, Union):
+        return _union(schema)
     if isinstance(schema, Record):
         return _record(schema)
     if isinstance(schema, Array):
@@ -240,11 +244,10 @@ def _default(schema: Schema, value: Json) -> Any:
 def _union(schema: Union) -> Convert:
     names = union_names(schema)
     if names is None:
-        values = [_required(b) for b in schema.branches if b.kind != "null"]
-        only = values[-1] if values else _same
-        return _optional(schema, only)
+        only = _only(schema)
+        return _same if only is schema else _value(only)  # itself: of nulls alone
     branches = {
-        member: (_branch_name(schema.branches[i]), _at(member, _required(schema.branches[i])))
+        member: (_branch_name(schema.branches[i]), _at(member, _value(schema.branches[i])))
         for i, member in names.items()
     }
 
@@ -255,20 +258,7 @@ def _union(schema: Union) -> Convert:
         name, inside = branches[found[0][0]]
         return (name, inside(found[0][1]))
 
-    return _optional(schema, convert)
-
-
-def _optional(schema: Union, convert: Convert) -> Convert:
-    nullable = any(b.kind == "null" for b in schema.branches)
-
-    def optional(value: Any) -> Any:
-        if value is not None:
-            return convert(value)
-        if not nullable:
-            raise _Unfit("null, and the schema has no null there")
-        return None
-
-    return optional
+    return convert
 
 
 def _branch_name(schema: Schema) -> str:

@@ -17,7 +17,7 @@ from hadoop_loader.crash import reach
 from hadoop_loader.encodings import repeating
 from hadoop_loader.places import Place, Syncing, writable
 
-__all__ = ["StagedFile", "Stager"]
+__all__ = ["StagedFile", "Stager", "write_parquet"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +60,12 @@ class Stager:
         self, topic: str, table: str, rows: pa.Table, days: Sequence[tuple[str, int, int]]
     ) -> None:
         """Write `rows` in one file for each (day, first row, number of rows)."""
-        dictionaries: Any = repeating(rows)
+        dictionaries = repeating(rows)
         for day, start, count in days:
             path = self.path()
             reach("writing")
             with writable(path) as file:
-                pq.write_table(
-                    rows.slice(start, count),
-                    file,
-                    compression="zstd",
-                    use_dictionary=dictionaries,
-                    store_schema=False,
-                )
+                write_parquet(rows.slice(start, count), file, dictionaries)
                 size = file.tell()
             self._syncing.add(path)
             self.add(StagedFile(str(path), topic, table, day, path.name, count, size))
@@ -82,3 +76,9 @@ class Stager:
         self._syncing.add(self._folder.parent)
         self._syncing.wait()
         return tuple(self._files)
+
+
+def write_parquet(rows: pa.Table, file: Any, dictionaries: list[str]) -> None:
+    """Write a table's file; `dictionaries`: the columns (as `repeating` names them) to have one."""
+    use: Any = dictionaries
+    pq.write_table(rows, file, compression="zstd", use_dictionary=use, store_schema=False)

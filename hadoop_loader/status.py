@@ -96,8 +96,9 @@ def _oldest(
     firsts = [
         Range(topic, partition, start, start + 1)
         for topic, found in marks.items()
+        for committed in (last.committed(topic),)
         for partition, mark in found.items()
-        if (start := max(last.committed(topic).get(partition, mark.low), mark.low)) < mark.high
+        if (start := max(committed.get(partition, mark.low), mark.low)) < mark.high
     ]
     oldest: dict[str, int] = {}
     with BrokerFetcher(client, each=_A_FIRST_BATCH) as fetcher:

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from fastavro import parse_schema, schemaless_reader, writer
 from pyarrow import orc
@@ -22,6 +21,7 @@ from pyarrow import orc
 from bench.frame import Bench
 from bench.loader.data import Events
 from hadoop_loader.encodings import repeating
+from hadoop_loader.staging import write_parquet
 
 __all__ = ["compare"]
 
@@ -35,7 +35,10 @@ def compare(bench: Bench, events: Events, folder: Path) -> None:
     schema = parse_schema(json.loads(events.named("any")))
     objects: list[Any] = [schemaless_reader(io.BytesIO(v), schema, schema) for v in events.values]
     ways: dict[str, tuple[int, Callable[[io.BytesIO], object]]] = {
-        "Parquet, as the loader writes it": (rows.num_rows, lambda out: _parquet(rows, out)),
+        "Parquet, as the loader writes it": (
+            rows.num_rows,
+            lambda out: write_parquet(rows, out, repeating(rows)),
+        ),
         "ORC (pyarrow)": (
             rows.num_rows,
             lambda out: orc.write_table(rows, out, compression="ZSTD"),
@@ -46,11 +49,6 @@ def compare(bench: Bench, events: Events, folder: Path) -> None:
         seconds, size = _cost(write)
         bench.record("writing page views: CPU", who, 1e6 * seconds / count, "us/row")
         bench.record("writing page views: size", who, size / count, "bytes/row")
-
-
-def _parquet(rows: pa.Table, out: io.BytesIO) -> None:
-    dictionaries: Any = repeating(rows)
-    pq.write_table(rows, out, compression="zstd", use_dictionary=dictionaries, store_schema=False)
 
 
 def _cost(write: Callable[[io.BytesIO], object]) -> tuple[float, int]:
