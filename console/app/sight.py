@@ -28,25 +28,15 @@ class Sight:
 
     def topic(self, name: str) -> bool:
         """Whether a topic may be seen, with its messages, audit and table."""
-        return self._reads(Kind.TOPICS, name)
+        return self.permission.may_read(Kind.TOPICS, name)
 
     def group(self, name: str) -> bool:
         """Whether a consumer group may be seen."""
-        return self._reads(Kind.GROUPS, name)
+        return self.permission.may_read(Kind.GROUPS, name)
 
     def subject(self, name: str) -> bool:
         """Whether a subject may be seen, with its schemas."""
         return self.permission.may(Role.READER, name)
-
-    def _reads(self, kind: Kind, name: str) -> bool:
-        permission = self.permission
-        if permission.grants is None or permission.anonymous_reads:
-            return True
-        return any(
-            name.startswith(grant.prefix)
-            and any(grant.covers(permission.principal, role, kind) for role in Role)
-            for grant in permission.grants
-        )
 
 
 EVERYTHING = Sight(ALL)

@@ -14,6 +14,7 @@ Rules:
   `reader`: each server says which roles an operation takes.
 - Without a file, whoever is authenticated may do everything and nobody else anything.
 - Nothing here knows of requests: a server asks `allows`.
+- Only `Grant.gives` compares names, so that broker, registry and console read a grant alike.
 """
 
 from __future__ import annotations
@@ -71,12 +72,19 @@ class Grant:
     on: frozenset[Kind]
     name: str | None = None
 
-    def matches(self, name: str) -> bool:
-        """Whether it is about the thing of that name."""
-        return name.startswith(self.prefix) if self.name is None else name == self.name
+    def gives(self, principal: Principal, role: Role, kind: Kind, name: str) -> bool:
+        """Whether it gives the principal the role for the thing of that kind and name.
 
-    def covers(self, principal: Principal, role: Role, kind: Kind) -> bool:
-        """Whether it gives the role on this kind of thing to the principal, where it matches."""
+        "" asks for every name, so a grant on one name or on a prefix does not give it.
+        """
+        named = name.startswith(self.prefix) if self.name is None else name == self.name
+        return named and self.gives_somewhere(principal, role, kind)
+
+    def gives_somewhere(self, principal: Principal, role: Role, kind: Kind) -> bool:
+        """Whether it gives the principal the role for some thing of that kind, whatever its name.
+
+        This alone never admits anybody to a thing that has a name: ask `gives`.
+        """
         if kind not in self.on or not (role in self.roles or Role.ADMIN in self.roles):
             return False
         if principal == ANONYMOUS:
@@ -165,9 +173,7 @@ class Access:
 
     def allows(self, principal: Principal, role: Role, kind: Kind, name: str) -> bool:
         """Whether the principal has the role for the thing of that name."""
-        return any(
-            grant.matches(name) and grant.covers(principal, role, kind) for grant in self.grants
-        )
+        return any(grant.gives(principal, role, kind, name) for grant in self.grants)
 
     def allows_everywhere(self, principal: Principal, role: Role, kind: Kind) -> bool:
         """Whether the principal has the role for every name."""
@@ -175,7 +181,7 @@ class Access:
 
     def allows_somewhere(self, principal: Principal, role: Role, kind: Kind) -> bool:
         """Whether there can be a name for which the principal has the role."""
-        return any(grant.covers(principal, role, kind) for grant in self.grants)
+        return any(grant.gives_somewhere(principal, role, kind) for grant in self.grants)
 
 
 _EVERYBODY = (_EVERYTHING,)

@@ -1,8 +1,8 @@
 """What one principal may do. Pure: the grants are those of one moment.
 
 Names are given as requests write them and compared as the registry does: `:.:orders` is `orders`,
-and a subject of another context is `:.context:name`, so that a grant on `:.context:` is one on
-the whole context.
+and a subject of another context is `:.context:name`. A grant with the prefix `:.context:` is about
+the whole context; one with that name is about the context itself and none of its subjects.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ class Permission:
     def may(self, role: Role, name: str) -> bool:
         """Whether the principal has the role for a subject (or a context, `:.context:`)."""
         return self._has(role, str(Subject.parse(name)))
+
+    def may_read(self, kind: Kind, name: str) -> bool:
+        """Whether the principal may read a topic or a group; for a subject, ask `may`."""
+        return self._has(Role.READER, name, kind)
 
     def may_read_some(self, names: Iterable[str]) -> bool:
         """Whether the principal may read one of these subjects, as the registry writes them."""
@@ -75,26 +79,32 @@ class Permission:
             "the registry's file of grants must say so",
         )
 
-    def _has(self, role: Role, name: str) -> bool:
+    def _has(self, role: Role, name: str, kind: Kind = Kind.SUBJECTS) -> bool:
         if self.grants is None or self._reads_anyway(role):
             return True
         return any(
-            name.startswith(grant.prefix) and self._gives(grant, role) for grant in self.grants
+            grant.gives(self.principal, one, kind, name)
+            for grant in self.grants
+            for one in _enough(role)
         )
 
     def _has_somewhere(self, role: Role) -> bool:
         if self.grants is None or self._reads_anyway(role):
             return True
-        return any(self._gives(grant, role) for grant in self.grants)
-
-    def _gives(self, grant: Grant, role: Role) -> bool:
-        # A grant knows already that admin includes all.
-        enough = (role, Role.WRITER) if role is Role.READER else (role,)
-        return any(grant.covers(self.principal, one, Kind.SUBJECTS) for one in enough)
+        return any(
+            grant.gives_somewhere(self.principal, one, Kind.SUBJECTS)
+            for grant in self.grants
+            for one in _enough(role)
+        )
 
     def _reads_anyway(self, role: Role) -> bool:
         """Whether what is asked for is given to everybody, the anonymous included."""
         return self.anonymous_reads and role is Role.READER
+
+
+def _enough(role: Role) -> tuple[Role, ...]:
+    """The roles of which one is enough; a grant knows already that admin includes all."""
+    return (role, Role.WRITER) if role is Role.READER else (role,)
 
 
 ALL = Permission(ANONYMOUS, None)

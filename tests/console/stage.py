@@ -32,11 +32,12 @@ from consumer_sdk import Consumer
 from hadoop_loader.audit_counts import AuditPublisher
 from hadoop_loader.columns import table_name
 from hadoop_loader.commits import Commit, CommitLog, TableState, TopicCommit
-from headworks import catalogue
+from headworks import catalogue, service
 from headworks.audit import window_of
 from headworks.broker_client import broker_client
 from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
+from headworks.security.users import new_secret, write_users
 from producer_sdk import Producer
 from producer_sdk.generator.package import generate, write
 
@@ -99,6 +100,24 @@ def staged(folder: Path, *, limit: int) -> Iterator[Stage]:
             folder, broker=stack.broker.address, registry=stack.registry.url
         ) as console:
             yield Stage(console.url, stack, folder)
+
+
+@contextmanager
+def guarded_console(
+    stage: Stage, folder: Path, passwords: Mapping[str, str], grants: str
+) -> Iterator[str]:
+    """The URL of one more console over the stage, with users and grants; its files in `folder`."""
+    users, access = folder / "users", folder / "access.toml"
+    write_users(users, {name: new_secret(password) for name, password in passwords.items()})
+    access.write_text(grants, encoding="utf-8")
+    arguments = ["console", "start", "--listen", "127.0.0.1:0", "--users", str(users)]
+    arguments += ["--access", str(access)]
+    arguments += ["--bootstrap", stage.stack.broker.address]
+    arguments += ["--registry", stage.stack.registry.url]
+    arguments += ["--warehouse", str(stage.folder / "warehouse")]
+    arguments += ["--audit-store", f"sqlite:///{stage.folder / 'audit.db'}"]
+    with service.start(arguments) as running:
+        yield running.url
 
 
 def _govern(stack: Stack, folder: Path) -> None:

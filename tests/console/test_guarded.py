@@ -9,10 +9,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from headworks import service
-from headworks.security.users import new_secret, write_users
 from tests.console.fetch import Fetch
-from tests.console.stage import Stage
+from tests.console.stage import Stage, guarded_console
 from tests.waiting import until
 
 GRANTS = """
@@ -35,19 +33,9 @@ roles = ["admin"]
 
 @pytest.fixture(scope="module")
 def guarded(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fetch]:
-    folder = tmp_path_factory.mktemp("guarded")
-    users = folder / "users"
-    names = ("ada", "root")
-    write_users(users, {name: new_secret(f"{name}-password") for name in names})
-    (folder / "access.toml").write_text(GRANTS, encoding="utf-8")
-    arguments = ["console", "start", "--listen", "127.0.0.1:0", "--users", str(users)]
-    arguments += ["--access", str(folder / "access.toml")]
-    arguments += ["--bootstrap", stage.stack.broker.address]
-    arguments += ["--registry", stage.stack.registry.url]
-    arguments += ["--warehouse", str(stage.folder / "warehouse")]
-    arguments += ["--audit-store", f"sqlite:///{stage.folder / 'audit.db'}"]
-    with service.start(arguments) as running:
-        yield Fetch(running.url)
+    passwords = {name: f"{name}-password" for name in ("ada", "root")}
+    with guarded_console(stage, tmp_path_factory.mktemp("guarded"), passwords, GRANTS) as url:
+        yield Fetch(url)
 
 
 def credentials(name: str) -> dict[str, str]:
