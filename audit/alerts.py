@@ -15,8 +15,8 @@ from typing import Any
 import urllib3
 from sqlalchemy import delete, insert, select
 
-from audit.findings import Finding
-from audit.store import AuditStore, tables
+from headworks._audit.findings import Finding
+from headworks._audit.store import AuditStore, tables
 
 __all__ = ["Post", "post_to", "tell"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from audit.balance import Balance
-from audit.increments import Range
+from headworks._audit.balance import Balance
+from headworks._audit.increments import Range
 from headworks.audit import WINDOW_MS
 
 __all__ = [

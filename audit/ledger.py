@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from audit.balance import Balance, balance_of
-from audit.increments import Increment
+from headworks._audit.balance import Balance, balance_of
+from headworks._audit.increments import Increment
 
 __all__ = ["Ledger"]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import Row, func, select
 
-from audit.answers import (
+from headworks._audit.answers import (
     SETTLED_MS,
     Completeness,
     Contribution,
@@ -33,9 +33,9 @@ from audit.answers import (
     TopicAudit,
     WindowState,
 )
-from audit.balance import Balance
-from audit.increments import Range
-from audit.statements import (
+from headworks._audit.balance import Balance
+from headworks._audit.increments import Range
+from headworks._audit.statements import (
     Bounds,
     attempted_in,
     drops_in,
@@ -46,9 +46,9 @@ from audit.statements import (
     topic_sums_in,
     waited,
 )
-from audit.store import AuditStore, tables
-from audit.store.fold import PRODUCER_TIER
-from audit.store.tables import MISSED
+from headworks._audit.store import AuditStore, tables
+from headworks._audit.store.fold import PRODUCER_TIER
+from headworks._audit.store.tables import MISSED
 from headworks.audit import window_of
 
 __all__ = [

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from audit.increments import Increment, IncrementDecoder
-from audit.ledger import Ledger
+from headworks._audit.increments import Increment, IncrementDecoder
+from headworks._audit.ledger import Ledger
 from headworks.audit import AUDIT_TOPIC
 from headworks.broker_client import READ_AHEAD, broker_client
 from headworks.errors import CorruptError, UnreachableError

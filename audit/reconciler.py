@@ -23,10 +23,10 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from sqlalchemy import insert, select
 
-from audit.increments import Increment, IncrementDecoder
-from audit.reader import audit_consumer, unreachable, watermarks
-from audit.store import AuditStore, tables
-from audit.store.writing import Batch, MovedError, apply, positions
+from headworks._audit.increments import Increment, IncrementDecoder
+from headworks._audit.reader import audit_consumer, unreachable, watermarks
+from headworks._audit.store import AuditStore, tables
+from headworks._audit.store.writing import Batch, MovedError, apply, positions
 from headworks.audit import AUDIT_TOPIC
 from headworks.errors import CorruptError, UnreachableError, UsageError
 from headworks.registry_client import RegistryClient

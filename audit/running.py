@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.exc import OperationalError
 
-from audit.alerts import Post, tell
-from audit.findings import Thresholds, findings
-from audit.metrics import Metrics, look
-from audit.reconciler import Reconciler
-from audit.store import AuditStore
-from audit.store.upkeep import Kept, tidy
+from headworks._audit.alerts import Post, tell
+from headworks._audit.findings import Thresholds, findings
+from headworks._audit.metrics import Metrics, look
+from headworks._audit.reconciler import Reconciler
+from headworks._audit.store import AuditStore
+from headworks._audit.store.upkeep import Kept, tidy
 from headworks.errors import UnreachableError
 
 __all__ = ["Running"]

@@ -25,10 +25,10 @@ from sqlalchemy import (
     union_all,
 )
 
-from audit.answers import TimeToComplete, WindowState
-from audit.balance import Balance, allowed_of, balance_of
-from audit.store import tables
-from audit.store.fold import PRODUCER_TIER
+from headworks._audit.answers import TimeToComplete, WindowState
+from headworks._audit.balance import Balance, allowed_of, balance_of
+from headworks._audit.store import tables
+from headworks._audit.store.fold import PRODUCER_TIER
 from headworks.audit import WINDOW_MS
 
 __all__ = [

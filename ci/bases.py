@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from ci.catalogue import Catalogue, SchemaFile
-from ci.governance import Demand, Governance
-from ci.repository import Change, Repository
+from headworks._ci.catalogue import Catalogue, SchemaFile
+from headworks._ci.governance import Demand, Governance
+from headworks._ci.repository import Change, Repository
 from headworks.compatibility import Version
 from headworks.errors import RefusedError, SchemaError, UsageError
 from headworks.registry_client import RegistryClient, SubjectVersion

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ci.positions import SourceMap
+from headworks._ci.positions import SourceMap
 from headworks.errors import SchemaError, UsageError
 from headworks.schema import Record, Schema, governance_of, parse, subject_of
 from headworks.schema.model import PRIMITIVES, EnumType, Fixed, Json, Named, named_types

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ci.governance import FILE_NAME, Governance
-from ci.verdict import Consumer
+from headworks._ci.governance import FILE_NAME, Governance
+from headworks._ci.verdict import Consumer
 from headworks.broker_client import broker_client
 from headworks.errors import UnreachableError
 from headworks.schema import subject_of

@@ -15,16 +15,22 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from ci.bases import Base, Past, open_base
-from ci.catalogue import Catalogue, SchemaFile, read_folder, within
-from ci.consumers import Consumers
-from ci.governance import Governance, Waiver, catalogue_root, nothing_there, read_governance
-from ci.impact import impact_of
-from ci.lint import lint_file
-from ci.placing import place, refusal
-from ci.positions import Position
-from ci.rules import CATALOGUE_RULES
-from ci.verdict import Consumer, Impact, PlacedFinding, SubjectVerdict, Verdict
+from headworks._ci.bases import Base, Past, open_base
+from headworks._ci.catalogue import Catalogue, SchemaFile, read_folder, within
+from headworks._ci.consumers import Consumers
+from headworks._ci.governance import (
+    Governance,
+    Waiver,
+    catalogue_root,
+    nothing_there,
+    read_governance,
+)
+from headworks._ci.impact import impact_of
+from headworks._ci.lint import lint_file
+from headworks._ci.placing import place, refusal
+from headworks._ci.positions import Position
+from headworks._ci.rules import CATALOGUE_RULES
+from headworks._ci.verdict import Consumer, Impact, PlacedFinding, SubjectVerdict, Verdict
 from headworks.compatibility import Finding, Level, check_level
 from headworks.errors import UsageError
 from headworks.schema import Record, Schema, governance_of, topic_of

@@ -24,7 +24,7 @@ from datetime import date
 from pathlib import Path
 from typing import cast
 
-from ci.rules import CATALOGUE_RULES, LINT_RULES
+from headworks._ci.rules import CATALOGUE_RULES, LINT_RULES
 from headworks.compatibility import RULES, Finding, Level, Policy
 from headworks.errors import UsageError
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from ci.verdict import Consumer, Impact
 from hadoop_loader.catalog import column_list, create_table
 from hadoop_loader.columns import (
     METADATA,
@@ -21,6 +20,7 @@ from hadoop_loader.columns import (
     table_name,
 )
 from hadoop_loader.widening import widened
+from headworks._ci.verdict import Consumer, Impact
 from headworks.errors import HeadworksError
 from headworks.schema import Record, Schema, governance_of
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from ci.catalogue import Catalogue, SchemaFile, read_folder, within
-from ci.governance import Governance, catalogue_root, nothing_there, read_governance
-from ci.placing import place, refusal
-from ci.rules import LINT_RULES
-from ci.verdict import SubjectVerdict, Verdict
+from headworks._ci.catalogue import Catalogue, SchemaFile, read_folder, within
+from headworks._ci.governance import Governance, catalogue_root, nothing_there, read_governance
+from headworks._ci.placing import place, refusal
+from headworks._ci.rules import LINT_RULES
+from headworks._ci.verdict import SubjectVerdict, Verdict
 from headworks.compatibility import Finding, Policy
 from headworks.compatibility.table import column_problems
 from headworks.schema import governance_of

@@ -15,10 +15,10 @@ from typing import Final
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from ci.report import grouped, summary, text_report
-from ci.rules import kind_of, title_of
-from ci.verdict import Impact, PlacedFinding, Verdict
 from headworks import __version__
+from headworks._ci.report import grouped, summary, text_report
+from headworks._ci.rules import kind_of, title_of
+from headworks._ci.verdict import Impact, PlacedFinding, Verdict
 
 __all__ = ["FORMATS", "render"]
 

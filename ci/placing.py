@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from ci.catalogue import NOT_UTF8, Catalogue, SchemaFile
-from ci.governance import Waiver
-from ci.positions import Position, SourceMap
-from ci.rules import CATALOGUE_RULES
-from ci.verdict import PlacedFinding
+from headworks._ci.catalogue import NOT_UTF8, Catalogue, SchemaFile
+from headworks._ci.governance import Waiver
+from headworks._ci.positions import Position, SourceMap
+from headworks._ci.rules import CATALOGUE_RULES
+from headworks._ci.verdict import PlacedFinding
 from headworks.compatibility import Finding
 from headworks.errors import SchemaError
 from headworks.schema.parse import without_comments

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ci.bases import RegistryBase
-from ci.catalogue import Catalogue, SchemaFile, read_folder, within
-from ci.governance import Demand, catalogue_root, nothing_there, read_governance
+from headworks._ci.bases import RegistryBase
+from headworks._ci.catalogue import Catalogue, SchemaFile, read_folder, within
+from headworks._ci.governance import Demand, catalogue_root, nothing_there, read_governance
 from headworks.compatibility import Finding, check_level
 from headworks.errors import HeadworksError, RefusedError, SchemaError
 from headworks.registry_client import (

@@ -1,5 +1,8 @@
-"""`python -m cli`: the command line without its console script (in a checkout)."""
+"""`python -m headworks._cli`: the command line without its console script.
 
-from cli.main import run
+Our processes start each other this way, because the script need not be on the caller's PATH.
+"""
+
+from headworks._cli.main import run
 
 run()

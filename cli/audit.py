@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.audit_checks import Bootstrap, Registry, StoreOption, verify, wait
-from cli.audit_run import run
-from cli.audit_store import caught_up
-from cli.instants import instant, shown
-from cli.kafka import ZooKeeper, address_of
-from cli.output import Format, FormatOption, percent, print_json, print_table, say
+from headworks._cli.audit_checks import Bootstrap, Registry, StoreOption, verify, wait
+from headworks._cli.audit_run import run
+from headworks._cli.audit_store import caught_up
+from headworks._cli.instants import instant, shown
+from headworks._cli.kafka import ZooKeeper, address_of
+from headworks._cli.output import Format, FormatOption, percent, print_json, print_table, say
 from headworks.settings import resolve
 
 if TYPE_CHECKING:
-    from audit.answers import Explanation
-    from audit.balance import Balance
-    from audit.increments import Range
+    from headworks._audit.answers import Explanation
+    from headworks._audit.balance import Balance
+    from headworks._audit.increments import Range
 
 __all__ = ["audit_app"]
 
@@ -57,9 +57,9 @@ def status(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Compare a tier with the producers, per topic; exit 1 if one is below the SLA."""
-    from audit import queries
-    from audit.balance import total
-    from audit.findings import Thresholds, troubles
+    from headworks._audit import queries
+    from headworks._audit.balance import total
+    from headworks._audit.findings import Thresholds, troubles
     from headworks.errors import FindingsError, UsageError
 
     first = None if since is None else instant(since, "--since")
@@ -120,7 +120,7 @@ def explain(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Say who counted what of one window: hosts, applications, loads and their offsets."""
-    from audit import queries
+    from headworks._audit import queries
     from headworks.audit import window_of
     from headworks.errors import UsageError
 

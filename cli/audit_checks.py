@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.audit_store import caught_up
-from cli.instants import instant, shown, span
-from cli.kafka import ZooKeeper, address_of
-from cli.output import Format, FormatOption, print_json, print_table, say
+from headworks._cli.audit_store import caught_up
+from headworks._cli.instants import instant, shown, span
+from headworks._cli.kafka import ZooKeeper, address_of
+from headworks._cli.output import Format, FormatOption, print_json, print_table, say
 from headworks.errors import CorruptError, FindingsError, UsageError
 from headworks.settings import resolve
 
 if TYPE_CHECKING:
-    from audit.answers import Completeness
-    from audit.store import AuditStore
     from hadoop_loader.verify import TableRows
+    from headworks._audit.answers import Completeness
+    from headworks._audit.store import AuditStore
 
 __all__ = ["verify", "wait"]
 
@@ -73,7 +73,7 @@ def wait(
 def _completeness(
     opened: AuditStore, table: str, since: int | None, until: int, tier: str, share: float
 ) -> Completeness:
-    from audit import queries
+    from headworks._audit import queries
 
     topic = _topic_of(table, queries.topics(opened))
     found = queries.complete_until(opened, topic, since=since, until=until, tier=tier, share=share)
@@ -133,9 +133,9 @@ def verify(
 
     The audit's sums are also held against a naive sum of the whole audit topic.
     """
-    from audit import queries
     from hadoop_loader.places import place_of
     from hadoop_loader.verify import rows_of
+    from headworks._audit import queries
 
     at = address_of(bootstrap, zookeeper), resolve("registry", registry)
     try:
@@ -195,8 +195,8 @@ def _differing(opened: AuditStore, bootstrap: str, registry: str) -> list[str]:
 
     Where the topic's beginning is gone, or the store has forgotten, there is nothing to compare.
     """
-    from audit import queries
-    from audit.reader import read_whole
+    from headworks._audit import queries
+    from headworks._audit.reader import read_whole
 
     ledger = read_whole(bootstrap, registry)
     if ledger is None:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.audit_store import store_url
-from cli.instants import span
-from cli.kafka import ZooKeeper, address_of
-from cli.output import Format, FormatOption
+from headworks._cli.audit_store import store_url
+from headworks._cli.instants import span
+from headworks._cli.kafka import ZooKeeper, address_of
+from headworks._cli.output import Format, FormatOption
 from headworks.errors import UsageError
 from headworks.settings import resolve
 
 if TYPE_CHECKING:
-    from audit.metrics import Metrics
+    from headworks._audit.metrics import Metrics
 
 __all__ = ["run"]
 
@@ -70,14 +70,14 @@ def run(
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    from audit.alerts import post_to
-    from audit.findings import Thresholds
-    from audit.metrics import Metrics
-    from audit.reconciler import Reconciler
-    from audit.running import Running
-    from audit.store import AuditStore
-    from audit.store.upkeep import Kept
     from headworks import logs
+    from headworks._audit.alerts import post_to
+    from headworks._audit.findings import Thresholds
+    from headworks._audit.metrics import Metrics
+    from headworks._audit.reconciler import Reconciler
+    from headworks._audit.running import Running
+    from headworks._audit.store import AuditStore
+    from headworks._audit.store.upkeep import Kept
 
     logs.configure(resolve("log_format", log_format), resolve("log_level", log_level))
     thresholds = Thresholds(

@@ -17,7 +17,7 @@ from headworks.errors import UsageError
 from headworks.settings import resolve, resolve_optional
 
 if TYPE_CHECKING:
-    from audit.store import AuditStore
+    from headworks._audit.store import AuditStore
 
 __all__ = ["caught_up", "kept_store", "store_url"]
 
@@ -50,8 +50,8 @@ def kept_store(store: str | None, data_dir: str | None = None) -> str | None:
 @contextmanager
 def caught_up(store: str | None, bootstrap: str, registry: str) -> Iterator[AuditStore]:
     """The store, with everything that the audit topic holds now."""
-    from audit.reconciler import Reconciler
-    from audit.store import AuditStore
+    from headworks._audit.reconciler import Reconciler
+    from headworks._audit.store import AuditStore
 
     with tempfile.TemporaryDirectory(prefix="headworks-audit-") as folder:
         url = kept_store(store) or f"sqlite:///{folder}/audit.db"

@@ -147,8 +147,8 @@ def start(
 
     end_with_parent()
 
-    from broker.coordination.zookeeper import ClusterOptions
-    from broker.server.run import StartOptions, run
+    from headworks._broker.coordination.zookeeper import ClusterOptions
+    from headworks._broker.server.run import StartOptions, run
     from headworks.settings import lookup, resolve, resolve_optional
 
     def file(setting: str, flag: Path | None) -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from cli.output import Format, FormatOption, print_json, print_table
+from headworks._cli.output import Format, FormatOption, print_json, print_table
 from headworks.settings import SETTINGS, Resolved, lookup
 
 __all__ = ["config_app"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.guarding import (
+from headworks._cli.guarding import (
     AccessOption,
     Anonymous,
     AnonymousOption,
@@ -29,8 +29,8 @@ from cli.guarding import (
     guarding_of,
     tls_of,
 )
-from cli.kafka import address_of as address_of_brokers
-from cli.output import Format, FormatOption
+from headworks._cli.kafka import address_of as address_of_brokers
+from headworks._cli.output import Format, FormatOption
 from headworks.settings import resolve, resolve_optional
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ def start(
     from headworks.service import end_with_parent
 
     end_with_parent()
-    from console.app.server import Options, bind, serve
-    from console.sources import Places
+    from headworks._console.app.server import Options, bind, serve
+    from headworks._console.sources import Places
 
     guarding = guarding_of(
         users=users,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.output import Format, FormatOption, say
+from headworks._cli.output import Format, FormatOption, say
 from headworks.errors import UsageError
 from headworks.settings import resolve
 
@@ -50,8 +50,8 @@ def consume(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Print the messages of a topic, decoded, one a line, until --max, --idle or Ctrl-C."""
-    from cli.kafka import address_of, topics_of
     from consumer_sdk import Consumer, OnPoison
+    from headworks._cli.kafka import address_of, topics_of
 
     address = address_of(bootstrap)
     if topic not in topics_of(address):

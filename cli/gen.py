@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.output import Format, FormatOption, print_json, say
+from headworks._cli.output import Format, FormatOption, print_json, say
 from headworks.errors import FindingsError, UsageError
 from headworks.settings import resolve
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.kafka import address_of
-from cli.output import Format, FormatOption, print_json, print_table, say
+from headworks._cli.kafka import address_of
+from headworks._cli.output import Format, FormatOption, print_json, print_table, say
 from headworks.errors import FindingsError, UsageError
 from headworks.settings import resolve_optional
 

@@ -14,7 +14,7 @@ from headworks.settings import resolve_optional
 if TYPE_CHECKING:
     import ssl
 
-    from registry.security.options import Guarding
+    from headworks._registry.security.options import Guarding
 
 __all__ = [
     "AccessOption",
@@ -97,7 +97,7 @@ def guarding_of(
     insecure: bool,
 ) -> Guarding:
     """How the server is guarded, by its options and the settings users and access."""
-    from registry.security.options import Guarding
+    from headworks._registry.security.options import Guarding
 
     return Guarding(
         users=file_setting("users", users),

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.again import again_app
-from cli.kafka import ZooKeeper
-from cli.kafka import address_of as address_of_brokers
-from cli.output import Format, FormatOption, print_json, print_table, say
-from cli.warehouse import (
+from headworks._cli.again import again_app
+from headworks._cli.kafka import ZooKeeper
+from headworks._cli.kafka import address_of as address_of_brokers
+from headworks._cli.output import Format, FormatOption, print_json, print_table, say
+from headworks._cli.warehouse import (
     Bootstrap,
     Database,
     DataDir,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from broker.log.dump import Damage, Found
+    from headworks._broker.log.dump import Damage, Found
 
 __all__ = ["log_app"]
 
@@ -29,7 +29,7 @@ def dump(
     format: Annotated[str, typer.Option(help="How to show it: text or json lines.")] = "text",
 ) -> None:
     """Show every batch and verify it. Exit 1 if anything is damaged."""
-    from broker.log.dump import Damage, dump_segment, gaps, segments_of
+    from headworks._broker.log.dump import Damage, dump_segment, gaps, segments_of
     from headworks.errors import FindingsError, UsageError
 
     if format not in ("text", "json"):
@@ -62,8 +62,8 @@ def dump(
 
 
 def _as_text(item: Found | Damage) -> Iterator[str]:
-    from broker.log.dump import Damage
-    from broker.records import Codec
+    from headworks._broker.log.dump import Damage
+    from headworks._broker.records import Codec
 
     if isinstance(item, Damage):
         yield f"{item.segment.name} @{item.position}: DAMAGED: {item.reason}"
@@ -83,8 +83,8 @@ def _as_text(item: Found | Damage) -> Iterator[str]:
 
 
 def _as_json(item: Found | Damage) -> Iterator[str]:
-    from broker.log.dump import Damage
-    from broker.records import Codec
+    from headworks._broker.log.dump import Damage
+    from headworks._broker.records import Codec
 
     fields: dict[str, Any]
     if isinstance(item, Damage):

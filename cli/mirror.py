@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from cli.output import Format, FormatOption
+from headworks._cli.output import Format, FormatOption
 from headworks.errors import UsageError
 from headworks.settings import resolve
 
 if TYPE_CHECKING:
-    from broker.mirror import Source
+    from headworks._broker.mirror import Source
 
 __all__ = ["mirror"]
 
@@ -86,8 +86,8 @@ def mirror(
 
     end_with_parent()
 
-    from broker.mirror import MirrorOptions, read_properties, run
-    from broker.mirror.options import whole_names
+    from headworks._broker.mirror import MirrorOptions, read_properties, run
+    from headworks._broker.mirror.options import whole_names
     from headworks.logs import configure
 
     configure(resolve("log_format", log_format), resolve("log_level", log_level))
@@ -118,7 +118,7 @@ def mirror(
 def _sources(
     addresses: list[str], registries: list[str], configs: list[Path]
 ) -> tuple[Source, ...]:
-    from broker.mirror import Source, read_properties
+    from headworks._broker.mirror import Source, read_properties
 
     return tuple(
         Source(address, read_properties(address, config), registry)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from cli.kafka import address_of
-from cli.output import Format, FormatOption, print_json, say
+from headworks._cli.kafka import address_of
+from headworks._cli.output import Format, FormatOption, print_json, say
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 from headworks.settings import resolve
 

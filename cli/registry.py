@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from cli.guarding import (
+from headworks._cli.guarding import (
     AccessOption,
     Anonymous,
     AnonymousOption,
@@ -29,7 +29,7 @@ from cli.guarding import (
     guarding_of,
     tls_of,
 )
-from cli.output import Format, FormatOption
+from headworks._cli.output import Format, FormatOption
 from headworks.errors import UsageError
 from headworks.settings import resolve
 
@@ -87,9 +87,9 @@ def start(
     from headworks.service import end_with_parent
 
     end_with_parent()
-    from registry.model.shape import SchemaLimits
-    from registry.server import Options, bind, serve
-    from registry.service.app import Limits
+    from headworks._registry.model.shape import SchemaLimits
+    from headworks._registry.server import Options, bind, serve
+    from headworks._registry.service.app import Limits
 
     options = Options(
         guarding_of(

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.output import Format, FormatOption, print_json, print_table, say
+from headworks._cli.output import Format, FormatOption, print_json, print_table, say
 from headworks.errors import FindingsError, UsageError
 from headworks.settings import FILE_NAME, resolve
 
 if TYPE_CHECKING:
-    from ci.report import Style
-    from ci.verdict import Verdict
+    from headworks._ci.report import Style
+    from headworks._ci.verdict import Verdict
     from headworks.registry_client import RegistryClient, SubjectVersion
     from headworks.schema import Schema
 
@@ -89,9 +89,9 @@ def check(
     reports: ReportsOption = None,
 ) -> None:
     """Would this change break a reader? Exit 1 if so, 3 if a registry does not answer."""
-    from ci.gate import check as run_check
-    from ci.governance import waivers_of_today
-    from ci.settings import read_settings
+    from headworks._ci.gate import check as run_check
+    from headworks._ci.governance import waivers_of_today
+    from headworks._ci.settings import read_settings
 
     settings = read_settings(Path(FILE_NAME))
     verdict = run_check(
@@ -112,7 +112,7 @@ def lint(
     reports: ReportsOption = None,
 ) -> None:
     """Find what will be regretted: missing docs, bad names, no event time. Exit 1 if any."""
-    from ci.lint import lint_catalogue
+    from headworks._ci.lint import lint_catalogue
 
     _report(
         lint_catalogue(_paths(schemas), home=Path(resolve("schemas"))), form, output, reports or ()
@@ -150,7 +150,7 @@ def register(
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Register schemas with their level and policy from governance.toml. Exit 1 if refused."""
-    from ci.registering import register as run_register
+    from headworks._ci.registering import register as run_register
 
     path = Path(resolve("schemas", schemas))
     if path.is_dir() and not everything:
@@ -228,8 +228,8 @@ def _paths(schemas: list[str] | None) -> list[Path]:
 def _report(
     verdict: Verdict, form: ReportFormat, output: Path | None, reports: Sequence[str]
 ) -> None:
-    from ci.machine import render
-    from ci.report import text_report
+    from headworks._ci.machine import render
+    from headworks._ci.report import text_report
 
     for where in [_report_file(report) for report in reports]:
         _write(where[1], render(verdict, where[0].value))
@@ -265,7 +265,7 @@ def _write(path: Path, text: str) -> None:
 
 def _style() -> Style:
     """Colours and width only for people at a terminal (NO_COLOR and TERM=dumb are honoured)."""
-    from ci.report import PLAIN, Style
+    from headworks._ci.report import PLAIN, Style
 
     if not sys.stdout.isatty():
         return PLAIN
@@ -300,7 +300,7 @@ def _schema(text: str, registry: str | None) -> Schema:
     from headworks.schema import parse
 
     if text.endswith(".avsc") or Path(text).is_file():
-        from ci.catalogue import Catalogue, read_folder
+        from headworks._ci.catalogue import Catalogue, read_folder
 
         path = Path(text)
         if not path.is_file():

@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from cli.guarding import address_of
-from cli.output import Format, FormatOption, print_json, say
+from headworks._cli.guarding import address_of
+from headworks._cli.output import Format, FormatOption, print_json, say
 from headworks.errors import UnreachableError
 from headworks.service import Service
 from headworks.settings import resolve, resolve_optional
@@ -44,7 +44,7 @@ def up(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Start broker, registry, console and audit here and keep them running until Ctrl-C."""
-    from cli.stack import meanwhile, running_audit, running_console, running_stack
+    from headworks._cli.stack import meanwhile, running_audit, running_console, running_stack
 
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.output import Format, FormatOption, print_json, print_table, say
+from headworks._cli.output import Format, FormatOption, print_json, print_table, say
 from headworks.errors import UsageError
 from headworks.settings import resolve
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.audit_store import kept_store
-from cli.output import Format, print_json, print_table, say
+from headworks._cli.audit_store import kept_store
+from headworks._cli.output import Format, print_json, print_table, say
 from headworks.settings import resolve, resolve_optional
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ def open_warehouse(config: WarehouseConfig) -> Warehouse:
 
     UnreachableError if not: better now than after Spark's ten seconds.
     """
-    from cli.kafka import topics_of
     from hadoop_loader import Warehouse
+    from headworks._cli.kafka import topics_of
     from headworks.registry_client import RegistryClient
 
     topics_of(config.bootstrap)

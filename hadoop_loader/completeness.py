@@ -60,9 +60,9 @@ def judge_by(store: str, bootstrap: str, registry: str) -> Judge:
     def judge(spans: Mapping[str, Span]) -> Mapping[str, int]:
         from sqlalchemy.exc import SQLAlchemyError
 
-        from audit import queries
-        from audit.reconciler import Reconciler
-        from audit.store import AuditStore
+        from headworks._audit import queries
+        from headworks._audit.reconciler import Reconciler
+        from headworks._audit.store import AuditStore
 
         opened = AuditStore(store)
         try:

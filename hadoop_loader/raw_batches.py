@@ -14,12 +14,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from broker.records import HEADER_SIZE, Batch, InvalidBatchError, decompress, iter_batches
-from broker.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL
-from broker.records.record import iter_records
 from hadoop_loader.backend import Choice
 from hadoop_loader.fetch_wire import Fetched
 from hadoop_loader.messages import Message, Messages, dated
+from headworks._broker.records import (
+    HEADER_SIZE,
+    Batch,
+    InvalidBatchError,
+    decompress,
+    iter_batches,
+)
+from headworks._broker.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL
+from headworks._broker.records.record import iter_records
 from headworks.errors import CorruptError
 
 __all__ = ["Block", "blocks", "messages"]

@@ -20,14 +20,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from broker.protocol.errors import ErrorCode
-from broker.records import InvalidBatchError
 from hadoop_loader import fetch_wire as wire
 from hadoop_loader.backend import PROCESS, Choice
 from hadoop_loader.fetch import NO_BROKER, KafkaFetcher, silent, unreachable
 from hadoop_loader.messages import Message, Messages
 from hadoop_loader.plan import Range, dropped, rounds
 from hadoop_loader.raw_batches import Block, blocks, messages
+from headworks._broker.protocol.errors import ErrorCode
+from headworks._broker.records import InvalidBatchError
 from headworks.errors import CorruptError, UnreachableError
 
 __all__ = ["BrokerFetcher"]

@@ -6,7 +6,8 @@ Rules:
   service's own words when it does not.
 - A child never outlives its parent: it watches its standard input, a pipe that the kernel
   closes however the parent dies (SIGKILL included).
-- The child is started by `headworks.launch`, so that no module of the caller can shadow ours.
+- The child is started as `python -P -m headworks._cli`, so that no module in the caller's folder
+  shadows ours.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def start(
     """
     log = _open_log(log_file)
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "headworks.launch", *arguments, "--format", "json"],
+        [sys.executable, "-P", "-m", "headworks._cli", *arguments, "--format", "json"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,

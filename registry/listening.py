@@ -18,9 +18,9 @@ from collections.abc import Callable
 import uvicorn
 from starlette.types import ASGIApp
 
+from headworks._registry.connection import BoundedConnection
 from headworks.errors import UsageError
 from headworks.security import parse_listen, refuse_exposure
-from registry.connection import BoundedConnection
 
 __all__ = ["DRAIN_SECONDS", "bind", "serve_app"]
 

@@ -22,7 +22,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy.exc import SQLAlchemyError
 
 import headworks
-from registry.model.refusals import ServiceError
+from headworks._registry.model.refusals import ServiceError
 
 __all__ = ["UNMATCHED", "FastReadsSeen", "Metrics"]
 

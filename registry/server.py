@@ -15,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headworks import logs
-from registry.listening import DRAIN_SECONDS, bind, serve_app
-from registry.metrics import Metrics
-from registry.security.options import Guarding, open_security
-from registry.service.app import Limits, create_app
-from registry.store import Database
+from headworks._registry.listening import DRAIN_SECONDS, bind, serve_app
+from headworks._registry.metrics import Metrics
+from headworks._registry.security.options import Guarding, open_security
+from headworks._registry.service.app import Limits, create_app
+from headworks._registry.store import Database
 
 __all__ = ["DRAIN_SECONDS", "Options", "bind", "serve"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,16 +22,32 @@ LAYERS = [
     {"headworks"},
 ]
 PARTS = {part: line for line, parts in enumerate(LAYERS) for part in parts}
-# What a user's own process imports: it may meet the user's own `registry.py` or `broker/`.
+# The four names that a wheel puts at the top of site-packages. Every other part is imported as
+# `headworks._<part>`, a link to the folder of that name (docs/decisions/import-names.md).
+IMPORT_ROOTS = {"headworks", "producer_sdk", "consumer_sdk", "hadoop_loader"}
+LINKED = set(PARTS) - IMPORT_ROOTS
+# What a user's own process imports.
 IN_USERS_PROCESS = {"headworks", "producer_sdk", "consumer_sdk"}
-OUR_OWN_NAMES = IN_USERS_PROCESS
 VAGUE = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
 LONGEST = 500
 
 
 def modules() -> Iterator[Path]:
     for part in PARTS:
-        yield from sorted((ROOT / part).rglob("*.py"))
+        yield from files_of(part)
+
+
+def files_of(part: str) -> list[Path]:
+    """The modules of a part, each by the path that git knows: not through the links."""
+    links = tuple(f"{ROOT}/headworks/_{linked}/" for linked in LINKED)
+    return sorted(p for p in (ROOT / part).rglob("*.py") if not str(p).startswith(links))
+
+
+def part_of(name: str) -> str:
+    """The part that a module belongs to, by its import name."""
+    root, _, rest = name.partition(".")
+    child = rest.partition(".")[0].removeprefix("_")
+    return child if root == "headworks" and child in LINKED and rest.startswith("_") else root
 
 
 def imported_parts(path: Path) -> Iterator[tuple[str, int]]:
@@ -42,7 +59,7 @@ def imported_parts(path: Path) -> Iterator[tuple[str, int]]:
         else:
             continue
         for name, line in found:
-            part = name.partition(".")[0]
+            part = part_of(name)
             if part in PARTS:
                 yield part, line
 
@@ -50,21 +67,37 @@ def imported_parts(path: Path) -> Iterator[tuple[str, int]]:
 @pytest.mark.parametrize("part", sorted(PARTS))
 def test_imports_point_one_way(part: str) -> None:
     wrong = []
-    for path in sorted((ROOT / part).rglob("*.py")):
+    for path in files_of(part):
         for imported, line in imported_parts(path):
             if imported != part and PARTS[imported] <= PARTS[part]:
                 wrong.append(f"{path.relative_to(ROOT)}:{line} imports {imported}")
     assert not wrong
 
 
-def test_a_users_process_imports_no_generic_name() -> None:
+def test_a_users_process_imports_no_server() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {imported}"
         for part in sorted(IN_USERS_PROCESS)
-        for path in sorted((ROOT / part).rglob("*.py"))
+        for path in files_of(part)
         for imported, line in imported_parts(path)
-        if imported not in OUR_OWN_NAMES
+        if imported not in IN_USERS_PROCESS
     ]
+    assert not wrong
+
+
+def test_a_part_has_one_import_name() -> None:
+    """`import broker` works in a checkout, and would load a second copy of the module."""
+    wrong = []
+    for folder in (*PARTS, "tests", "bench"):
+        for path in files_of(folder):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            names = [
+                alias.name for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names
+            ]
+            names += [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+            wrong += [
+                f"{path.relative_to(ROOT)}: {x}" for x in names if x.partition(".")[0] in LINKED
+            ]
     assert not wrong
 
 
@@ -96,8 +129,10 @@ def test_the_parts_are_where_the_design_puts_them() -> None:
 
 
 def test_every_part_is_in_the_wheel() -> None:
-    import tomllib
-
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    assert set(packages) == {part for part in PARTS if (ROOT / part).is_dir()}
+    assert set(packages) == IMPORT_ROOTS
+    links = {path.name: path for path in (ROOT / "headworks").iterdir() if path.is_symlink()}
+    assert {name: str(path.readlink()) for name, path in links.items()} == {
+        f"_{part}": f"../{part}" for part in LINKED
+    }

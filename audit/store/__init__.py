@@ -9,6 +9,6 @@
 `audit.queries` is how it is read.
 """
 
-from audit.store.database import AuditStore
+from headworks._audit.store.database import AuditStore
 
 __all__ = ["AuditStore"]

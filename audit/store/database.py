@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection, insert
 
-from audit.store import tables
+from headworks._audit.store import tables
 from headworks.database import Database, Step, now_ms
 
 __all__ = ["AuditStore"]

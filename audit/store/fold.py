@@ -15,8 +15,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from audit.increments import Increment
-from audit.store.tables import COUNTED
+from headworks._audit.increments import Increment
+from headworks._audit.store.tables import COUNTED
 
 __all__ = ["PRODUCER_TIER", "Changes", "SourceChange", "WindowChange", "fold"]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, func, insert, select, tuple_
 
-from audit.store import tables
-from audit.store.database import AuditStore
+from headworks._audit.store import tables
+from headworks._audit.store.database import AuditStore
 
 __all__ = ["Kept", "tidy"]
 

@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Table, bindparam, case, delete, func, insert, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
-from audit.increments import Increment, id_bytes
-from audit.store import tables
-from audit.store.database import AuditStore
-from audit.store.fold import PRODUCER_TIER, Changes, fold
+from headworks._audit.increments import Increment, id_bytes
+from headworks._audit.store import tables
+from headworks._audit.store.database import AuditStore
+from headworks._audit.store.fold import PRODUCER_TIER, Changes, fold
 
 __all__ = ["Batch", "MovedError", "apply", "positions"]
 

@@ -30,14 +30,14 @@ from typing import Any
 
 import confluent_kafka
 
-from audit import queries
-from audit.increments import Increment
-from audit.reconciler import Reconciler
-from audit.store import AuditStore
-from audit.store.writing import Batch, apply, positions
 from bench.frame import Bench
 from bench.sdk.events import TOPIC, Measured, prepare
 from headworks import catalogue, service
+from headworks._audit import queries
+from headworks._audit.increments import Increment
+from headworks._audit.reconciler import Reconciler
+from headworks._audit.store import AuditStore
+from headworks._audit.store.writing import Batch, apply, positions
 from headworks.audit import AUDIT_TOPIC, WINDOW_MS
 from headworks.audit.event import AuditCount
 from headworks.codec import event_type

@@ -21,14 +21,14 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartiti
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from audit.increments import Increment
-from audit.store import AuditStore
-from audit.store.writing import Batch, apply
 from bench.frame import Bench
 from bench.processes import Usage
 from bench.registry.load import drive, post
 from bench.registry.schemas import proposal
 from headworks import service
+from headworks._audit.increments import Increment
+from headworks._audit.store import AuditStore
+from headworks._audit.store.writing import Batch, apply
 from headworks.audit import WINDOW_MS, window_of
 from headworks.registry_client import RegistryClient
 

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from bench.coordination.brokers import PATIENCE, Peers, peers, until
 from bench.frame import Bench
-from broker.coordination.assignment import coordinator_of
+from headworks._broker.coordination.assignment import coordinator_of
 
 __all__ = ["run"]
 

@@ -111,8 +111,8 @@ def page_views(span_ms: int = WEEK_MS) -> Events:
 
 def flights(folder: Path) -> Events:
     """The flights of 2013 as the demo sends them; UsageError without the package they are in."""
-    from cli.demo.events import flights as typed
-    from cli.demo.source import Source
+    from headworks._cli.demo.events import flights as typed
+    from headworks._cli.demo.source import Source
 
     source = Source()
     write(generate([_CATALOGUE]), folder / "flight_events")

@@ -1,6 +1,6 @@
 """Where topics, their configs, committed offsets, producer ids and the other brokers are known."""
 
-from broker.coordination.interface import (
+from headworks._broker.coordination.interface import (
     Committed,
     ConfigChange,
     Coordination,
@@ -9,7 +9,7 @@ from broker.coordination.interface import (
     Topic,
     TopicExistsError,
 )
-from broker.coordination.local import LocalCoordination
+from headworks._broker.coordination.local import LocalCoordination
 
 __all__ = [
     "Committed",

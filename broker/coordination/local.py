@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from broker.coordination.interface import (
+from headworks._broker.coordination.interface import (
     Committed,
     ConfigChange,
     Member,
@@ -25,7 +25,7 @@ from broker.coordination.interface import (
     Topic,
     TopicExistsError,
 )
-from broker.outage import Outage
+from headworks._broker.outage import Outage
 from headworks.errors import CorruptError, UsageError
 
 __all__ = ["LocalCoordination"]

@@ -1,8 +1,8 @@
 """Consumer groups, the classic protocol: a state machine without clock, sockets or storage."""
 
-from broker.groups.coordinator import GroupCoordinator, GroupSettings
-from broker.groups.group import Group, State
-from broker.groups.members import Join, Joined, Member, Synced
+from headworks._broker.groups.coordinator import GroupCoordinator, GroupSettings
+from headworks._broker.groups.group import Group, State
+from headworks._broker.groups.members import Join, Joined, Member, Synced
 
 __all__ = [
     "Group",

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from broker.groups.group import Group
-from broker.groups.members import Join, Joined, JoinReply
-from broker.protocol.errors import ErrorCode
+from headworks._broker.groups.group import Group
+from headworks._broker.groups.members import Join, Joined, JoinReply
+from headworks._broker.protocol.errors import ErrorCode
 
 __all__ = ["GroupCoordinator", "GroupSettings", "Timer"]
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 
-from broker.groups.members import Join, Joined, JoinReply, Member, Synced, SyncReply
-from broker.protocol.errors import ErrorCode
+from headworks._broker.groups.members import Join, Joined, JoinReply, Member, Synced, SyncReply
+from headworks._broker.protocol.errors import ErrorCode
 
 __all__ = ["Group", "State"]
 

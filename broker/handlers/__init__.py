@@ -8,37 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.handlers.client import Authority, Client
-from broker.handlers.config_admin import (
+from headworks._broker.handlers.client import Authority, Client
+from headworks._broker.handlers.config_admin import (
     alter_configs,
     describe_configs,
     incremental_alter_configs,
 )
-from broker.handlers.group_admin import (
+from headworks._broker.handlers.group_admin import (
     delete_groups,
     describe_groups,
     list_groups,
     offset_delete,
 )
-from broker.handlers.list_offsets import list_offsets
-from broker.handlers.log_admin import (
+from headworks._broker.handlers.list_offsets import list_offsets
+from headworks._broker.handlers.log_admin import (
     delete_records,
     describe_cluster,
     describe_log_dirs,
     offset_for_leader_epoch,
 )
-from broker.handlers.membership import (
+from headworks._broker.handlers.membership import (
     find_coordinator,
     heartbeat,
     join_group,
     leave_group,
     sync_group,
 )
-from broker.handlers.metadata import metadata
-from broker.handlers.node import Handler, Node, Request
-from broker.handlers.offsets import offset_commit, offset_fetch
-from broker.handlers.producer_id import init_producer_id
-from broker.handlers.topic_admin import create_partitions, create_topics, delete_topics
+from headworks._broker.handlers.metadata import metadata
+from headworks._broker.handlers.node import Handler, Node, Request
+from headworks._broker.handlers.offsets import offset_commit, offset_fetch
+from headworks._broker.handlers.producer_id import init_producer_id
+from headworks._broker.handlers.topic_admin import create_partitions, create_topics, delete_topics
 
 __all__ = ["HANDLERS", "Authority", "Client", "Handler", "Node", "Request"]
 

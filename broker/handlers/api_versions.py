@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from broker.protocol.apis import API_VERSIONS, APIS, LOGIN
-from broker.protocol.errors import ErrorCode
-from broker.protocol.messages import encode
+from headworks._broker.protocol.apis import API_VERSIONS, APIS, LOGIN
+from headworks._broker.protocol.errors import ErrorCode
+from headworks._broker.protocol.messages import encode
 
 __all__ = ["api_versions"]
 

@@ -12,9 +12,9 @@ import logging
 import time
 from collections.abc import Callable, Hashable
 
-from broker.handlers.counters import Counters
-from broker.handlers.permissions import Permissions
-from broker.protocol.apis import APIS
+from headworks._broker.handlers.counters import Counters
+from headworks._broker.handlers.permissions import Permissions
+from headworks._broker.protocol.apis import APIS
 from headworks.errors import UsageError
 from headworks.security import ANONYMOUS, Access, Principal
 

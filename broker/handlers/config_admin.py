@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from broker.handlers.node import Node, Request
-from broker.protocol.errors import ErrorCode, refused
-from broker.protocol.messages import Fields
-from broker.topics import CONFIGS, InvalidConfigError, InvalidTopicError
+from headworks._broker.handlers.node import Node, Request
+from headworks._broker.protocol.errors import ErrorCode, refused
+from headworks._broker.protocol.messages import Fields
+from headworks._broker.topics import CONFIGS, InvalidConfigError, InvalidTopicError
 from headworks.errors import RefusedError
 
 __all__ = ["alter_configs", "describe_configs", "incremental_alter_configs"]

@@ -16,16 +16,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from broker.handlers.client import Client
-from broker.handlers.node import Node
-from broker.handlers.ownership import partition_of
-from broker.log import OffsetOutOfRangeError
-from broker.log.partition import LEADER_EPOCH
-from broker.protocol.apis import FETCH
-from broker.protocol.errors import ErrorCode
-from broker.protocol.fetch import FetchRequest, Piece, Read, Wanted, encode_reply
-from broker.protocol.frame import Header
-from broker.topics import Partition
+from headworks._broker.handlers.client import Client
+from headworks._broker.handlers.node import Node
+from headworks._broker.handlers.ownership import partition_of
+from headworks._broker.log import OffsetOutOfRangeError
+from headworks._broker.log.partition import LEADER_EPOCH
+from headworks._broker.protocol.apis import FETCH
+from headworks._broker.protocol.errors import ErrorCode
+from headworks._broker.protocol.fetch import FetchRequest, Piece, Read, Wanted, encode_reply
+from headworks._broker.protocol.frame import Header
+from headworks._broker.topics import Partition
 from headworks.errors import CorruptError
 
 __all__ = ["Fetch"]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.coordination import StoreFailureError
-from broker.groups import State
-from broker.handlers.node import Node, Request
-from broker.handlers.ownership import coordinates, group_refusal
-from broker.protocol.errors import ErrorCode
-from broker.protocol.messages import Fields
+from headworks._broker.coordination import StoreFailureError
+from headworks._broker.groups import State
+from headworks._broker.handlers.node import Node, Request
+from headworks._broker.handlers.ownership import coordinates, group_refusal
+from headworks._broker.protocol.errors import ErrorCode
+from headworks._broker.protocol.messages import Fields
 
 __all__ = ["delete_groups", "describe_groups", "list_groups", "offset_delete"]
 

@@ -22,17 +22,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from broker.handlers.client import Client
-from broker.handlers.node import Node
-from broker.protocol.apis import PRODUCE
-from broker.protocol.errors import ErrorCode
-from broker.protocol.produce import ProduceRequest
-from broker.records import Batch, InvalidBatchError, Record, check_batch
-from broker.records.batch import Buffer
-from broker.records.record import opened, records_in
-from broker.topics import Partition, TopicConfig
-from broker.topics.schema_ids import SchemaIds, Verdict, Wanted
 from headworks import wire
+from headworks._broker.handlers.client import Client
+from headworks._broker.handlers.node import Node
+from headworks._broker.protocol.apis import PRODUCE
+from headworks._broker.protocol.errors import ErrorCode
+from headworks._broker.protocol.produce import ProduceRequest
+from headworks._broker.records import Batch, InvalidBatchError, Record, check_batch
+from headworks._broker.records.batch import Buffer
+from headworks._broker.records.record import opened, records_in
+from headworks._broker.topics import Partition, TopicConfig
+from headworks._broker.topics.schema_ids import SchemaIds, Verdict, Wanted
 from headworks.errors import RefusedError
 
 __all__ = ["UNTOUCHED", "Asked", "BadBatchError", "Inspection", "asked_for", "is_large", "judge"]

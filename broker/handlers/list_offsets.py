@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from broker.handlers.node import Node, Request
-from broker.handlers.ownership import partition_of
-from broker.log.partition import LEADER_EPOCH
-from broker.protocol.errors import ErrorCode
-from broker.protocol.messages import Fields
-from broker.topics import Partition
+from headworks._broker.handlers.node import Node, Request
+from headworks._broker.handlers.ownership import partition_of
+from headworks._broker.log.partition import LEADER_EPOCH
+from headworks._broker.protocol.errors import ErrorCode
+from headworks._broker.protocol.messages import Fields
+from headworks._broker.topics import Partition
 from headworks.errors import CorruptError
 
 __all__ = ["list_offsets"]

@@ -6,14 +6,14 @@ import asyncio
 import os
 from typing import Any
 
-from broker.handlers.metadata import broker_fields, controller_of, living
-from broker.handlers.node import Node, Request
-from broker.handlers.ownership import partition_of
-from broker.log import OffsetOutOfRangeError
-from broker.log.partition import LEADER_EPOCH
-from broker.protocol.errors import ErrorCode
-from broker.protocol.messages import Fields
-from broker.topics import Partition
+from headworks._broker.handlers.metadata import broker_fields, controller_of, living
+from headworks._broker.handlers.node import Node, Request
+from headworks._broker.handlers.ownership import partition_of
+from headworks._broker.log import OffsetOutOfRangeError
+from headworks._broker.log.partition import LEADER_EPOCH
+from headworks._broker.protocol.errors import ErrorCode
+from headworks._broker.protocol.messages import Fields
+from headworks._broker.topics import Partition
 
 __all__ = ["delete_records", "describe_cluster", "describe_log_dirs", "offset_for_leader_epoch"]
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from broker.groups import Join, Joined, Synced
-from broker.handlers.metadata import broker_fields
-from broker.handlers.node import Node, Request
-from broker.handlers.ownership import coordinator, group_refusal
-from broker.protocol.errors import ErrorCode
-from broker.protocol.messages import Fields
+from headworks._broker.groups import Join, Joined, Synced
+from headworks._broker.handlers.metadata import broker_fields
+from headworks._broker.handlers.node import Node, Request
+from headworks._broker.handlers.ownership import coordinator, group_refusal
+from headworks._broker.protocol.errors import ErrorCode
+from headworks._broker.protocol.messages import Fields
 
 __all__ = ["find_coordinator", "heartbeat", "join_group", "leave_group", "sync_group"]
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from broker.coordination import Member, StoreFailureError, TopicExistsError
-from broker.handlers.node import Node, Request
-from broker.handlers.ownership import leader_of
-from broker.log.partition import LEADER_EPOCH
-from broker.protocol.apis import APIS, PRODUCE
-from broker.protocol.errors import ErrorCode
-from broker.protocol.messages import Fields, encode
-from broker.topics import InvalidTopicError, ServedTopic, TooManyPartitionsError
+from headworks._broker.coordination import Member, StoreFailureError, TopicExistsError
+from headworks._broker.handlers.node import Node, Request
+from headworks._broker.handlers.ownership import leader_of
+from headworks._broker.log.partition import LEADER_EPOCH
+from headworks._broker.protocol.apis import APIS, PRODUCE
+from headworks._broker.protocol.errors import ErrorCode
+from headworks._broker.protocol.messages import Fields, encode
+from headworks._broker.topics import InvalidTopicError, ServedTopic, TooManyPartitionsError
 
 __all__ = ["broker_fields", "controller_of", "living", "metadata"]
 

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from broker.coordination import Coordination
-from broker.groups import GroupCoordinator
-from broker.handlers.client import Client
-from broker.handlers.counters import Counters
-from broker.protocol import Header
-from broker.protocol.messages import Fields
-from broker.topics import Catalogue, Finder
+from headworks._broker.coordination import Coordination
+from headworks._broker.groups import GroupCoordinator
+from headworks._broker.handlers.client import Client
+from headworks._broker.handlers.counters import Counters
+from headworks._broker.protocol import Header
+from headworks._broker.protocol.messages import Fields
+from headworks._broker.topics import Catalogue, Finder
 
 __all__ = ["Handler", "Node", "Replies", "Request"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.coordination import Committed, StoreFailureError
-from broker.handlers.node import Node, Request
-from broker.handlers.ownership import group_refusal
-from broker.protocol.errors import ErrorCode
-from broker.protocol.messages import Fields
-from broker.topics import ServedTopic
+from headworks._broker.coordination import Committed, StoreFailureError
+from headworks._broker.handlers.node import Node, Request
+from headworks._broker.handlers.ownership import group_refusal
+from headworks._broker.protocol.errors import ErrorCode
+from headworks._broker.protocol.messages import Fields
+from headworks._broker.topics import ServedTopic
 
 __all__ = ["offset_commit", "offset_fetch"]
 

@@ -6,11 +6,11 @@ answers for nothing: the client then asks another, or this one again when it is 
 
 from __future__ import annotations
 
-from broker.coordination import Member
-from broker.coordination.assignment import coordinator_of
-from broker.handlers.node import Node
-from broker.protocol.errors import ErrorCode
-from broker.topics import Partition
+from headworks._broker.coordination import Member
+from headworks._broker.coordination.assignment import coordinator_of
+from headworks._broker.handlers.node import Node
+from headworks._broker.protocol.errors import ErrorCode
+from headworks._broker.topics import Partition
 
 __all__ = ["coordinates", "coordinator", "group_refusal", "leader_of", "partition_of", "why_absent"]
 

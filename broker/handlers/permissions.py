@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from broker.protocol.apis import API_VERSIONS, FETCH, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from headworks._broker.protocol.apis import (
+    API_VERSIONS,
+    FETCH,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+)
 from headworks.errors import UsageError
 from headworks.security import Access, Kind, Principal, Role
 

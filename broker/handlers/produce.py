@@ -15,19 +15,26 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from broker.handlers.client import Client
-from broker.handlers.inspection import UNTOUCHED, BadBatchError, Inspection
-from broker.handlers.node import Node
-from broker.handlers.ownership import why_absent
-from broker.log import DuplicateError, OutOfSequenceError, StaleEpochError
-from broker.protocol.apis import APIS, PRODUCE
-from broker.protocol.errors import ErrorCode, refused
-from broker.protocol.frame import Header
-from broker.protocol.produce import Part, ProduceRequest, Result, encode_reply
-from broker.records import InvalidBatchError, check_batch, restamp_append_time
-from broker.records.batch import APPEND_TIME, CONTROL, LENGTH_PREFIX, TRANSACTIONAL, Batch, Buffer
-from broker.records.compression import Codec
-from broker.topics import Partition, StorageFailureError
+from headworks._broker.handlers.client import Client
+from headworks._broker.handlers.inspection import UNTOUCHED, BadBatchError, Inspection
+from headworks._broker.handlers.node import Node
+from headworks._broker.handlers.ownership import why_absent
+from headworks._broker.log import DuplicateError, OutOfSequenceError, StaleEpochError
+from headworks._broker.protocol.apis import APIS, PRODUCE
+from headworks._broker.protocol.errors import ErrorCode, refused
+from headworks._broker.protocol.frame import Header
+from headworks._broker.protocol.produce import Part, ProduceRequest, Result, encode_reply
+from headworks._broker.records import InvalidBatchError, check_batch, restamp_append_time
+from headworks._broker.records.batch import (
+    APPEND_TIME,
+    CONTROL,
+    LENGTH_PREFIX,
+    TRANSACTIONAL,
+    Batch,
+    Buffer,
+)
+from headworks._broker.records.compression import Codec
+from headworks._broker.topics import Partition, StorageFailureError
 from headworks.errors import RefusedError
 
 __all__ = ["Answers", "Outcome", "Production", "check_records", "commit"]

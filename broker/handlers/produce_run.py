@@ -14,14 +14,20 @@ from collections.abc import Iterator
 from itertools import accumulate, chain, islice
 from typing import Any
 
-from broker.handlers.node import Node
-from broker.handlers.ownership import partition_of
-from broker.handlers.produce import Answers, check_records
-from broker.protocol.apis import PRODUCE
-from broker.protocol.errors import ErrorCode
-from broker.protocol.produce import Repeated, Repeats, Result, encode_offsets, encode_reply
-from broker.records.batch import plain_batches
-from broker.topics import Partition, StorageFailureError
+from headworks._broker.handlers.node import Node
+from headworks._broker.handlers.ownership import partition_of
+from headworks._broker.handlers.produce import Answers, check_records
+from headworks._broker.protocol.apis import PRODUCE
+from headworks._broker.protocol.errors import ErrorCode
+from headworks._broker.protocol.produce import (
+    Repeated,
+    Repeats,
+    Result,
+    encode_offsets,
+    encode_reply,
+)
+from headworks._broker.records.batch import plain_batches
+from headworks._broker.topics import Partition, StorageFailureError
 from headworks.errors import RefusedError
 
 __all__ = ["Run", "take_run"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.coordination import StoreFailureError
-from broker.handlers.node import Node, Request
-from broker.protocol.errors import ErrorCode
-from broker.protocol.messages import Fields
+from headworks._broker.coordination import StoreFailureError
+from headworks._broker.handlers.node import Node, Request
+from headworks._broker.protocol.errors import ErrorCode
+from headworks._broker.protocol.messages import Fields
 
 __all__ = ["init_producer_id"]
 

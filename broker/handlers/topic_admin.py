@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from broker.coordination import TopicExistsError
-from broker.handlers.node import Node, Request
-from broker.protocol.errors import ErrorCode, refused
-from broker.protocol.messages import Fields
-from broker.topics import (
+from headworks._broker.coordination import TopicExistsError
+from headworks._broker.handlers.node import Node, Request
+from headworks._broker.protocol.errors import ErrorCode, refused
+from headworks._broker.protocol.messages import Fields
+from headworks._broker.topics import (
     CONFIGS,
     InvalidConfigError,
     InvalidTopicError,

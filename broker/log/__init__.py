@@ -1,9 +1,9 @@
 """The log of one partition: segments, sparse indexes, recovery, producer state. No sockets."""
 
-from broker.log.config import CompactionConfig, LogConfig
-from broker.log.descriptor import Descriptor
-from broker.log.partition import OffsetOutOfRangeError, PartitionLog, Slice
-from broker.log.producers import (
+from headworks._broker.log.config import CompactionConfig, LogConfig
+from headworks._broker.log.descriptor import Descriptor
+from headworks._broker.log.partition import OffsetOutOfRangeError, PartitionLog, Slice
+from headworks._broker.log.producers import (
     MAX_PRODUCERS,
     DuplicateError,
     OutOfSequenceError,
@@ -11,8 +11,8 @@ from broker.log.producers import (
     Roster,
     StaleEpochError,
 )
-from broker.log.recovery import Recovery, open_log
-from broker.log.segment import FlushFailedError, Segment
+from headworks._broker.log.recovery import Recovery, open_log
+from headworks._broker.log.segment import FlushFailedError, Segment
 
 __all__ = [
     "MAX_PRODUCERS",

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from broker.log.segment import replace_file, segment_path, sync_folder
+from headworks._broker.log.segment import replace_file, segment_path, sync_folder
 from headworks.errors import CorruptError, HeadworksError
 
 __all__ = ["CleanSegment", "Cleaned", "UnfinishedSwapError", "adopt", "load", "staged_path", "swap"]

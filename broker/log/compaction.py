@@ -25,7 +25,7 @@ from itertools import compress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from broker.log.cleaned import (
+from headworks._broker.log.cleaned import (
     Cleaned,
     CleanSegment,
     UnfinishedSwapError,
@@ -33,14 +33,14 @@ from broker.log.cleaned import (
     staged_path,
     swap,
 )
-from broker.log.config import CompactionConfig
-from broker.log.index import GrowingIndex, MappedIndex
-from broker.log.keymap import KeyMap
-from broker.log.partition import MAX_RELATIVE, PartitionLog
-from broker.log.segment import NO_TIMESTAMP, Segment, segment_path
-from broker.records.batch import Batch, check_batch
-from broker.records.record import opened
-from broker.records.rewrite import Entry, delete_horizon, emptied, entries_in, rewritten
+from headworks._broker.log.config import CompactionConfig
+from headworks._broker.log.index import GrowingIndex, MappedIndex
+from headworks._broker.log.keymap import KeyMap
+from headworks._broker.log.partition import MAX_RELATIVE, PartitionLog
+from headworks._broker.log.segment import NO_TIMESTAMP, Segment, segment_path
+from headworks._broker.records.batch import Batch, check_batch
+from headworks._broker.records.record import opened
+from headworks._broker.records.rewrite import Entry, delete_horizon, emptied, entries_in, rewritten
 
 __all__ = ["DEFAULT_MEMORY", "Plan", "Swap", "compact", "plan"]
 

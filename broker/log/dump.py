@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from broker.log.cleaned import load
-from broker.log.partition import LEADER_EPOCH
-from broker.records import Batch, InvalidBatchError, Record, check_batch, iter_records
+from headworks._broker.log.cleaned import load
+from headworks._broker.log.partition import LEADER_EPOCH
+from headworks._broker.records import Batch, InvalidBatchError, Record, check_batch, iter_records
 from headworks.errors import UsageError
 
 __all__ = ["Damage", "Found", "dump_segment", "gaps", "segments_of"]

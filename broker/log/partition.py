@@ -19,13 +19,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.log.cleaned import Cleaned
-from broker.log.config import LogConfig
-from broker.log.descriptor import Descriptor
-from broker.log.producers import ProducerStates, State
-from broker.log.segment import NO_TIMESTAMP, Segment, replace_file, segment_path
-from broker.records import InvalidBatchError, iter_records
-from broker.records.batch import LENGTH_PREFIX, Batch, Buffer, Plain, patch_placement
+from headworks._broker.log.cleaned import Cleaned
+from headworks._broker.log.config import LogConfig
+from headworks._broker.log.descriptor import Descriptor
+from headworks._broker.log.producers import ProducerStates, State
+from headworks._broker.log.segment import NO_TIMESTAMP, Segment, replace_file, segment_path
+from headworks._broker.records import InvalidBatchError, iter_records
+from headworks._broker.records.batch import LENGTH_PREFIX, Batch, Buffer, Plain, patch_placement
 from headworks.errors import RefusedError
 
 __all__ = ["LEADER_EPOCH", "MAX_RELATIVE", "OffsetOutOfRangeError", "PartitionLog", "Slice"]

@@ -22,19 +22,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from broker.log.cleaned import Cleaned, CleanSegment, adopt
-from broker.log.config import LogConfig
-from broker.log.index import GrowingIndex, MappedIndex
-from broker.log.partition import LEADER_EPOCH, START_FILE, PartitionLog
-from broker.log.producers import ProducerStates
-from broker.log.segment import (
-    NO_TIMESTAMP,
-    Segment,
-    segment_path,
-    sync_folder,
-    walk,
-)
-from broker.records.batch import InvalidBatchError, check_batch
+from headworks._broker.log.cleaned import Cleaned, CleanSegment, adopt
+from headworks._broker.log.config import LogConfig
+from headworks._broker.log.index import GrowingIndex, MappedIndex
+from headworks._broker.log.partition import LEADER_EPOCH, START_FILE, PartitionLog
+from headworks._broker.log.producers import ProducerStates
+from headworks._broker.log.segment import NO_TIMESTAMP, Segment, segment_path, sync_folder, walk
+from headworks._broker.records.batch import InvalidBatchError, check_batch
 from headworks.errors import CorruptError
 
 __all__ = ["Recovery", "open_log", "valid_prefix"]

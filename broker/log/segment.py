@@ -17,9 +17,9 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from broker.log.descriptor import Descriptor
-from broker.log.index import INTERVAL, GrowingIndex, Index, MappedIndex
-from broker.records.batch import HEADER, HEADER_SIZE, LENGTH_PREFIX, MAGIC, Batch, Buffer
+from headworks._broker.log.descriptor import Descriptor
+from headworks._broker.log.index import INTERVAL, GrowingIndex, Index, MappedIndex
+from headworks._broker.records.batch import HEADER, HEADER_SIZE, LENGTH_PREFIX, MAGIC, Batch, Buffer
 from headworks.errors import CorruptError, RefusedError
 
 __all__ = [

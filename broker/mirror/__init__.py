@@ -14,7 +14,7 @@ Rules: both sides are reached by Kafka's protocol alone, so either may be Apache
 here knows the broker of this package.
 """
 
-from broker.mirror.options import MirrorOptions, Source, read_properties
-from broker.mirror.run import run
+from headworks._broker.mirror.options import MirrorOptions, Source, read_properties
+from headworks._broker.mirror.run import run
 
 __all__ = ["MirrorOptions", "Source", "read_properties", "run"]

@@ -12,7 +12,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from broker.mirror.progress import Progress
+from headworks._broker.mirror.progress import Progress
 from headworks.metrics_http import Door, MetricsPage
 
 __all__ = ["MirrorMetrics"]

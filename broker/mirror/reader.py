@@ -14,9 +14,16 @@ from collections.abc import Callable, Mapping
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
-from broker.mirror.options import MirrorOptions, Source
-from broker.mirror.progress import Lag, Progress
-from broker.mirror.trouble import DENIED, NO_TOPIC, PASSING, RETRIED, Position, TroubleError
+from headworks._broker.mirror.options import MirrorOptions, Source
+from headworks._broker.mirror.progress import Lag, Progress
+from headworks._broker.mirror.trouble import (
+    DENIED,
+    NO_TOPIC,
+    PASSING,
+    RETRIED,
+    Position,
+    TroubleError,
+)
 from headworks.broker_client import READ_AHEAD
 from headworks.errors import FindingsError, RefusedError
 

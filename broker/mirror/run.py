@@ -10,14 +10,14 @@ import json
 import signal
 import threading
 
-from broker.mirror.metrics import MirrorMetrics
-from broker.mirror.options import MirrorOptions, Source
-from broker.mirror.progress import Progress
-from broker.mirror.schema_ids import SchemaIds
-from broker.mirror.session import Companions
-from broker.mirror.stream import Stream
-from broker.mirror.tier import Tier
-from broker.mirror.topics import Topics
+from headworks._broker.mirror.metrics import MirrorMetrics
+from headworks._broker.mirror.options import MirrorOptions, Source
+from headworks._broker.mirror.progress import Progress
+from headworks._broker.mirror.schema_ids import SchemaIds
+from headworks._broker.mirror.session import Companions
+from headworks._broker.mirror.stream import Stream
+from headworks._broker.mirror.tier import Tier
+from headworks._broker.mirror.topics import Topics
 from headworks.registry_client import RegistryClient
 from headworks.security import parse_listen, refuse_exposure
 

@@ -20,11 +20,11 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
-from broker.mirror.options import MirrorOptions
-from broker.mirror.progress import Progress
-from broker.mirror.schema_ids import SchemaIds
-from broker.mirror.topics import Topics
-from broker.mirror.trouble import DENIED, NO_TOPIC, RETRIED, TOO_LARGE, TroubleError
+from headworks._broker.mirror.options import MirrorOptions
+from headworks._broker.mirror.progress import Progress
+from headworks._broker.mirror.schema_ids import SchemaIds
+from headworks._broker.mirror.topics import Topics
+from headworks._broker.mirror.trouble import DENIED, NO_TOPIC, RETRIED, TOO_LARGE, TroubleError
 from headworks.errors import RefusedError, UsageError
 
 __all__ = ["Sender"]

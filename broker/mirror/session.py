@@ -21,14 +21,14 @@ from dataclasses import dataclass
 import confluent_kafka
 from confluent_kafka import KafkaException
 
-from broker.mirror.options import MirrorOptions, Source
-from broker.mirror.progress import Progress
-from broker.mirror.reader import Reader
-from broker.mirror.schema_ids import SchemaIds
-from broker.mirror.sender import Sender
-from broker.mirror.tier import Counts, Tier
-from broker.mirror.topics import Topics
-from broker.mirror.trouble import Position, TroubleError
+from headworks._broker.mirror.options import MirrorOptions, Source
+from headworks._broker.mirror.progress import Progress
+from headworks._broker.mirror.reader import Reader
+from headworks._broker.mirror.schema_ids import SchemaIds
+from headworks._broker.mirror.sender import Sender
+from headworks._broker.mirror.tier import Counts, Tier
+from headworks._broker.mirror.topics import Topics
+from headworks._broker.mirror.trouble import Position, TroubleError
 from headworks.audit import window_of
 from headworks.errors import UnreachableError
 

@@ -11,9 +11,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from broker.mirror.options import MirrorOptions, Source
-from broker.mirror.session import Companions, Session
-from broker.mirror.trouble import Position, TroubleError
+from headworks._broker.mirror.options import MirrorOptions, Source
+from headworks._broker.mirror.session import Companions, Session
+from headworks._broker.mirror.trouble import Position, TroubleError
 
 __all__ = ["Stream"]
 

@@ -1,9 +1,9 @@
 """The Kafka protocol without I/O: bytes in, requests out; replies in, bytes out."""
 
-from broker.protocol.apis import APIS, Api, find_api
-from broker.protocol.errors import ErrorCode
-from broker.protocol.frame import Header, MalformedError, parse_header, seal
-from broker.protocol.messages import decode, encode
+from headworks._broker.protocol.apis import APIS, Api, find_api
+from headworks._broker.protocol.errors import ErrorCode
+from headworks._broker.protocol.frame import Header, MalformedError, parse_header, seal
+from headworks._broker.protocol.messages import decode, encode
 
 __all__ = [
     "APIS",

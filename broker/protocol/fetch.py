@@ -13,10 +13,10 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker.log import Slice
-from broker.protocol.frame import MalformedError, check_count, skip_tags
-from broker.records.batch import Buffer
-from broker.records.varint import read_unsigned, write_unsigned
+from headworks._broker.log import Slice
+from headworks._broker.protocol.frame import MalformedError, check_count, skip_tags
+from headworks._broker.records.batch import Buffer
+from headworks._broker.records.varint import read_unsigned, write_unsigned
 
 __all__ = ["FetchRequest", "Piece", "Read", "Wanted", "encode_reply", "parse_request"]
 

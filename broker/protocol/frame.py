@@ -14,9 +14,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from broker.protocol.apis import API_VERSIONS, Api, find_api
-from broker.records.batch import Buffer
-from broker.records.varint import read_unsigned
+from headworks._broker.protocol.apis import API_VERSIONS, Api, find_api
+from headworks._broker.records.batch import Buffer
+from headworks._broker.records.varint import read_unsigned
 from headworks.errors import CorruptError
 
 __all__ = [

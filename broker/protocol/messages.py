@@ -21,10 +21,10 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from broker.protocol.apis import Api
-from broker.protocol.frame import MalformedError
-from broker.protocol.older import REPLIES, REQUESTS
-from broker.protocol.reading import Body, message_reader, shape_of
+from headworks._broker.protocol.apis import Api
+from headworks._broker.protocol.frame import MalformedError
+from headworks._broker.protocol.older import REPLIES, REQUESTS
+from headworks._broker.protocol.reading import Body, message_reader, shape_of
 
 __all__ = ["Fields", "decode", "encode"]
 

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from broker.protocol.frame import Header, MalformedError, check_count, skip_tags
-from broker.records.batch import Buffer
-from broker.records.varint import read_unsigned, write_unsigned
+from headworks._broker.protocol.frame import Header, MalformedError, check_count, skip_tags
+from headworks._broker.records.batch import Buffer
+from headworks._broker.records.varint import read_unsigned, write_unsigned
 
 __all__ = [
     "Part",

@@ -22,8 +22,13 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from broker.protocol.frame import MOST_IN_ALL, MalformedError, check_count, read_tag_count
-from broker.records.varint import read_unsigned
+from headworks._broker.protocol.frame import (
+    MOST_IN_ALL,
+    MalformedError,
+    check_count,
+    read_tag_count,
+)
+from headworks._broker.records.varint import read_unsigned
 
 __all__ = ["Body", "Shape", "message_reader", "shape_of"]
 

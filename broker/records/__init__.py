@@ -1,6 +1,6 @@
 """Record batches, format v2: read, check, iterate and build them; pure functions over bytes."""
 
-from broker.records.batch import (
+from headworks._broker.records.batch import (
     HEADER_SIZE,
     Batch,
     InvalidBatchError,
@@ -10,9 +10,9 @@ from broker.records.batch import (
     read_header,
     restamp_append_time,
 )
-from broker.records.build import encode_batch, encode_records
-from broker.records.compression import Codec, decompress
-from broker.records.record import Record, iter_records
+from headworks._broker.records.build import encode_batch, encode_records
+from headworks._broker.records.compression import Codec, decompress
+from headworks._broker.records.record import Record, iter_records
 
 __all__ = [
     "HEADER_SIZE",

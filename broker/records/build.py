@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from crc32c import crc32c
 
-from broker.records.batch import HEADER, HEADER_SIZE, LENGTH_PREFIX
-from broker.records.compression import Codec, compress
-from broker.records.record import Record
-from broker.records.varint import write_varint
+from headworks._broker.records.batch import HEADER, HEADER_SIZE, LENGTH_PREFIX
+from headworks._broker.records.compression import Codec, compress
+from headworks._broker.records.record import Record
+from headworks._broker.records.varint import write_varint
 
 __all__ = ["encode_batch", "encode_records"]
 

@@ -17,7 +17,7 @@ from enum import IntEnum
 
 import cramjam
 
-from broker.records.batch import Buffer, InvalidBatchError
+from headworks._broker.records.batch import Buffer, InvalidBatchError
 
 __all__ = ["DEFAULT_LIMIT", "Codec", "compress", "decompress"]
 

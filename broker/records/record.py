@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from broker.records.batch import APPEND_TIME, HEADER_SIZE, Batch, Buffer, InvalidBatchError
-from broker.records.compression import DEFAULT_LIMIT, decompress
-from broker.records.varint import read_varint
+from headworks._broker.records.batch import (
+    APPEND_TIME,
+    HEADER_SIZE,
+    Batch,
+    Buffer,
+    InvalidBatchError,
+)
+from headworks._broker.records.compression import DEFAULT_LIMIT, decompress
+from headworks._broker.records.varint import read_varint
 
 __all__ = ["Record", "iter_records", "opened", "records_in"]
 

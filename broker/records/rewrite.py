@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from broker.records.batch import (
+from headworks._broker.records.batch import (
     APPEND_TIME,
     CODEC_MASK,
     HEADER,
@@ -26,8 +26,8 @@ from broker.records.batch import (
     Batch,
     InvalidBatchError,
 )
-from broker.records.compression import compress
-from broker.records.varint import read_varint, write_varint
+from headworks._broker.records.compression import compress
+from headworks._broker.records.varint import read_varint, write_varint
 
 __all__ = ["DELETE_HORIZON", "Entry", "delete_horizon", "emptied", "entries_in", "rewritten"]
 

@@ -6,7 +6,7 @@ of the buffer.
 
 from __future__ import annotations
 
-from broker.records.batch import Buffer
+from headworks._broker.records.batch import Buffer
 
 __all__ = ["read_unsigned", "read_varint", "write_unsigned", "write_varint"]
 

@@ -1,5 +1,5 @@
 """The broker's process: sockets, the flusher, start and stop."""
 
-from broker.server.server import BrokerServer, ServerConfig
+from headworks._broker.server.server import BrokerServer, ServerConfig
 
 __all__ = ["BrokerServer", "ServerConfig"]

@@ -12,11 +12,11 @@ import socket
 import ssl
 from collections import Counter
 
-from broker.files import KEPT, few_left
-from broker.server.connection import Connection
-from broker.server.handshake import Handshake
-from broker.server.house import House
-from broker.server.transport import PlainTransport, TlsTransport, prepare
+from headworks._broker.files import KEPT, few_left
+from headworks._broker.server.connection import Connection
+from headworks._broker.server.handshake import Handshake
+from headworks._broker.server.house import House
+from headworks._broker.server.transport import PlainTransport, TlsTransport, prepare
 
 __all__ = ["Acceptor"]
 

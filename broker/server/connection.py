@@ -20,23 +20,31 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from broker.handlers import HANDLERS, Client, Request
-from broker.handlers.api_versions import api_versions
-from broker.handlers.fetch import Fetch
-from broker.handlers.permissions import RULES
-from broker.protocol import APIS, Header, MalformedError, decode, encode, parse_header, seal
-from broker.protocol import fetch as fetch_messages
-from broker.protocol.apis import API_VERSIONS, FETCH, LOGIN, PRODUCE, SASL_HANDSHAKE
-from broker.protocol.fetch import Piece
-from broker.protocol.messages import Fields
-from broker.server.house import House
-from broker.server.inbox import Inbox
-from broker.server.intake import Intake
-from broker.server.limits import Account
-from broker.server.login import Login, not_now
-from broker.server.outbox import Outbox, Slot
-from broker.server.pace import Pace
-from broker.server.transport import Transport
+from headworks._broker.handlers import HANDLERS, Client, Request
+from headworks._broker.handlers.api_versions import api_versions
+from headworks._broker.handlers.fetch import Fetch
+from headworks._broker.handlers.permissions import RULES
+from headworks._broker.protocol import (
+    APIS,
+    Header,
+    MalformedError,
+    decode,
+    encode,
+    parse_header,
+    seal,
+)
+from headworks._broker.protocol import fetch as fetch_messages
+from headworks._broker.protocol.apis import API_VERSIONS, FETCH, LOGIN, PRODUCE, SASL_HANDSHAKE
+from headworks._broker.protocol.fetch import Piece
+from headworks._broker.protocol.messages import Fields
+from headworks._broker.server.house import House
+from headworks._broker.server.inbox import Inbox
+from headworks._broker.server.intake import Intake
+from headworks._broker.server.limits import Account
+from headworks._broker.server.login import Login, not_now
+from headworks._broker.server.outbox import Outbox, Slot
+from headworks._broker.server.pace import Pace
+from headworks._broker.server.transport import Transport
 from headworks.errors import UnreachableError
 
 __all__ = ["Connection"]

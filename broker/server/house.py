@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.handlers import Authority, Node
-from broker.server.limits import Limits, Memory
-from broker.server.login import LoginDesk
+from headworks._broker.handlers import Authority, Node
+from headworks._broker.server.limits import Limits, Memory
+from headworks._broker.server.login import LoginDesk
 
 __all__ = ["House"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.server.limits import Memory
+from headworks._broker.server.limits import Memory
 
 __all__ = ["Inbox"]
 

@@ -12,10 +12,17 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from broker.handlers.client import Client
-from broker.handlers.inspection import UNTOUCHED, Asked, Inspection, asked_for, is_large, judge
-from broker.handlers.node import Node
-from broker.protocol.produce import ProduceRequest
+from headworks._broker.handlers.client import Client
+from headworks._broker.handlers.inspection import (
+    UNTOUCHED,
+    Asked,
+    Inspection,
+    asked_for,
+    is_large,
+    judge,
+)
+from headworks._broker.handlers.node import Node
+from headworks._broker.protocol.produce import ProduceRequest
 
 __all__ = ["Inspector"]
 

@@ -11,17 +11,17 @@ from collections.abc import Callable, Coroutine
 from time import monotonic
 from typing import Any
 
-from broker.handlers import Client
-from broker.handlers.inspection import Inspection
-from broker.handlers.node import Node
-from broker.handlers.produce import Outcome, Production, commit
-from broker.handlers.produce_run import take_run
-from broker.protocol import APIS, Header, MalformedError
-from broker.protocol import produce as messages
-from broker.protocol.apis import PRODUCE
-from broker.server.inbox import Inbox
-from broker.server.inspector import Inspector
-from broker.server.outbox import Outbox, Slot
+from headworks._broker.handlers import Client
+from headworks._broker.handlers.inspection import Inspection
+from headworks._broker.handlers.node import Node
+from headworks._broker.handlers.produce import Outcome, Production, commit
+from headworks._broker.handlers.produce_run import take_run
+from headworks._broker.protocol import APIS, Header, MalformedError
+from headworks._broker.protocol import produce as messages
+from headworks._broker.protocol.apis import PRODUCE
+from headworks._broker.server.inbox import Inbox
+from headworks._broker.server.inspector import Inspector
+from headworks._broker.server.outbox import Outbox, Slot
 
 __all__ = ["Intake"]
 

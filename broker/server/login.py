@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from broker.handlers import Request
-from broker.protocol.apis import SASL_HANDSHAKE
-from broker.protocol.errors import ErrorCode
-from broker.protocol.messages import Fields
-from broker.protocol.sasl import MECHANISMS, LoginError, ScramExchange, read_plain
+from headworks._broker.handlers import Request
+from headworks._broker.protocol.apis import SASL_HANDSHAKE
+from headworks._broker.protocol.errors import ErrorCode
+from headworks._broker.protocol.messages import Fields
+from headworks._broker.protocol.sasl import MECHANISMS, LoginError, ScramExchange, read_plain
 from headworks.errors import UsageError
 from headworks.security import Principal, Users
 

@@ -22,14 +22,14 @@ from prometheus_client.core import (
     Metric,
 )
 
-from broker.handlers.counters import BOUNDS, Histogram
-from broker.handlers.ownership import coordinates
-from broker.protocol import APIS, ErrorCode
-from broker.topics import ServedTopic
+from headworks._broker.handlers.counters import BOUNDS, Histogram
+from headworks._broker.handlers.ownership import coordinates
+from headworks._broker.protocol import APIS, ErrorCode
+from headworks._broker.topics import ServedTopic
 from headworks.metrics_http import Door, MetricsPage
 
 if TYPE_CHECKING:
-    from broker.server.server import BrokerServer
+    from headworks._broker.server.server import BrokerServer
 
 __all__ = ["MetricsServer"]
 

@@ -14,9 +14,9 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 
-from broker.log import Slice
-from broker.server.limits import Account
-from broker.server.transport import Transport
+from headworks._broker.log import Slice
+from headworks._broker.server.limits import Account
+from headworks._broker.server.transport import Transport
 
 __all__ = ["Outbox", "Slot"]
 

@@ -6,7 +6,7 @@ well. Whoever waits for the broker, or is held back by it, is never judged.
 
 from __future__ import annotations
 
-from broker.server.limits import Limits
+from headworks._broker.server.limits import Limits
 
 __all__ = ["Pace"]
 

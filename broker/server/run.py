@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.coordination.zookeeper import ClusterOptions
-from broker.log import MAX_PRODUCERS
-from broker.server.limits import Limits
-from broker.server.server import BrokerServer, ServerConfig
-from broker.topics import MAX_PARTITIONS, PRODUCER_SECONDS
+from headworks._broker.coordination.zookeeper import ClusterOptions
+from headworks._broker.log import MAX_PRODUCERS
+from headworks._broker.server.limits import Limits
+from headworks._broker.server.server import BrokerServer, ServerConfig
+from headworks._broker.topics import MAX_PARTITIONS, PRODUCER_SECONDS
 from headworks.errors import UsageError
 from headworks.logs import configure
 from headworks.security import Access, Users, parse_listen, refuse_exposure, server_tls

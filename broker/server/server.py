@@ -18,23 +18,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker.coordination import Coordination, LocalCoordination, Member
-from broker.coordination.folder import refuse_cluster_folder
-from broker.files import raise_limit
-from broker.groups import GroupCoordinator, GroupSettings
-from broker.handlers import Authority, Node
-from broker.handlers.api_versions import api_versions
-from broker.handlers.counters import Counters
-from broker.handlers.ownership import coordinates
-from broker.log import MAX_PRODUCERS
-from broker.protocol.apis import API_VERSIONS, APIS
-from broker.server.acceptor import Acceptor
-from broker.server.connection import Connection
-from broker.server.house import House
-from broker.server.limits import Limits, Memory
-from broker.server.lock import FolderLock
-from broker.server.login import LoginDesk
-from broker.topics import (
+from headworks._broker.coordination import Coordination, LocalCoordination, Member
+from headworks._broker.coordination.folder import refuse_cluster_folder
+from headworks._broker.files import raise_limit
+from headworks._broker.groups import GroupCoordinator, GroupSettings
+from headworks._broker.handlers import Authority, Node
+from headworks._broker.handlers.api_versions import api_versions
+from headworks._broker.handlers.counters import Counters
+from headworks._broker.handlers.ownership import coordinates
+from headworks._broker.log import MAX_PRODUCERS
+from headworks._broker.protocol.apis import API_VERSIONS, APIS
+from headworks._broker.server.acceptor import Acceptor
+from headworks._broker.server.connection import Connection
+from headworks._broker.server.house import House
+from headworks._broker.server.limits import Limits, Memory
+from headworks._broker.server.lock import FolderLock
+from headworks._broker.server.login import LoginDesk
+from headworks._broker.topics import (
     MAX_PARTITIONS,
     PRODUCER_SECONDS,
     Catalogue,
@@ -46,7 +46,7 @@ from headworks.errors import HeadworksError, UnreachableError, UsageError
 from headworks.security import Access, Users
 
 if TYPE_CHECKING:
-    from broker.coordination.zookeeper import ClusterOptions
+    from headworks._broker.coordination.zookeeper import ClusterOptions
 
 __all__ = ["BrokerServer", "ServerConfig"]
 
@@ -133,7 +133,7 @@ class BrokerServer:
             self._listen()
             await self._open()
             if config.metrics is not None:
-                from broker.server.metrics import MetricsServer
+                from headworks._broker.server.metrics import MetricsServer
 
                 self._metrics = MetricsServer(self, *config.metrics, loop)
                 _log.info("metrics on %s", self._metrics.url, extra={"url": self._metrics.url})
@@ -253,7 +253,7 @@ class BrokerServer:
         if config.cluster is None:
             refuse_cluster_folder(config.folder)
             return LocalCoordination(config.folder / "coordination.sqlite", config.node_id)
-        from broker.coordination.zookeeper import ZooKeeperCoordination
+        from headworks._broker.coordination.zookeeper import ZooKeeperCoordination
 
         store = await ZooKeeperCoordination.opened(config.cluster, config.node_id, config.folder)
         self._failure = store.failure

@@ -22,18 +22,23 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from broker.coordination import ConfigChange, Coordination, Topic, TopicExistsError
-from broker.coordination.assignment import assign, load_of
-from broker.log import MAX_PRODUCERS, FlushFailedError, Roster
-from broker.log.segment import sync_folder
-from broker.outage import Outage
-from broker.topics.compactor import Compactor
-from broker.topics.config import VALIDATION, InvalidConfigError, TopicConfig, resolve_config
-from broker.topics.flusher import Flusher
-from broker.topics.opening import open_logs
-from broker.topics.partition import Partition
-from broker.topics.schema_ids import SchemaIds
-from broker.topics.served import (
+from headworks._broker.coordination import ConfigChange, Coordination, Topic, TopicExistsError
+from headworks._broker.coordination.assignment import assign, load_of
+from headworks._broker.log import MAX_PRODUCERS, FlushFailedError, Roster
+from headworks._broker.log.segment import sync_folder
+from headworks._broker.outage import Outage
+from headworks._broker.topics.compactor import Compactor
+from headworks._broker.topics.config import (
+    VALIDATION,
+    InvalidConfigError,
+    TopicConfig,
+    resolve_config,
+)
+from headworks._broker.topics.flusher import Flusher
+from headworks._broker.topics.opening import open_logs
+from headworks._broker.topics.partition import Partition
+from headworks._broker.topics.schema_ids import SchemaIds
+from headworks._broker.topics.served import (
     InvalidTopicError,
     ServedTopic,
     TooManyPartitionsError,

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from threading import Event, Thread
 from weakref import WeakKeyDictionary
 
-from broker.log.compaction import DEFAULT_MEMORY, Plan, Swap, compact, plan
-from broker.topics.partition import Partition
+from headworks._broker.log.compaction import DEFAULT_MEMORY, Plan, Swap, compact, plan
+from headworks._broker.topics.partition import Partition
 from headworks.errors import HeadworksError
 
 __all__ = ["CompactionCounters", "Compactor"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from broker.log import CompactionConfig, LogConfig
+from headworks._broker.log import CompactionConfig, LogConfig
 from headworks.errors import UsageError
 
 __all__ = [

@@ -15,9 +15,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from broker.coordination import Coordination, Topic
-from broker.topics.catalogue import Catalogue
-from broker.topics.served import ServedTopic, is_topic_name
+from headworks._broker.coordination import Coordination, Topic
+from headworks._broker.topics.catalogue import Catalogue
+from headworks._broker.topics.served import ServedTopic, is_topic_name
 from headworks.errors import UnreachableError
 
 __all__ = ["Finder"]

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from broker.log import FlushFailedError
+from headworks._broker.log import FlushFailedError
 
 __all__ = ["Flushable", "Flusher"]
 

@@ -18,12 +18,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.log import FlushFailedError, PartitionLog
-from broker.log.segment import Segment
-from broker.outage import Outage
-from broker.records.batch import Batch, Plain
-from broker.topics.config import TopicConfig
-from broker.topics.flusher import Flusher
+from headworks._broker.log import FlushFailedError, PartitionLog
+from headworks._broker.log.segment import Segment
+from headworks._broker.outage import Outage
+from headworks._broker.records.batch import Batch, Plain
+from headworks._broker.topics.config import TopicConfig
+from headworks._broker.topics.flusher import Flusher
 from headworks.errors import CorruptError, RefusedError
 
 __all__ = ["Partition", "StorageFailureError"]

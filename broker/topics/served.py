@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from broker.topics.opening import Refusal
-from broker.topics.partition import Partition
+from headworks._broker.topics.opening import Refusal
+from headworks._broker.topics.partition import Partition
 from headworks.errors import UsageError
 
 __all__ = ["InvalidTopicError", "ServedTopic", "TooManyPartitionsError", "is_topic_name"]

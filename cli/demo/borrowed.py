@@ -12,8 +12,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
-from cli.kafka import admin_of, topics_of
-from cli.output import say
+from headworks._cli.kafka import admin_of, topics_of
+from headworks._cli.output import say
 from headworks.errors import RefusedError, UsageError
 
 __all__ = ["borrowed_topics"]

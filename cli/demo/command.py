@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.output import Format, FormatOption, print_json, say
+from headworks._cli.output import Format, FormatOption, print_json, say
 from headworks.errors import FindingsError
 
 if TYPE_CHECKING:
-    from cli.demo.run import Demo
+    from headworks._cli.demo.run import Demo
 
 __all__ = ["demo"]
 
@@ -36,9 +36,9 @@ def demo(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Run the whole pipeline on 336,776 real flights and show that it adds up."""
-    from cli.demo.progress import Progress
-    from cli.demo.run import Demo
-    from cli.demo.summary import as_json, print_summary
+    from headworks._cli.demo.progress import Progress
+    from headworks._cli.demo.run import Demo
+    from headworks._cli.demo.summary import as_json, print_summary
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="headworks-demo-") as folder:

@@ -13,7 +13,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from cli.demo.source import Row
+from headworks._cli.demo.source import Row
 from headworks.errors import CorruptError
 
 __all__ = ["BUILDERS", "airlines", "airports", "flights", "planes", "weather"]

@@ -22,13 +22,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from cli.demo.borrowed import borrowed_topics
-from cli.demo.events import BUILDERS
-from cli.demo.progress import Progress
-from cli.demo.queries import Answers, ask
-from cli.demo.source import Source
-from cli.stack import running_registry, running_stack
 from headworks import catalogue
+from headworks._cli.demo.borrowed import borrowed_topics
+from headworks._cli.demo.events import BUILDERS
+from headworks._cli.demo.progress import Progress
+from headworks._cli.demo.queries import Answers, ask
+from headworks._cli.demo.source import Source
+from headworks._cli.stack import running_registry, running_stack
 from headworks.audit import AUDIT_TOPIC
 from headworks.errors import FindingsError, HeadworksError, RefusedError, UnreachableError
 from headworks.registry_client import IncompatibleSchemaError, RegistryClient
@@ -254,7 +254,7 @@ class Demo:
         """Run `headworks ARGUMENTS --format json` and return its answer."""
         self._progress.note("$ headworks " + " ".join(arguments))
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "cli", *arguments, "--format", "json"],
+            [sys.executable, "-P", "-m", "headworks._cli", *arguments, "--format", "json"],
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,

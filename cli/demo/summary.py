@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.demo.run import Outcome
-from cli.output import percent, print_table
+from headworks._cli.demo.run import Outcome
+from headworks._cli.output import percent, print_table
 
 __all__ = ["as_json", "print_summary"]
 

@@ -22,17 +22,17 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from console.app.ask import Ask, NotThereError, read_form
-from console.app.guard import Edge, admit, refused
-from console.app.page import Page, respond
-from console.app.routes import SCREENS, WITH_FORM
-from console.app.sight import EVERYTHING
-from console.sources import Sources
+from headworks._console.app.ask import Ask, NotThereError, read_form
+from headworks._console.app.guard import Edge, admit, refused
+from headworks._console.app.page import Page, respond
+from headworks._console.app.routes import SCREENS, WITH_FORM
+from headworks._console.app.sight import EVERYTHING
+from headworks._console.sources import Sources
+from headworks._registry.model.refusals import ServiceError
 from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError
-from registry.model.refusals import ServiceError
 
 if TYPE_CHECKING:
-    from registry.security.security import Security
+    from headworks._registry.security.security import Security
 
 __all__ = ["create_app"]
 

@@ -12,9 +12,9 @@ from urllib.parse import parse_qsl, unquote
 
 from starlette.requests import Request
 
-from console.app.sight import Sight
-from console.sources import Sources
-from console.views.listing import Wanted
+from headworks._console.app.sight import Sight
+from headworks._console.sources import Sources
+from headworks._console.views.listing import Wanted
 from headworks.errors import HeadworksError, UsageError
 
 __all__ = ["Ask", "NotThereError", "read_form"]

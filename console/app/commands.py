@@ -12,8 +12,8 @@ from pathlib import Path
 
 from starlette.requests import Request
 
-from console.sources import Sources
 from hadoop_loader.places import Place
+from headworks._console.sources import Sources
 from headworks.settings import SETTINGS
 
 __all__ = ["curl", "gate_command", "headworks"]

@@ -18,11 +18,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from console.app.sight import EVERYTHING, Sight
-from registry.model.refusals import ServiceError
+from headworks._console.app.sight import EVERYTHING, Sight
+from headworks._registry.model.refusals import ServiceError
 
 if TYPE_CHECKING:
-    from registry.security.security import Security
+    from headworks._registry.security.security import Security
 
 __all__ = ["Edge", "admit", "refused"]
 
@@ -76,7 +76,7 @@ async def admit(request: Request) -> None:
     security: Security | None = request.app.state.security
     request.state.sight = EVERYTHING
     if security is not None:
-        from registry.security.security import authorization_of
+        from headworks._registry.security.security import authorization_of
 
         permission = await security.admit(authorization_of(request.scope["headers"]))
         request.state.sight = Sight(permission)

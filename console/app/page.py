@@ -17,8 +17,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import Response
 
-from console.app import words
-from console.sources.watched import SourceState
+from headworks._console.app import words
+from headworks._console.sources.watched import SourceState
 
 __all__ = ["Page", "as_json", "respond"]
 

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from ci.verdict import Consumer
-from console.app.ask import Ask, NotThereError
-from console.app.commands import curl, gate_command, headworks
-from console.app.page import Page
-from console.app.words import iso
-from console.sources.readers import readers_of
-from console.sources.subjects import SubjectRow
-from console.views.audit import audit_page, window_page
-from console.views.groups import group_list, group_page, topic_readers
-from console.views.health import health_page
-from console.views.loads import load_list, run_page, table_page
-from console.views.messages import (
+from headworks._ci.verdict import Consumer
+from headworks._console.app.ask import Ask, NotThereError
+from headworks._console.app.commands import curl, gate_command, headworks
+from headworks._console.app.page import Page
+from headworks._console.app.words import iso
+from headworks._console.sources.readers import readers_of
+from headworks._console.sources.subjects import SubjectRow
+from headworks._console.views.audit import audit_page, window_page
+from headworks._console.views.groups import group_list, group_page, topic_readers
+from headworks._console.views.health import health_page
+from headworks._console.views.loads import load_list, run_page, table_page
+from headworks._console.views.messages import (
     MOST,
     Filter,
     Governed,
@@ -28,8 +28,8 @@ from console.views.messages import (
     read_cursor,
     read_time,
 )
-from console.views.schema import field_paths, schema_page, subject_list
-from console.views.topics import topic_list
+from headworks._console.views.schema import field_paths, schema_page, subject_list
+from headworks._console.views.topics import topic_list
 from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client import SubjectVersion
 from headworks.schema import key_subject_of, topic_of
@@ -227,7 +227,10 @@ def schema(ask: Ask) -> Page:
 
 def trying(ask: Ask) -> Page:
     """Try a change: the form, and the verdict on what was sent with it."""
-    from console.views.trying import Trial, try_change  # the gate: not for the first page
+    from headworks._console.views.trying import (  # the gate: not for the first page
+        Trial,
+        try_change,
+    )
 
     client = ask.sources.registry
     subject = ask.sent("subject") or None

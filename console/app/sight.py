@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headworks._registry.security.permission import ALL, Permission
 from headworks.security import ANONYMOUS, Kind, Role
-from registry.security.permission import ALL, Permission
 
 __all__ = ["EVERYTHING", "Sight"]
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from audit.answers import Explanation, Health, Holes, TopicAudit
+from headworks._audit.answers import Explanation, Health, Holes, TopicAudit
 from headworks.errors import UnreachableError
 
 if TYPE_CHECKING:
-    from audit.findings import Finding
-    from audit.store import AuditStore
+    from headworks._audit.findings import Finding
+    from headworks._audit.store import AuditStore
 
 __all__ = ["WINDOWS", "AuditReader", "Audited"]
 
@@ -75,7 +75,7 @@ class AuditReader:
         store = self._opened()
         if store is None:
             return None
-        from audit import queries
+        from headworks._audit import queries
 
         with _asking():
             return queries.topic_audit(store, topic, now=round(self._now() * 1000))
@@ -85,7 +85,7 @@ class AuditReader:
         store = self._opened()
         if store is None:
             return None
-        from audit import queries
+        from headworks._audit import queries
 
         with _asking():
             return queries.explain(store, topic, window_start)
@@ -95,7 +95,7 @@ class AuditReader:
         store = self._opened()
         if store is None:
             return []
-        from audit import queries
+        from headworks._audit import queries
 
         with _asking():
             now = round(self._now() * 1000)
@@ -108,15 +108,15 @@ class AuditReader:
             file = _file_of(self._url)
             if file is not None and not file.exists():
                 return None
-            from audit.store import AuditStore
+            from headworks._audit.store import AuditStore
 
             self._store = AuditStore(self._url)
         return self._store
 
 
 def _read(store: AuditStore, now: int) -> Audited:
-    from audit import queries
-    from audit.findings import Thresholds, troubles
+    from headworks._audit import queries
+    from headworks._audit.findings import Thresholds, troubles
 
     names = [one.tier for one in queries.tiers(store) if one.tier != _PRODUCER][:_MOST_TIERS]
     health = {

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ci.governance import read_governance
-from console.sources.audits import AuditReader
-from console.sources.groups import GroupReader
-from console.sources.loads import LoadReader
-from console.sources.messages import MessageReader
-from console.sources.subjects import SubjectReader
-from console.sources.topics import TopicReader
-from console.sources.watched import Watched
 from hadoop_loader.places import Place
+from headworks._ci.governance import read_governance
+from headworks._console.sources.audits import AuditReader
+from headworks._console.sources.groups import GroupReader
+from headworks._console.sources.loads import LoadReader
+from headworks._console.sources.messages import MessageReader
+from headworks._console.sources.subjects import SubjectReader
+from headworks._console.sources.topics import TopicReader
+from headworks._console.sources.watched import Watched
 from headworks.registry_client import RegistryClient
 
 __all__ = ["Places", "Sources"]

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Raw
 
-from console.masking import MASK, Paths, masked, sensitive_paths
-from console.sources.topics import broker_silent
+from headworks._console.masking import MASK, Paths, masked, sensitive_paths
+from headworks._console.sources.topics import broker_silent
 from headworks.broker_client import broker_client
 from headworks.errors import HeadworksError, RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ci.governance import FILE_NAME, Governance
-from ci.verdict import Consumer
+from headworks._ci.governance import FILE_NAME, Governance
+from headworks._ci.verdict import Consumer
 from headworks.schema import subject_of
 
 __all__ = ["readers_of"]

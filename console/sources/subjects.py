@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from console.masking import sensitive_paths
+from headworks._console.masking import sensitive_paths
 from headworks.errors import HeadworksError
 from headworks.registry_client import RegistryClient, SubjectVersion
 from headworks.schema import Record, governance_of, parse, subject_of, topic_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from audit.answers import Contribution, Explanation, LoadShare, TopicAudit
-from audit.balance import Balance
-from console.views.health import Cell, cell_of
+from headworks._audit.answers import Contribution, Explanation, LoadShare, TopicAudit
+from headworks._audit.balance import Balance
+from headworks._console.views.health import Cell, cell_of
 
 __all__ = ["AuditPage", "TierColumn", "WindowPage", "audit_page", "window_page"]
 

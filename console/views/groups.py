@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ci.verdict import Consumer
-from console.sources.groups import GroupRow, GroupsKnown
-from console.views.listing import Part, Wanted, part_of
-from console.views.seeing import Seeing
+from headworks._ci.verdict import Consumer
+from headworks._console.sources.groups import GroupRow, GroupsKnown
+from headworks._console.views.listing import Part, Wanted, part_of
+from headworks._console.views.seeing import Seeing
 from headworks.groups import Member, Position
 
 __all__ = [

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from console.sources.loads import Loads, Run, Table, open_log
-from console.views.listing import Part, Wanted, part_of
-from console.views.seeing import Seeing
 from hadoop_loader.columns import METADATA, PARTITION, StructField, ddl, table_columns
 from hadoop_loader.places import Place
+from headworks._console.sources.loads import Loads, Run, Table, open_log
+from headworks._console.views.listing import Part, Wanted, part_of
+from headworks._console.views.seeing import Seeing
 from headworks.errors import HeadworksError
 from headworks.schema import parse
 

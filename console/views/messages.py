@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from console.sources.messages import Bounds, MessageReader, Reading, Shown, Slice
-from console.sources.subjects import SubjectRow
-from console.sources.topics import TopicRow
-from console.views.groups import TopicReader
+from headworks._console.sources.messages import Bounds, MessageReader, Reading, Shown, Slice
+from headworks._console.sources.subjects import SubjectRow
+from headworks._console.sources.topics import TopicRow
+from headworks._console.views.groups import TopicReader
 from headworks.errors import UsageError
 
 __all__ = [

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from ci.verdict import Consumer
-from console.masking import sensitive_paths
-from console.sources.subjects import Subjects
-from console.views.listing import Part, Wanted, part_of
-from console.views.seeing import Seeing
+from headworks._ci.verdict import Consumer
+from headworks._console.masking import sensitive_paths
+from headworks._console.sources.subjects import Subjects
+from headworks._console.views.listing import Part, Wanted, part_of
+from headworks._console.views.seeing import Seeing
 from headworks.errors import HeadworksError
 from headworks.registry_client import Compatibility, SubjectVersion
 from headworks.schema import (

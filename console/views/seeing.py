@@ -1,4 +1,4 @@
-"""What a view asks before it shows something; `console.app.sight` answers."""
+"""What a view asks before it shows something; `headworks._console.app.sight` answers."""
 
 from __future__ import annotations
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from console.sources.loads import Loads, Table
-from console.sources.subjects import SubjectRow, Subjects
-from console.sources.topics import TopicRow, Topics
-from console.views.listing import Part, Wanted, part_of
-from console.views.seeing import Seeing
+from headworks._console.sources.loads import Loads, Table
+from headworks._console.sources.subjects import SubjectRow, Subjects
+from headworks._console.sources.topics import TopicRow, Topics
+from headworks._console.views.listing import Part, Wanted, part_of
+from headworks._console.views.seeing import Seeing
 
 __all__ = ["TopicLine", "TopicList", "topic_list"]
 

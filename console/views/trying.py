@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ci.bases import RegistryBase
-from ci.gate import check_text, named_subject
-from ci.governance import Governance
-from ci.report import grouped
-from ci.rules import title_of
-from ci.verdict import Consumer, Impact, PlacedFinding, SubjectVerdict
-from console.views.schema import Change, changes_between
+from headworks._ci.bases import RegistryBase
+from headworks._ci.gate import check_text, named_subject
+from headworks._ci.governance import Governance
+from headworks._ci.report import grouped
+from headworks._ci.rules import title_of
+from headworks._ci.verdict import Consumer, Impact, PlacedFinding, SubjectVerdict
+from headworks._console.views.schema import Change, changes_between
 from headworks.compatibility import RULES
 from headworks.errors import HeadworksError, UsageError
 from headworks.registry_client import RegistryClient

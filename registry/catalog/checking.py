@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from headworks._registry.catalog.loader import Loader
+from headworks._registry.model.attached import property_of
+from headworks._registry.model.config import Config
+from headworks._registry.model.definition import JsonObject
+from headworks._registry.store.schemas import StoredVersion
 from headworks.compatibility import Finding, Level, Version, check_level
 from headworks.schema import Record, Schema
-from registry.catalog.loader import Loader
-from registry.model.attached import property_of
-from registry.model.config import Config
-from registry.model.definition import JsonObject
-from registry.store.schemas import StoredVersion
 
 __all__ = ["Verdict", "judge"]
 

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from registry.catalog.scopes import mode_of
-from registry.model import refusals
-from registry.model.mode import must_accept_deletion
-from registry.model.subject import Subject
-from registry.store import Database, schemas, settings
-from registry.store.changes import Change, add_change
-from registry.store.schemas import StoredVersion
+from headworks._registry.catalog.scopes import mode_of
+from headworks._registry.model import refusals
+from headworks._registry.model.mode import must_accept_deletion
+from headworks._registry.model.subject import Subject
+from headworks._registry.store import Database, schemas, settings
+from headworks._registry.store.changes import Change, add_change
+from headworks._registry.store.schemas import StoredVersion
 
 __all__ = ["Deleter"]
 

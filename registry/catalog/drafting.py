@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
+from headworks._registry.catalog.loader import Loader, Parsed
+from headworks._registry.model import attached, refusals
+from headworks._registry.model.config import Config
+from headworks._registry.model.definition import Definition, JsonObject, Reference
+from headworks._registry.model.shape import SchemaLimits
+from headworks._registry.model.subject import Subject
+from headworks._registry.model.tags import Tags, inline_tags, retagged
+from headworks._registry.store.schemas import Stored, StoredVersion
 from headworks.schema import Schema
-from registry.catalog.loader import Loader, Parsed
-from registry.model import attached, refusals
-from registry.model.config import Config
-from registry.model.definition import Definition, JsonObject, Reference
-from registry.model.shape import SchemaLimits
-from registry.model.subject import Subject
-from registry.model.tags import Tags, inline_tags, retagged
-from registry.store.schemas import Stored, StoredVersion
 
 __all__ = [
     "NUMBERED",

@@ -11,10 +11,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from registry.catalog.loader import Loader
-from registry.model.subject import Subject
-from registry.model.tags import inline_tags, shown_tags
-from registry.store.schemas import Stored, StoredVersion
+from headworks._registry.catalog.loader import Loader
+from headworks._registry.model.subject import Subject
+from headworks._registry.model.tags import inline_tags, shown_tags
+from headworks._registry.store.schemas import Stored, StoredVersion
 
 __all__ = ["PLAIN", "Entity", "Shape", "schema_entity", "version_entity"]
 

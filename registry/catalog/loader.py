@@ -19,16 +19,16 @@ from typing import cast
 
 from sqlalchemy import Connection
 
+from headworks._registry.model import refusals
+from headworks._registry.model.definition import Reference
+from headworks._registry.model.subject import Subject
+from headworks._registry.store import schemas
+from headworks._registry.store.schemas import Stored, StoredVersion
 from headworks.errors import SchemaError
 from headworks.schema import Schema, parse
 from headworks.schema.canonical import canonical_text, normalized_text
 from headworks.schema.model import Named, Primitive, PrimitiveKind, named_types
 from headworks.schema.parse import SharedFields
-from registry.model import refusals
-from registry.model.definition import Reference
-from registry.model.subject import Subject
-from registry.store import schemas
-from registry.store.schemas import Stored, StoredVersion
 
 __all__ = ["Loader", "Parsed"]
 

@@ -13,15 +13,15 @@ from itertools import islice
 
 from sqlalchemy import Connection
 
+from headworks._registry.catalog.entities import PLAIN, Entity, Shape, schema_entity, version_entity
+from headworks._registry.catalog.loader import Loader
+from headworks._registry.catalog.scopes import in_other_contexts, real_subject
+from headworks._registry.model import refusals
+from headworks._registry.model.definition import Definition, JsonObject
+from headworks._registry.model.subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
+from headworks._registry.store import Database, changes, schemas, settings
+from headworks._registry.store.schemas import Numbered, Stored, StoredVersion
 from headworks.schema.difference import differences
-from registry.catalog.entities import PLAIN, Entity, Shape, schema_entity, version_entity
-from registry.catalog.loader import Loader
-from registry.catalog.scopes import in_other_contexts, real_subject
-from registry.model import refusals
-from registry.model.definition import Definition, JsonObject
-from registry.model.subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
-from registry.store import Database, changes, schemas, settings
-from registry.store.schemas import Numbered, Stored, StoredVersion
 
 __all__ = ["LATEST", "Listing", "Reader", "Wanted"]
 

@@ -20,8 +20,8 @@ from threading import BoundedSemaphore
 
 from sqlalchemy import Connection
 
-from registry.catalog.checking import Verdict, judge
-from registry.catalog.drafting import (
+from headworks._registry.catalog.checking import Verdict, judge
+from headworks._registry.catalog.drafting import (
     Draft,
     Drafter,
     Proposal,
@@ -29,20 +29,20 @@ from registry.catalog.drafting import (
     is_equivalent,
     is_same_schema,
 )
-from registry.catalog.entities import PLAIN, Entity, Shape, version_entity
-from registry.catalog.loader import Loader
-from registry.catalog.reader import LATEST
-from registry.catalog.scopes import config_of, in_other_contexts, mode_of, real_subject
-from registry.model import attached, refusals
-from registry.model.config import Config
-from registry.model.definition import Definition
-from registry.model.mode import Mode, must_accept_registration
-from registry.model.names import valid_subject
-from registry.model.shape import SchemaLimits
-from registry.model.subject import Subject
-from registry.store import Database, schemas
-from registry.store.changes import Change, add_change
-from registry.store.schemas import Stored, StoredVersion
+from headworks._registry.catalog.entities import PLAIN, Entity, Shape, version_entity
+from headworks._registry.catalog.loader import Loader
+from headworks._registry.catalog.reader import LATEST
+from headworks._registry.catalog.scopes import config_of, in_other_contexts, mode_of, real_subject
+from headworks._registry.model import attached, refusals
+from headworks._registry.model.config import Config
+from headworks._registry.model.definition import Definition
+from headworks._registry.model.mode import Mode, must_accept_registration
+from headworks._registry.model.names import valid_subject
+from headworks._registry.model.shape import SchemaLimits
+from headworks._registry.model.subject import Subject
+from headworks._registry.store import Database, schemas
+from headworks._registry.store.changes import Change, add_change
+from headworks._registry.store.schemas import Stored, StoredVersion
 
 __all__ = ["Proposal", "Registrar"]
 

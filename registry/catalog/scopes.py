@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection
 
-from registry.model import config, mode
-from registry.model.config import Config
-from registry.model.mode import Mode
-from registry.model.subject import DEFAULT_CONTEXT, Subject
-from registry.store import schemas, settings
+from headworks._registry.model import config, mode
+from headworks._registry.model.config import Config
+from headworks._registry.model.mode import Mode
+from headworks._registry.model.subject import DEFAULT_CONTEXT, Subject
+from headworks._registry.store import schemas, settings
 
 __all__ = ["GLOBAL", "config_of", "in_other_contexts", "mode_of", "real_subject"]
 

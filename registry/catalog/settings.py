@@ -6,15 +6,15 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from registry.catalog.scopes import GLOBAL, config_of, mode_of
-from registry.model import config, mode, refusals
-from registry.model.definition import JsonObject
-from registry.model.mode import Mode
-from registry.model.names import valid_subject
-from registry.model.subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
-from registry.store import Database, schemas
-from registry.store import settings as rows
-from registry.store.changes import Change, add_change
+from headworks._registry.catalog.scopes import GLOBAL, config_of, mode_of
+from headworks._registry.model import config, mode, refusals
+from headworks._registry.model.definition import JsonObject
+from headworks._registry.model.mode import Mode
+from headworks._registry.model.names import valid_subject
+from headworks._registry.model.subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
+from headworks._registry.store import Database, schemas
+from headworks._registry.store import settings as rows
+from headworks._registry.store.changes import Change, add_change
 
 __all__ = ["Settings"]
 

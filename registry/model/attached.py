@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from registry.model import refusals
-from registry.model.definition import JsonObject
+from headworks._registry.model import refusals
+from headworks._registry.model.definition import JsonObject
 
 __all__ = [
     "has_number",

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headworks._registry.model import attached, refusals
+from headworks._registry.model.definition import JsonObject
+from headworks._registry.model.names import valid_subject
 from headworks.compatibility import Level, Policy
-from registry.model import attached, refusals
-from registry.model.definition import JsonObject
-from registry.model.names import valid_subject
 
 __all__ = ["DEFAULT_LEVEL", "Config", "in_force", "read_update", "updated"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from registry.model import refusals
-from registry.model.subject import Subject
+from headworks._registry.model import refusals
+from headworks._registry.model.subject import Subject
 
 __all__ = ["Mode", "in_force", "must_accept_deletion", "must_accept_registration", "read_mode"]
 

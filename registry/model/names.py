@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from registry.model import refusals
-from registry.model.subject import ANY_CONTEXT, Subject
+from headworks._registry.model import refusals
+from headworks._registry.model.subject import ANY_CONTEXT, Subject
 
 __all__ = ["valid_subject"]
 

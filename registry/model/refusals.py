@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from headworks._registry.model.subject import Subject
 from headworks.compatibility import Finding
 from headworks.errors import RefusedError
-from registry.model.subject import Subject
 
 __all__ = [
     "ServiceError",

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from headworks._registry.model import refusals
+from headworks._registry.model.refusals import ServiceError
 from headworks.errors import SchemaError
 from headworks.schema.parse import MAX_DEPTH, decode
-from registry.model import refusals
-from registry.model.refusals import ServiceError
 
 __all__ = ["DEEPEST", "SchemaLimits"]
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from headworks._registry.model import refusals
 from headworks.schema import Schema
 from headworks.schema.model import Json, Record, named_types
-from registry.model import refusals
 
 __all__ = ["Entity", "Tags", "inline_tags", "read_tags", "retagged", "shown_tags"]
 

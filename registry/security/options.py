@@ -19,8 +19,8 @@ from headworks.errors import UsageError
 from headworks.security import Access, Users
 
 if TYPE_CHECKING:
-    from registry.security.security import Security
-    from registry.security.tokens import TokenRules
+    from headworks._registry.security.security import Security
+    from headworks._registry.security.tokens import TokenRules
 
 __all__ = ["Guarding", "open_security"]
 
@@ -57,10 +57,10 @@ def open_security(guarding: Guarding, failed: Callable[[str], None]) -> Security
     if guarding.is_open:
         return None
     # What checks signatures takes long to load, and an open server needs none of it.
-    from registry.security.keys import KeySet
-    from registry.security.passwords import Passwords
-    from registry.security.security import Security
-    from registry.security.tokens import Tokens
+    from headworks._registry.security.keys import KeySet
+    from headworks._registry.security.passwords import Passwords
+    from headworks._registry.security.security import Security
+    from headworks._registry.security.tokens import Tokens
 
     tokens = None
     if guarding.jwks is not None and rules is not None:
@@ -88,6 +88,6 @@ def _token_rules(guarding: Guarding) -> TokenRules | None:
             " be admitted, whatever it was made for",
             fix="give the `iss` and the `aud` that tokens for this registry have",
         )
-    from registry.security.tokens import TokenRules
+    from headworks._registry.security.tokens import TokenRules
 
     return TokenRules(issuer, audience, guarding.jwt_principal, guarding.jwt_groups)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from headworks._registry.model.refusals import ServiceError
+from headworks._registry.model.subject import Subject
+from headworks._registry.security.rules import On, Rule
 from headworks.security import ANONYMOUS, Grant, Kind, Principal, Role
-from registry.model.refusals import ServiceError
-from registry.model.subject import Subject
-from registry.security.rules import On, Rule
 
 __all__ = ["ALL", "Permission"]
 

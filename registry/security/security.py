@@ -16,13 +16,13 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable
 
+from headworks._registry.model.refusals import ServiceError
+from headworks._registry.security.keys import KeysAwayError
+from headworks._registry.security.passwords import Passwords, TooManyError
+from headworks._registry.security.permission import Permission
+from headworks._registry.security.tokens import TokenError, Tokens
 from headworks.errors import UsageError
 from headworks.security import ANONYMOUS, Access, Principal
-from registry.model.refusals import ServiceError
-from registry.security.keys import KeysAwayError
-from registry.security.passwords import Passwords, TooManyError
-from registry.security.permission import Permission
-from registry.security.tokens import TokenError, Tokens
 
 __all__ = ["Security", "authorization_of"]
 

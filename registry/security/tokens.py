@@ -19,8 +19,8 @@ from typing import Any
 
 import jwt
 
+from headworks._registry.security.keys import KeySet, NoSuchKeyError
 from headworks.security import ANONYMOUS, Principal
-from registry.security.keys import KeySet, NoSuchKeyError
 
 __all__ = ["LEEWAY", "TokenError", "TokenRules", "Tokens"]
 

@@ -19,27 +19,27 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Scope
 
 import headworks
-from registry.catalog.deleter import Deleter
-from registry.catalog.loader import Loader
-from registry.catalog.reader import Reader
-from registry.catalog.registrar import Registrar
-from registry.catalog.settings import Settings
-from registry.fast_reads import Admits, FastReads
-from registry.metrics import Metrics
-from registry.model import refusals
-from registry.model.refusals import ServiceError
-from registry.model.shape import SchemaLimits
-from registry.security.security import Security, authorization_of
-from registry.service import compatibility, schemas, settings, subjects, surroundings
-from registry.service.edge import Edge
-from registry.service.guard import guard
-from registry.service.observed import Observed
-from registry.service.openapi import describe
-from registry.service.page import serve_page
-from registry.service.parameters import answer
-from registry.service.parts import Parts
-from registry.store import Database
-from registry.store.totals import totals
+from headworks._registry.catalog.deleter import Deleter
+from headworks._registry.catalog.loader import Loader
+from headworks._registry.catalog.reader import Reader
+from headworks._registry.catalog.registrar import Registrar
+from headworks._registry.catalog.settings import Settings
+from headworks._registry.fast_reads import Admits, FastReads
+from headworks._registry.metrics import Metrics
+from headworks._registry.model import refusals
+from headworks._registry.model.refusals import ServiceError
+from headworks._registry.model.shape import SchemaLimits
+from headworks._registry.security.security import Security, authorization_of
+from headworks._registry.service import compatibility, schemas, settings, subjects, surroundings
+from headworks._registry.service.edge import Edge
+from headworks._registry.service.guard import guard
+from headworks._registry.service.observed import Observed
+from headworks._registry.service.openapi import describe
+from headworks._registry.service.page import serve_page
+from headworks._registry.service.parameters import answer
+from headworks._registry.service.parts import Parts
+from headworks._registry.store import Database
+from headworks._registry.store.totals import totals
 
 __all__ = ["Limits", "create_app"]
 

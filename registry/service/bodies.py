@@ -11,13 +11,13 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from registry.catalog.drafting import NUMBERED, Proposal
-from registry.model import attached, refusals
-from registry.model.definition import Definition, JsonObject, Reference
-from registry.model.names import valid_subject
-from registry.model.refusals import ServiceError
-from registry.model.tags import read_tags
-from registry.service.described import (
+from headworks._registry.catalog.drafting import NUMBERED, Proposal
+from headworks._registry.model import attached, refusals
+from headworks._registry.model.definition import Definition, JsonObject, Reference
+from headworks._registry.model.names import valid_subject
+from headworks._registry.model.refusals import ServiceError
+from headworks._registry.model.tags import read_tags
+from headworks._registry.service.described import (
     BODY_OF_CONFIG,
     BODY_OF_MODE,
     BODY_OF_SCHEMA,

@@ -16,7 +16,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from registry.model.refusals import ServiceError
+from headworks._registry.model.refusals import ServiceError
 
 __all__ = ["Edge", "choose_type"]
 

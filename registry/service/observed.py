@@ -19,9 +19,9 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from registry.metrics import UNMATCHED, Metrics
-from registry.security.rules import NOBODY_ASKED, RULES
-from registry.service.guard import PRINCIPAL
+from headworks._registry.metrics import UNMATCHED, Metrics
+from headworks._registry.security.rules import NOBODY_ASKED, RULES
+from headworks._registry.service.guard import PRINCIPAL
 
 __all__ = ["Observed"]
 

@@ -7,10 +7,10 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from registry.catalog.deleter import Deleter
-from registry.catalog.reader import Reader
-from registry.catalog.registrar import Registrar
-from registry.catalog.settings import Settings
+from headworks._registry.catalog.deleter import Deleter
+from headworks._registry.catalog.reader import Reader
+from headworks._registry.catalog.registrar import Registrar
+from headworks._registry.catalog.settings import Settings
 
 __all__ = ["Parts", "PartsOf"]
 

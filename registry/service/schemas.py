@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from registry.catalog.reader import Listing
-from registry.service.guard import SightOf
-from registry.service.parameters import (
+from headworks._registry.catalog.reader import Listing
+from headworks._registry.service.guard import SightOf
+from headworks._registry.service.parameters import (
     Flag,
     Listed,
     Page,
@@ -19,7 +19,7 @@ from registry.service.parameters import (
     answer,
     page_of,
 )
-from registry.service.parts import PartsOf
+from headworks._registry.service.parts import PartsOf
 
 __all__ = ["router"]
 

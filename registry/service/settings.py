@@ -6,11 +6,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from registry.model.definition import JsonObject
-from registry.service.bodies import BODY_OF_CONFIG, BODY_OF_MODE, Body
-from registry.service.guard import SightOf
-from registry.service.parameters import Flag, SubjectName, Who, answer
-from registry.service.parts import PartsOf
+from headworks._registry.model.definition import JsonObject
+from headworks._registry.service.bodies import BODY_OF_CONFIG, BODY_OF_MODE, Body
+from headworks._registry.service.guard import SightOf
+from headworks._registry.service.parameters import Flag, SubjectName, Who, answer
+from headworks._registry.service.parts import PartsOf
 
 __all__ = ["router"]
 

@@ -8,17 +8,17 @@ from urllib.parse import unquote
 
 from fastapi import APIRouter, Path, Query, Response
 
-from registry.catalog.entities import Entity
-from registry.model import refusals
-from registry.service.bodies import (
+from headworks._registry.catalog.entities import Entity
+from headworks._registry.model import refusals
+from headworks._registry.service.bodies import (
     BODY_OF_SCHEMA,
     BODY_OF_TAGS,
     Body,
     read_proposal,
     read_retagging,
 )
-from registry.service.guard import SightOf
-from registry.service.parameters import (
+from headworks._registry.service.guard import SightOf
+from headworks._registry.service.parameters import (
     Flag,
     Listed,
     Page,
@@ -31,7 +31,7 @@ from registry.service.parameters import (
     page_of,
     read_version_name,
 )
-from registry.service.parts import PartsOf
+from headworks._registry.service.parts import PartsOf
 
 __all__ = ["router"]
 

@@ -7,10 +7,10 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Query, Request, Response
 
 import headworks
-from registry.metrics import Metrics
-from registry.model.refusals import ServiceError
-from registry.service.guard import SightOf
-from registry.service.parameters import (
+from headworks._registry.metrics import Metrics
+from headworks._registry.model.refusals import ServiceError
+from headworks._registry.service.guard import SightOf
+from headworks._registry.service.parameters import (
     LARGEST_INT,
     Context,
     Page,
@@ -19,7 +19,7 @@ from registry.service.parameters import (
     answer,
     page_of,
 )
-from registry.service.parts import PartsOf
+from headworks._registry.service.parts import PartsOf
 
 __all__ = ["router"]
 

@@ -6,6 +6,6 @@
 - `schemas`, `settings`, `changes`: the queries, one module per kind of row.
 """
 
-from registry.store.database import Database
+from headworks._registry.store.database import Database
 
 __all__ = ["Database"]

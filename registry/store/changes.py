@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 
 from sqlalchemy import Connection, insert, select
 
-from registry.model.definition import JsonObject
-from registry.store.tables import audit
+from headworks._registry.model.definition import JsonObject
+from headworks._registry.store.tables import audit
 
 __all__ = ["Change", "add_change", "changes"]
 

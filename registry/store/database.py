@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import Connection, insert
 
 from headworks import database
+from headworks._registry.store import tables
 from headworks.database import Step, now_ms
-from registry.store import tables
 
 __all__ = ["Database", "now_ms"]
 

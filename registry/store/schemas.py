@@ -27,9 +27,9 @@ from sqlalchemy import (
     update,
 )
 
-from registry.model.definition import Definition, JsonObject, Reference
-from registry.model.subject import Subject
-from registry.store.tables import contexts, references, schemas, versions
+from headworks._registry.model.definition import Definition, JsonObject, Reference
+from headworks._registry.model.subject import Subject
+from headworks._registry.store.tables import contexts, references, schemas, versions
 
 __all__ = [
     "Numbered",

@@ -8,8 +8,8 @@ from typing import cast
 
 from sqlalchemy import Connection, Table, delete, insert, select, update
 
-from registry.model.definition import JsonObject
-from registry.store.tables import configs, modes
+from headworks._registry.model.definition import JsonObject
+from headworks._registry.store.tables import configs, modes
 
 __all__ = [
     "aliases",

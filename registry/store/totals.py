@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import func, select
 
-from registry.store.database import Database
-from registry.store.tables import versions
+from headworks._registry.store.database import Database
+from headworks._registry.store.tables import versions
 
 __all__ = ["totals"]
 

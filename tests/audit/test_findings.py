@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from prometheus_client.exposition import generate_latest
 
-from audit import queries
-from audit.alerts import post_to, tell
-from audit.findings import Finding, Thresholds, findings, troubles
-from audit.metrics import Metrics, look
-from audit.store import AuditStore
-from audit.store.upkeep import Kept, tidy
+from headworks._audit import queries
+from headworks._audit.alerts import post_to, tell
+from headworks._audit.findings import Finding, Thresholds, findings, troubles
+from headworks._audit.metrics import Metrics, look
+from headworks._audit.store import AuditStore
+from headworks._audit.store.upkeep import Kept, tidy
 from tests.audit.test_store import DAY, WINDOW, add, increment
 
 NOW = 10 * DAY

@@ -7,9 +7,9 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.balance import Balance, total
-from audit.increments import Increment
-from audit.ledger import Ledger
+from headworks._audit.balance import Balance, total
+from headworks._audit.increments import Increment
+from headworks._audit.ledger import Ledger
 
 WINDOW = 600_000
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from audit import queries
-from audit.findings import Thresholds, findings
-from audit.increments import Range
-from audit.metrics import look
-from audit.store import AuditStore
-from audit.store.upkeep import Kept, tidy
+from headworks._audit import queries
+from headworks._audit.findings import Thresholds, findings
+from headworks._audit.increments import Range
+from headworks._audit.metrics import look
+from headworks._audit.store import AuditStore
+from headworks._audit.store.upkeep import Kept, tidy
 from tests.audit.test_store import DAY, WINDOW, add, increment
 from tests.registry.postgresql import is_left_out, running_cluster
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from audit import queries
-from audit.increments import Increment, Range
-from audit.reader import read_ledger
-from audit.reconciler import Reconciler
-from audit.store import AuditStore
-from cli.stack import Stack, running_audit
+from headworks._audit import queries
+from headworks._audit.increments import Increment, Range
+from headworks._audit.reader import read_ledger
+from headworks._audit.reconciler import Reconciler
+from headworks._audit.store import AuditStore
+from headworks._cli.stack import Stack, running_audit
 from headworks.errors import UsageError
 from tests.audit.test_store import increment
 from tests.audit.topic import publish
@@ -44,7 +44,7 @@ def sums(store: AuditStore) -> dict[str, tuple[int, int, int]]:
 def headworks(stack: Stack, *arguments: str, env: dict[str, str] | None = None) -> Any:
     at = {"HEADWORKS_BOOTSTRAP": stack.broker.address, "HEADWORKS_REGISTRY": stack.registry.url}
     return subprocess.run(
-        [sys.executable, "-P", "-m", "headworks.launch", *arguments],
+        [sys.executable, "-P", "-m", "headworks._cli", *arguments],
         capture_output=True,
         text=True,
         timeout=120,
@@ -101,7 +101,7 @@ def test_clocks_are_judged_by_what_is_read_as_it_is_written(stack: Stack, tmp_pa
 def test_a_store_of_another_cluster_is_refused(stack: Stack, tmp_path: Path) -> None:
     from sqlalchemy import update
 
-    from audit.store import tables
+    from headworks._audit.store import tables
 
     store = AuditStore(f"sqlite:///{tmp_path / 'audit.db'}")
     Reconciler(stack.broker.address, stack.registry.url, store).close()

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, event, select
 
-from audit import queries
-from audit.balance import total
-from audit.increments import Increment, Range
-from audit.store import AuditStore, tables
-from audit.store.writing import Batch, MovedError, apply, positions
+from headworks._audit import queries
+from headworks._audit.balance import total
+from headworks._audit.increments import Increment, Range
+from headworks._audit.store import AuditStore, tables
+from headworks._audit.store.writing import Batch, MovedError, apply, positions
 
 WINDOW = 600_000
 DAY = 86_400_000

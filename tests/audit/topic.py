@@ -8,8 +8,8 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from audit.increments import Increment
-from cli.stack import Stack
+from headworks._audit.increments import Increment
+from headworks._cli.stack import Stack
 from headworks.audit import AUDIT_TOPIC
 from headworks.audit.event import AuditCount, OffsetRange
 from headworks.codec import event_type

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.handlers.node import Replies
-from broker.protocol import APIS, MalformedError, decode
-from broker.protocol.frame import MOST_ELEMENTS, MOST_IN_ALL
-from broker.server.limits import Account, Memory
+from headworks._broker.handlers.node import Replies
+from headworks._broker.protocol import APIS, MalformedError, decode
+from headworks._broker.protocol.frame import MOST_ELEMENTS, MOST_IN_ALL
+from headworks._broker.server.limits import Account, Memory
 from tests.broker.build import batch
 from tests.broker.test_limits import closed, connected, framed, receive, run, serving
 from tests.broker.wire import kind, produce, reply, request

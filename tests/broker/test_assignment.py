@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordination.assignment import assign, coordinator_of, load_of
-from broker.coordination.folder import claim_folder, refuse_cluster_folder
-from broker.coordination.lease import Lease
+from headworks._broker.coordination.assignment import assign, coordinator_of, load_of
+from headworks._broker.coordination.folder import claim_folder, refuse_cluster_folder
+from headworks._broker.coordination.lease import Lease
 from headworks.errors import CorruptError, UsageError
 
 ids = st.integers(0, 50)

@@ -26,10 +26,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from typer.testing import CliRunner
 
-from broker.protocol.errors import ErrorCode
-from cli.group import group_app
-from cli.topic import topic_app
 from headworks import service
+from headworks._broker.protocol.errors import ErrorCode
+from headworks._cli.group import group_app
+from headworks._cli.topic import topic_app
 from headworks.zookeeper import TopicNode, paths
 from producer_sdk import DeliveryError, Producer
 from tests.broker.clients import CONSUMERS, DEADLINE, PRODUCERS, Message, eventually
@@ -290,7 +290,7 @@ def test_positions_are_where_every_tool_finds_them(three: Cluster) -> None:
 
 def refused(three: Cluster, folder: Path, number: int, *options: str) -> str:
     """What a broker that may not start says."""
-    command = [sys.executable, "-m", "cli", "broker", "start", "--listen", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "headworks._cli", "broker", "start", "--listen", "127.0.0.1:0"]
     command += ["--data-dir", str(folder), "--zookeeper", three.address, *options]
     if number >= 0:
         command += ["--broker-id", str(number)]

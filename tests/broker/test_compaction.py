@@ -16,12 +16,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log import CompactionConfig, DuplicateError, LogConfig, PartitionLog, open_log
-from broker.log.cleaned import UnfinishedSwapError
-from broker.log.compaction import DEFAULT_MEMORY, compact, plan
-from broker.log.dump import Damage, dump_segment, gaps, segments_of
-from broker.log.keymap import SLOT_BYTES, KeyMap
-from broker.records import (
+from headworks._broker.log import (
+    CompactionConfig,
+    DuplicateError,
+    LogConfig,
+    PartitionLog,
+    open_log,
+)
+from headworks._broker.log.cleaned import UnfinishedSwapError
+from headworks._broker.log.compaction import DEFAULT_MEMORY, compact, plan
+from headworks._broker.log.dump import Damage, dump_segment, gaps, segments_of
+from headworks._broker.log.keymap import SLOT_BYTES, KeyMap
+from headworks._broker.records import (
     Codec,
     InvalidBatchError,
     Record,
@@ -525,7 +531,7 @@ def test_an_old_index_never_stands_beside_a_new_segment(
     def killed(*_: object) -> None:
         raise KilledError
 
-    monkeypatch.setattr("broker.log.compaction._opened", killed)
+    monkeypatch.setattr("headworks._broker.log.compaction._opened", killed)
     with pytest.raises(KilledError):
         run(log)
     monkeypatch.undo()
@@ -551,7 +557,7 @@ def test_a_full_disk_leaves_the_old_segments(
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("broker.log.compaction.os.fsync", full)
+    monkeypatch.setattr("headworks._broker.log.compaction.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         run(log)
     monkeypatch.undo()

@@ -15,7 +15,7 @@ import urllib3
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from broker.log.dump import Found, dump_segment, segments_of
+from headworks._broker.log.dump import Found, dump_segment, segments_of
 from headworks.errors import UsageError
 from tests.broker.clients import CONSUMERS, DEADLINE, PRODUCERS, Message, eventually
 from tests.broker.conftest import kept_address, start_broker

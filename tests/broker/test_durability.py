@@ -309,7 +309,7 @@ def test_a_damaged_partition_is_refused_and_the_others_are_served(tmp_path: Path
 
 def headworks(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-P", "-m", "cli", *arguments],
+        [sys.executable, "-P", "-m", "headworks._cli", *arguments],
         capture_output=True,
         text=True,
         timeout=2 * DEADLINE,
@@ -376,7 +376,7 @@ def test_options_that_are_wrong_are_refused(tmp_path: Path) -> None:
 
 def test_it_says_where_it_serves_and_stops_on_a_signal(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "cli", "broker", "start", "--listen", "[::1]:0"],
+        [sys.executable, "-P", "-m", "headworks._cli", "broker", "start", "--listen", "[::1]:0"],
         env=os.environ | {"HEADWORKS_DATA_DIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

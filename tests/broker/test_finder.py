@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from broker.coordination import Member, Topic
-from broker.coordination.local import LocalCoordination
-from broker.topics import Catalogue, Finder, Flusher
+from headworks._broker.coordination import Member, Topic
+from headworks._broker.coordination.local import LocalCoordination
+from headworks._broker.topics import Catalogue, Finder, Flusher
 
 
 class Elsewhere(LocalCoordination):

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from broker.handlers.permissions import RULES
-from broker.protocol.apis import FETCH, PRODUCE
 from headworks import service
+from headworks._broker.handlers.permissions import RULES
+from headworks._broker.protocol.apis import FETCH, PRODUCE
 from headworks.security import Role
 from headworks.security.users import derive, write_users
 from tests.broker.build import batch

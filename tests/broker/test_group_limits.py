@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from broker.groups import GroupCoordinator, GroupSettings, Join, Joined
-from broker.protocol import ErrorCode
+from headworks._broker.groups import GroupCoordinator, GroupSettings, Join, Joined
+from headworks._broker.protocol import ErrorCode
 
 
 class Timer:

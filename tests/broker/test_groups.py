@@ -11,8 +11,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.groups import Group, GroupCoordinator, GroupSettings, Join, Joined, State, Synced
-from broker.protocol import ErrorCode
+from headworks._broker.groups import (
+    Group,
+    GroupCoordinator,
+    GroupSettings,
+    Join,
+    Joined,
+    State,
+    Synced,
+)
+from headworks._broker.protocol import ErrorCode
 
 RANGE = (("range", b"r"), ("roundrobin", b"rr"))
 

@@ -24,10 +24,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from crc32c import crc32c
 
-from broker.protocol.frame import MOST_ELEMENTS
-from broker.records.batch import HEADER
-from broker.records.varint import write_varint
 from headworks import service
+from headworks._broker.protocol.frame import MOST_ELEMENTS
+from headworks._broker.records.batch import HEADER
+from headworks._broker.records.varint import write_varint
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE, eventually
 from tests.broker.conftest import start_broker

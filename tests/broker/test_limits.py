@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from broker.server import BrokerServer, ServerConfig
-from broker.server.limits import Limits
-from broker.server.pace import Pace
+from headworks._broker.server import BrokerServer, ServerConfig
+from headworks._broker.server.limits import Limits
+from headworks._broker.server.pace import Pace
 from tests.broker.build import batch
 from tests.broker.wire import fetch, produce, request
 

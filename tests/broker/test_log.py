@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log import (
+from headworks._broker.log import (
     DuplicateError,
     FlushFailedError,
     LogConfig,
@@ -24,8 +24,8 @@ from broker.log import (
     StaleEpochError,
     open_log,
 )
-from broker.log.index import INTERVAL
-from broker.records import Batch, Record, check_batch, encode_batch, iter_batches
+from headworks._broker.log.index import INTERVAL
+from headworks._broker.records import Batch, Record, check_batch, encode_batch, iter_batches
 from headworks.errors import CorruptError
 from tests.broker.build import batch
 
@@ -334,7 +334,7 @@ def test_a_failed_write_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.Monk
         real(fd, [bytes(buffers[0])[:20]], position)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("broker.log.segment.os.pwritev", full)
+    monkeypatch.setattr("headworks._broker.log.segment.os.pwritev", full)
     for number in (2, 4):
         data = batch(2, producer=(7, 0, number))
         log.stage(memoryview(data), check_batch(data))
@@ -357,7 +357,7 @@ def test_a_write_that_fails_while_a_segment_fills_fails_all_that_was_staged(
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("broker.log.segment.os.pwritev", full)
+    monkeypatch.setattr("headworks._broker.log.segment.os.pwritev", full)
     first = batch(1, size=900)
     assert log.stage(memoryview(first), check_batch(first)) == 0
     for _ in range(2):
@@ -371,7 +371,9 @@ def test_a_write_that_fails_while_a_segment_fills_fails_all_that_was_staged(
     log.close()
 
 
-@pytest.mark.parametrize("what", ["broker.log.partition.Segment", "broker.log.index.os.replace"])
+@pytest.mark.parametrize(
+    "what", ["headworks._broker.log.partition.Segment", "headworks._broker.log.index.os.replace"]
+)
 def test_a_segment_that_cannot_be_started_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -398,7 +400,7 @@ def test_a_failed_flush_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def broken(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("broker.log.segment.os.fdatasync", broken)
+    monkeypatch.setattr("headworks._broker.log.segment.os.fdatasync", broken)
     with pytest.raises(FlushFailedError, match="Input/output"):
         log.sync()
     monkeypatch.undo()
@@ -410,7 +412,8 @@ def test_a_short_write_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     log = opened(tmp_path)
     real = os.pwritev
     monkeypatch.setattr(
-        "broker.log.segment.os.pwritev", lambda fd, bufs, at: real(fd, [bytes(bufs[0])[:7]], at)
+        "headworks._broker.log.segment.os.pwritev",
+        lambda fd, bufs, at: real(fd, [bytes(bufs[0])[:7]], at),
     )
     append(log, batch(3))
     monkeypatch.undo()
@@ -476,7 +479,7 @@ def test_a_start_that_cannot_be_kept_does_not_move(
         raise OSError(28, "No space left on device")
 
     log = filled(tmp_path)
-    monkeypatch.setattr("broker.log.segment.os.replace", full)
+    monkeypatch.setattr("headworks._broker.log.segment.os.replace", full)
     with pytest.raises(OSError, match="No space"):
         log.delete_before(13)
     monkeypatch.undo()

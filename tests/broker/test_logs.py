@@ -61,7 +61,7 @@ def test_json_logs_are_one_object_a_line_with_what_they_are_about(tmp_path: Path
     assert came["principal"] == "alice"
     assert came["mechanism"] == "PLAIN"
     assert came["level"] == "INFO"
-    assert came["logger"] == "broker.server.connection"
+    assert came["logger"] == "headworks._broker.server.connection"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT.*", came["time"])
     assert came["peer"] == malformed["peer"]
     assert re.fullmatch(r"127\.0\.0\.1:\d+", came["peer"])

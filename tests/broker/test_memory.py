@@ -6,8 +6,8 @@ import asyncio
 import struct
 from pathlib import Path
 
-from broker.server import BrokerServer, ServerConfig
-from broker.server.limits import Limits
+from headworks._broker.server import BrokerServer, ServerConfig
+from headworks._broker.server.limits import Limits
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE
 from tests.broker.wire import produce, produced

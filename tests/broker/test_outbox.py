@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.server.limits import Account, Memory
-from broker.server.outbox import Outbox
-from broker.server.transport import PlainTransport, prepare
+from headworks._broker.server.limits import Account, Memory
+from headworks._broker.server.outbox import Outbox
+from headworks._broker.server.transport import PlainTransport, prepare
 
 _FREE = 256 << 10
 _MOST = 1 << 20

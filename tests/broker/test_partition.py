@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.log import open_log
-from broker.records import check_batch
-from broker.topics import Flusher, Partition, StorageFailureError, resolve_config
+from headworks._broker.log import open_log
+from headworks._broker.records import check_batch
+from headworks._broker.topics import Flusher, Partition, StorageFailureError, resolve_config
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE
 
@@ -99,7 +99,7 @@ def test_a_failed_flush_ends_the_partition_and_tells_everybody(
 
     async def run() -> None:
         async with serving(tmp_path) as partition:
-            monkeypatch.setattr("broker.log.segment.os.fdatasync", broken)
+            monkeypatch.setattr("headworks._broker.log.segment.os.fdatasync", broken)
             woken = asyncio.Event()
             partition.watch(woken.set)
             append(partition, urgent=True)
@@ -125,7 +125,7 @@ def test_a_failed_flush_while_rolling_ends_it_too(
     async def run() -> None:
         async with serving(tmp_path, LATER | {"segment.bytes": "1024"}) as partition:
             append(partition, size=900)
-            monkeypatch.setattr("broker.log.segment.os.fdatasync", broken)
+            monkeypatch.setattr("headworks._broker.log.segment.os.fdatasync", broken)
             with pytest.raises(StorageFailureError):
                 append(partition, size=900)
             monkeypatch.undo()
@@ -144,7 +144,7 @@ def test_a_failed_flush_in_retention_ends_it_and_what_has_ended_keeps_what_it_ha
         async with serving(tmp_path, LATER | {"retention.ms": "1000"}) as partition:
             append(partition)
             later = partition.log.segments[-1].last_write_ms() + 2000
-            monkeypatch.setattr("broker.log.segment.os.fdatasync", broken)
+            monkeypatch.setattr("headworks._broker.log.segment.os.fdatasync", broken)
             assert partition.expire(later) == []
             monkeypatch.undo()
             with pytest.raises(StorageFailureError, match="Input/output"):
@@ -162,7 +162,7 @@ def test_a_full_disk_refuses_and_recovers(tmp_path: Path, monkeypatch: pytest.Mo
     async def run() -> None:
         async with serving(tmp_path) as partition:
             append(partition)
-            monkeypatch.setattr("broker.log.segment.os.pwritev", full)
+            monkeypatch.setattr("headworks._broker.log.segment.os.pwritev", full)
             with pytest.raises(StorageFailureError, match="No space"):
                 append(partition)
             monkeypatch.undo()

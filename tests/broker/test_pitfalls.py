@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from broker.protocol import APIS, ErrorCode
-from broker.protocol.apis import LOGIN, PRODUCE
-from broker.protocol.reading import shape_of
-from broker.records import check_batch
+from headworks._broker.protocol import APIS, ErrorCode
+from headworks._broker.protocol.apis import LOGIN, PRODUCE
+from headworks._broker.protocol.reading import shape_of
+from headworks._broker.records import check_batch
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE
 from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced

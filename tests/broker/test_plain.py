@@ -15,9 +15,9 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.handlers.produce import check_records
-from broker.log import LogConfig, PartitionLog, open_log
-from broker.records.batch import HEADER_SIZE, check_batch, plain_batches
+from headworks._broker.handlers.produce import check_records
+from headworks._broker.log import LogConfig, PartitionLog, open_log
+from headworks._broker.records.batch import HEADER_SIZE, check_batch, plain_batches
 from headworks.errors import RefusedError
 from tests.broker.build import batch
 
@@ -117,7 +117,7 @@ def test_a_run_that_cannot_be_written_is_undone(
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("broker.log.segment.os.pwritev", full)
+    monkeypatch.setattr("headworks._broker.log.segment.os.pwritev", full)
     assert _stage(log, [1, 2, 3], at_once=True) == [0, 1, 3]
     with pytest.raises(OSError, match="space"):
         log.commit()

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.coordination import LocalCoordination
-from broker.log import LogConfig, PartitionLog, open_log
-from broker.records import check_batch
-from broker.topics import Catalogue, Flusher
+from headworks._broker.coordination import LocalCoordination
+from headworks._broker.log import LogConfig, PartitionLog, open_log
+from headworks._broker.records import check_batch
+from headworks._broker.topics import Catalogue, Flusher
 from tests.broker.build import batch
 from tests.broker.conftest import start_broker
 from tests.broker.wire import Wire, kind, produce, produced
@@ -158,7 +158,7 @@ def test_a_segment_that_could_not_be_sealed_does_not_look_closed(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr("broker.log.segment.MappedIndex", full)
+        broken.setattr("headworks._broker.log.segment.MappedIndex", full)
         with pytest.raises(OSError, match="No space"):
             log.roll()
     append(log)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log import DuplicateError, OutOfSequenceError, ProducerStates, Roster
-from broker.records import Batch, read_header
+from headworks._broker.log import DuplicateError, OutOfSequenceError, ProducerStates, Roster
+from headworks._broker.records import Batch, read_header
 from tests.broker.build import batch
 
 

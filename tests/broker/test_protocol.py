@@ -13,15 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
 
-from broker.log import Descriptor, Slice
-from broker.protocol import APIS, ErrorCode, MalformedError, decode, encode, parse_header, seal
-from broker.protocol import fetch as fetch_messages
-from broker.protocol import produce as produce_messages
-from broker.protocol.apis import FETCH, PRODUCE
-from broker.protocol.fetch import Read, Wanted
-from broker.protocol.older import REQUESTS
-from broker.protocol.produce import Part, Result
-from broker.protocol.reading import shape_of
+from headworks._broker.log import Descriptor, Slice
+from headworks._broker.protocol import (
+    APIS,
+    ErrorCode,
+    MalformedError,
+    decode,
+    encode,
+    parse_header,
+    seal,
+)
+from headworks._broker.protocol import fetch as fetch_messages
+from headworks._broker.protocol import produce as produce_messages
+from headworks._broker.protocol.apis import FETCH, PRODUCE
+from headworks._broker.protocol.fetch import Read, Wanted
+from headworks._broker.protocol.older import REQUESTS
+from headworks._broker.protocol.produce import Part, Result
+from headworks._broker.protocol.reading import shape_of
 from tests.broker.build import batch
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.records import (
+from headworks._broker.records import (
     Codec,
     InvalidBatchError,
     Record,
@@ -17,7 +17,12 @@ from broker.records import (
     patch_placement,
     restamp_append_time,
 )
-from broker.records.varint import read_unsigned, read_varint, write_unsigned, write_varint
+from headworks._broker.records.varint import (
+    read_unsigned,
+    read_varint,
+    write_unsigned,
+    write_varint,
+)
 
 _bytes = st.none() | st.binary(max_size=40)
 _records = st.lists(

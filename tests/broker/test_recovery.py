@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log import LogConfig, open_log
-from broker.log.segment import segment_path
-from broker.records import check_batch
+from headworks._broker.log import LogConfig, open_log
+from headworks._broker.log.segment import segment_path
+from headworks._broker.records import check_batch
 from headworks.errors import CorruptError
 from tests.broker.build import batch
 

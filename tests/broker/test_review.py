@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.client import Authority
-from broker.handlers.inspection import asked_for, judge
-from broker.protocol.apis import FETCH
-from broker.protocol.errors import ErrorCode
-from broker.protocol.produce import Part, ProduceRequest
-from broker.protocol.sasl import LoginError, ScramExchange
-from broker.records.batch import Batch
-from broker.records.compression import Codec, compress
-from broker.records.rewrite import _sealed
-from broker.records.varint import write_varint
+from headworks._broker.handlers.client import Authority
+from headworks._broker.handlers.inspection import asked_for, judge
+from headworks._broker.protocol.apis import FETCH
+from headworks._broker.protocol.errors import ErrorCode
+from headworks._broker.protocol.produce import Part, ProduceRequest
+from headworks._broker.protocol.sasl import LoginError, ScramExchange
+from headworks._broker.records.batch import Batch
+from headworks._broker.records.compression import Codec, compress
+from headworks._broker.records.rewrite import _sealed
+from headworks._broker.records.varint import write_varint
 from headworks.security import Access, Principal
 from headworks.security.access import read_grants
 from headworks.security.rereading import Reread

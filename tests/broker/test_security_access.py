@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import HANDLERS
-from broker.handlers.permissions import RULES, Permissions
-from broker.protocol import APIS, ErrorCode
-from broker.protocol.apis import API_VERSIONS, FETCH, LOGIN, PRODUCE
 from headworks import service
+from headworks._broker.handlers import HANDLERS
+from headworks._broker.handlers.permissions import RULES, Permissions
+from headworks._broker.protocol import APIS, ErrorCode
+from headworks._broker.protocol.apis import API_VERSIONS, FETCH, LOGIN, PRODUCE
 from headworks.security import Access, Principal
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE

@@ -22,10 +22,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scramp import ScramClient
 
-from broker.protocol import ErrorCode
-from broker.protocol.apis import LOGIN
-from broker.protocol.sasl import LoginError, ScramExchange, read_plain
 from headworks import service
+from headworks._broker.protocol import ErrorCode
+from headworks._broker.protocol.apis import LOGIN
+from headworks._broker.protocol.sasl import LoginError, ScramExchange, read_plain
 from headworks.security import Secret
 from headworks.security.users import derive
 from tests.broker.build import batch
@@ -408,7 +408,16 @@ def test_beyond_loopback_there_must_be_users_and_tls(
     arguments = [part for option in options for part in meant.get(option, [option])]
     done = subprocess.run(
         [
-            *(sys.executable, "-P", "-m", "cli", "broker", "start", "--data-dir", str(tmp_path)),
+            *(
+                sys.executable,
+                "-P",
+                "-m",
+                "headworks._cli",
+                "broker",
+                "start",
+                "--data-dir",
+                str(tmp_path),
+            ),
             *("--listen", "192.0.2.1:9092", *arguments),
         ],
         capture_output=True,
@@ -422,7 +431,16 @@ def test_beyond_loopback_there_must_be_users_and_tls(
 def test_metrics_beyond_loopback_are_guarded_too(files: Files, tmp_path: Path) -> None:
     done = subprocess.run(
         [
-            *(sys.executable, "-P", "-m", "cli", "broker", "start", "--data-dir", str(tmp_path)),
+            *(
+                sys.executable,
+                "-P",
+                "-m",
+                "headworks._cli",
+                "broker",
+                "start",
+                "--data-dir",
+                str(tmp_path),
+            ),
             *("--listen", "127.0.0.1:0", "--metrics", "192.0.2.1:0"),
         ],
         capture_output=True,
@@ -437,8 +455,8 @@ def test_setting_up_has_a_time_limit(files: Files, tmp_path: Path) -> None:
     """In this process, so that the limit can be short."""
     import asyncio
 
-    from broker.server import BrokerServer, ServerConfig
-    from broker.server.limits import Limits
+    from headworks._broker.server import BrokerServer, ServerConfig
+    from headworks._broker.server.limits import Limits
     from headworks.security import Users, server_tls
 
     async def run() -> None:

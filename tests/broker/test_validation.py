@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from broker.records import Codec, Record, encode_batch
-from broker.topics.schema_ids import SchemaIds, Verdict
 from headworks import service, wire
+from headworks._broker.records import Codec, Record, encode_batch
+from headworks._broker.topics.schema_ids import SchemaIds, Verdict
 from headworks.registry_client import RegistryClient
 from producer_sdk import Producer as TypedProducer
 from tests.broker.clients import CONSUMERS, DEADLINE, KCAT, PRODUCERS, Message, eventually
@@ -383,7 +383,7 @@ def test_ids_are_remembered_and_asked_for_once(registry: service.Service) -> Non
 
 
 def test_what_is_remembered_of_unknown_ids_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.topics.schema_ids._REMEMBERED", 10)
+    monkeypatch.setattr("headworks._broker.topics.schema_ids._REMEMBERED", 10)
 
     async def run() -> None:
         ids = SchemaIds("http://127.0.0.1:1")

@@ -12,10 +12,10 @@ import psutil
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from broker.protocol import APIS, ErrorCode
-from broker.protocol.apis import LOGIN
-from broker.records import check_batch, iter_batches
 from headworks import service
+from headworks._broker.protocol import APIS, ErrorCode
+from headworks._broker.protocol.apis import LOGIN
+from headworks._broker.records import check_batch, iter_batches
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE, eventually
 from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced

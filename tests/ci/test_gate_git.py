@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from ci.gate import check
-from ci.lint import lint_catalogue
-from ci.registering import register
-from ci.report import text_report
+from headworks._ci.gate import check
+from headworks._ci.lint import lint_catalogue
+from headworks._ci.registering import register
+from headworks._ci.report import text_report
 from headworks.errors import UsageError
 from headworks.registry_client import RegistryClient
 from tests.ci.conftest import ID, Work, event

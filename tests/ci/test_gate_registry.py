@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from ci.gate import check
-from ci.registering import register
+from headworks._ci.gate import check
+from headworks._ci.registering import register
 from headworks.compatibility import Level, Policy
 from headworks.errors import RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient

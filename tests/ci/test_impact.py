@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from ci.gate import check
-from ci.machine import render
-from ci.verdict import Impact
+from headworks._ci.gate import check
+from headworks._ci.machine import render
+from headworks._ci.verdict import Impact
 from headworks.errors import UnreachableError
 from headworks.service import Service
 from tests.ci.conftest import ID, Work, event

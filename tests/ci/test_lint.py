@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ci.lint import lint_catalogue
-from ci.rules import LINT_RULES
+from headworks._ci.lint import lint_catalogue
+from headworks._ci.rules import LINT_RULES
 from tests.ci.conftest import Work
 
 GOOD: dict[str, Any] = {

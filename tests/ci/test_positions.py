@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ci.catalogue import read_folder
-from ci.gate import check
-from ci.positions import SourceMap
+from headworks._ci.catalogue import read_folder
+from headworks._ci.gate import check
+from headworks._ci.positions import SourceMap
 from tests.ci.conftest import ID, Work, event
 
 MAIN = ["git:main"]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ci.gate import check
-from ci.registering import register
+from headworks._ci.gate import check
+from headworks._ci.registering import register
 from headworks.compatibility import Level, Policy
 from headworks.errors import SchemaError, UnreachableError
 from headworks.registry_client import Compatibility, IncompatibleSchemaError, RegistryClient

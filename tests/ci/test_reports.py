@@ -12,11 +12,11 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from ci.gate import check
-from ci.machine import FORMATS, render
-from ci.report import Style, text_report
-from ci.rules import CATALOGUE_RULES, LINT_RULES
-from cli.schema import schema_app
+from headworks._ci.gate import check
+from headworks._ci.machine import FORMATS, render
+from headworks._ci.report import Style, text_report
+from headworks._ci.rules import CATALOGUE_RULES, LINT_RULES
+from headworks._cli.schema import schema_app
 from headworks.compatibility import RULES
 from headworks.service import Service
 from tests.ci.conftest import ID, Work, event

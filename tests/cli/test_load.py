@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-import cli.load
-from cli.output import Format
-from cli.warehouse import print_report
 from hadoop_loader import LoadReport
 from hadoop_loader.metrics import LoaderMetrics
 from hadoop_loader.report import Compacted
+from headworks._cli import load
+from headworks._cli.output import Format
+from headworks._cli.warehouse import print_report
 from headworks.errors import UnreachableError
 
 
@@ -40,10 +40,10 @@ def test_who_serves_and_has_lost_its_jvm_does_not_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warehouse = Dying()
-    monkeypatch.setattr(cli.load, "open_warehouse", lambda config: warehouse)
+    monkeypatch.setattr(load, "open_warehouse", lambda config: warehouse)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     with pytest.raises(UnreachableError, match="nothing is served any more"):
-        cli.load.run(data_dir=str(tmp_path), serve="127.0.0.1:1")
+        load.run(data_dir=str(tmp_path), serve="127.0.0.1:1")
     assert (warehouse.looks, warehouse.closed) == ([], True)
 
 
@@ -54,10 +54,10 @@ def test_a_single_run_that_fails_is_in_its_metrics(
         def load(self, progress: Callable[[str, float | None], None] | None) -> LoadReport:
             raise UnreachableError("no schema registry answers")
 
-    monkeypatch.setattr(cli.load, "open_warehouse", lambda config: Failing())
+    monkeypatch.setattr(load, "open_warehouse", lambda config: Failing())
     file = tmp_path / "loader.prom"
     with pytest.raises(UnreachableError, match="no schema registry answers"):
-        cli.load.run(data_dir=str(tmp_path), metrics_file=file)
+        load.run(data_dir=str(tmp_path), metrics_file=file)
     assert 'headworks_loader_runs_total{outcome="failed"} 1.0' in file.read_text()
 
 

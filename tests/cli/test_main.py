@@ -27,7 +27,7 @@ HEAVY = [
 
 def headworks(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-P", "-m", "cli", *arguments],
+        [sys.executable, "-P", "-m", "headworks._cli", *arguments],
         capture_output=True,
         text=True,
         cwd=cwd,
@@ -102,7 +102,7 @@ def test_what_is_not_installed_is_named_with_the_extra_that_brings_it(
     code = (
         f"import sys; sys.modules[{missing!r}] = None\n"
         f"sys.argv = ['headworks', *{command.split()!r}]\n"
-        "from headworks.launch import run; run()"
+        "from headworks._cli.main import run; run()"
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", code],

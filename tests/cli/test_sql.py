@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.sql import sql
 from hadoop_loader.config import WarehouseConfig
+from headworks._cli.sql import sql
 from headworks.errors import UsageError
 
 

@@ -19,7 +19,7 @@ from tests.decentralised.cluster import eventually
 @contextmanager
 def up(folder: Path) -> Iterator[dict[str, str]]:
     """The stack, and what it tells."""
-    command = [sys.executable, "-m", "cli", "up", "--data-dir", str(folder)]
+    command = [sys.executable, "-m", "headworks._cli", "up", "--data-dir", str(folder)]
     for one in ("--broker", "--registry", "--console"):
         command += [one, "127.0.0.1:0"]
     command += ["--zookeeper", "embedded", "--format", "json"]

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from cli.main import command_line
-from cli.stack import running_stack
 from headworks import service
+from headworks._cli.main import command_line
+from headworks._cli.stack import running_stack
 from tests.console.fetch import Fetch
 
 
@@ -30,7 +30,7 @@ def test_who_takes_brokers_takes_zookeeper(noun: str) -> None:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cli", *arguments, "--format", "json"]
+    command = [sys.executable, "-m", "headworks._cli", *arguments, "--format", "json"]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 

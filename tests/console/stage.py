@@ -23,16 +23,16 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import TopicPartition
 
-from audit.reconciler import Reconciler
-from audit.store import AuditStore
-from cli.demo.events import BUILDERS
-from cli.demo.source import Row, Source
-from cli.stack import Stack, running_console, running_stack
 from consumer_sdk import Consumer
 from hadoop_loader.audit_counts import AuditPublisher
 from hadoop_loader.columns import table_name
 from hadoop_loader.commits import Commit, CommitLog, TableState, TopicCommit
 from headworks import catalogue, service
+from headworks._audit.reconciler import Reconciler
+from headworks._audit.store import AuditStore
+from headworks._cli.demo.events import BUILDERS
+from headworks._cli.demo.source import Row, Source
+from headworks._cli.stack import Stack, running_console, running_stack
 from headworks.audit import window_of
 from headworks.broker_client import broker_client
 from headworks.registry_client import RegistryClient

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import command_line
+from headworks._cli.main import command_line
 from tests.console.fetch import Fetch
 from tests.console.screenshots import BREAKING
 from tests.console.stage import Stage

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.masking import MASK, masked, sensitive_paths
+from headworks._console.masking import MASK, masked, sensitive_paths
 from headworks.schema import parse
 
 SECRET = "secret-4711"

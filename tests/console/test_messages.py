@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from console.sources.messages import Shown
-from console.views.messages import Filter, read_cursor, read_time
+from headworks._console.sources.messages import Shown
+from headworks._console.views.messages import Filter, read_cursor, read_time
 from headworks.errors import UsageError
 
 

@@ -18,7 +18,7 @@ from tests.waiting import until
 def test_the_console_is_up_with_everything_and_goes_with_it(tmp_path: Path) -> None:
     broker, registry, console = (f"127.0.0.1:{port}" for port in free_ports(3))
     places = ["--broker", broker, "--registry", registry, "--console", console]
-    command = [sys.executable, "-P", "-m", "headworks.launch", "up", *places, "--format", "json"]
+    command = [sys.executable, "-P", "-m", "headworks._cli", "up", *places, "--format", "json"]
     up = subprocess.Popen(
         [*command, "--data-dir", str(tmp_path / "data")],
         stdout=subprocess.PIPE,

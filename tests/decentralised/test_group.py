@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cli.group import group_app
 from consumer_sdk import Consumer, Partition
 from consumer_sdk.decentralised.assignment import BrokerPartition
 from consumer_sdk.decentralised.directory import Directory, NotAMemberError
@@ -24,6 +23,7 @@ from consumer_sdk.decentralised.directory import Place as DirectoryPlace
 from consumer_sdk.decentralised.member import Member, Timing
 from consumer_sdk.decentralised.subscription import subscription
 from headworks import service
+from headworks._cli.group import group_app
 from headworks.errors import UnreachableError, UsageError
 from headworks.groups import Groups, Kind, Place
 from headworks.zookeeper import Session, open_session, paths

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cli.demo.borrowed import borrowed_topics
-from cli.kafka import admin_of, topics_of
+from headworks._cli.demo.borrowed import borrowed_topics
+from headworks._cli.kafka import admin_of, topics_of
 from headworks.errors import RefusedError, UnreachableError, UsageError
 from headworks.service import Service
 

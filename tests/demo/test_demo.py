@@ -34,7 +34,7 @@ def source(table: str) -> pd.DataFrame:
 
 def start(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "cli", "demo", *arguments],
+        [sys.executable, "-P", "-m", "headworks._cli", "demo", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -138,7 +138,7 @@ def test_without_java_it_says_so_and_starts_nothing(tmp_path: Path) -> None:
     only_python = tmp_path / "bin"
     only_python.mkdir()
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "cli", "demo", "--limit", "2"],
+        [sys.executable, "-P", "-m", "headworks._cli", "demo", "--limit", "2"],
         capture_output=True,
         text=True,
         cwd=tmp_path,

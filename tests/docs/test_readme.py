@@ -127,7 +127,7 @@ def test_links_and_paths_lead_somewhere(document: Path) -> None:
 def test_every_command_is_documented() -> None:
     from typer.main import get_command
 
-    from cli.main import command_line
+    from headworks._cli.main import command_line
 
     everything = "\n".join(path.read_text(encoding="utf-8") for path in documents())
     commands = [

@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from typer.testing import CliRunner
 
-from cli.group import group_app
 from headworks import service
+from headworks._cli.group import group_app
 from headworks.errors import HeadworksError
 from headworks.groups import Groups, Place
 from headworks.groups.log_ends import Timestamps

@@ -28,7 +28,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def demo(kafka: Service, folder: Path) -> subprocess.CompletedProcess[str]:
     options = ["--bootstrap", kafka.address, "--limit", str(LIMIT), "--format", "json"]
     return subprocess.run(
-        [sys.executable, "-P", "-m", "cli", "demo", *options],
+        [sys.executable, "-P", "-m", "headworks._cli", "demo", *options],
         capture_output=True,
         text=True,
         cwd=folder,
@@ -39,7 +39,7 @@ def demo(kafka: Service, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def topics(kafka: Service) -> set[str]:
-    from cli.kafka import topics_of
+    from headworks._cli.kafka import topics_of
 
     return {name for name in topics_of(kafka.address) if not name.startswith("__")}
 
@@ -62,7 +62,7 @@ def test_the_demo_runs_and_adds_up(kafka: Service, tmp_path: Path) -> None:
 def test_a_topic_that_is_there_already_is_not_touched(kafka: Service, tmp_path: Path) -> None:
     from confluent_kafka.cimpl import NewTopic
 
-    from cli.kafka import admin_of
+    from headworks._cli.kafka import admin_of
 
     admin = admin_of(kafka.address)
     admin.create_topics([NewTopic("flights", 1, 1)])["flights"].result(60)

@@ -29,11 +29,16 @@ needs_compiler = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def names(root: Path, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+def wheel(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*build, "--wheel-dir", str(folder), str(root)], check=True)
-    (wheel,) = folder.glob("*.whl")
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def names(wheel: Path) -> set[str]:
     with zipfile.ZipFile(wheel) as archive:
         return set(archive.namelist())
 
@@ -43,9 +48,47 @@ def test_it_holds_what_the_commands_need(names: set[str]) -> None:
         "headworks/catalogue/headworks/audit.avsc",
         "headworks/catalogue/nyc/flights.avsc",
         "headworks/catalogue/governance.toml",
-        "cli/demo/changes/flights-v2.avsc",
+        "headworks/_cli/demo/changes/flights-v2.avsc",
         "headworks/py.typed",
     } <= names
+
+
+def test_nothing_generic_is_at_the_top_of_site_packages(names: set[str]) -> None:
+    top = {name.partition("/")[0] for name in names}
+    assert {name for name in top if not name.endswith(".dist-info")} == {
+        *("consumer_sdk", "hadoop_loader", "headworks", "producer_sdk")
+    }
+
+
+def test_it_works_beside_packages_that_are_called_as_its_parts(
+    root: Path, wheel: Path, tmp_path: Path
+) -> None:
+    """PyPI has packages named broker, ci, console and registry: both sides keep their own files."""
+    site = tmp_path / "site"
+    others = ("audit", "broker", "ci", "cli", "console", "mirror", "registry")
+    for name in others:
+        (site / name).mkdir(parents=True)
+        (site / name / "__init__.py").write_text(f"WHOSE = 'the other {name}'\n")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    code = (
+        "import importlib, headworks\n"
+        f"assert headworks.__file__.startswith({str(site)!r})\n"
+        f"for name in {others!r}:\n"
+        "    assert importlib.import_module(name).WHOSE == f'the other {name}'\n"
+        "from headworks._cli.main import run; run()\n"
+    )
+    for command in ("broker start", "registry start", "console start", "schema check", "audit run"):
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", code, *command.split(), "--help"],
+            env={**os.environ, "PYTHONPATH": str(site)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert f"headworks {command}" in done.stdout
 
 
 @needs_compiler
@@ -70,6 +113,7 @@ def test_the_source_distribution_can_be_compiled(root: Path, tmp_path: Path) -> 
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {stem + end for stem in SOURCES for end in (".c", ".pyi")} <= names
     assert "hatch_build.py" in names
+    assert {"headworks/_broker/__init__.py", "headworks/_registry/__init__.py"} <= names
     assert not [name for name in names if name.endswith(".so")]
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from audit import queries
-from audit.store import AuditStore
 from hadoop_loader.commits import Commit, TableState
 from hadoop_loader.completeness import (
     MARKS_TABLE,
@@ -18,6 +16,8 @@ from hadoop_loader.completeness import (
     Span,
     judge_by,
 )
+from headworks._audit import queries
+from headworks._audit.store import AuditStore
 from headworks.errors import UnreachableError
 from tests.audit.test_store import WINDOW, add, increment
 from tests.loader.memory import MemoryCatalog

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from audit.reader import read_ledger
 from hadoop_loader import Warehouse, WarehouseConfig
 from headworks import service
+from headworks._audit.reader import read_ledger
 from headworks.registry_client import RegistryClient
 from tests.loader.memory import encoded
 from tests.loader.test_loading import HOUR, V1, V2
@@ -38,7 +38,7 @@ class Stack:
 
     def begin(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "cli", *arguments, "--format", "json"],
+            [sys.executable, "-P", "-m", "headworks._cli", *arguments, "--format", "json"],
             env={
                 **os.environ,
                 "HEADWORKS_BOOTSTRAP": self.broker.address,
@@ -130,7 +130,7 @@ def test_settings_that_cannot_be_are_refused_before_spark_starts(
     option: str, value: str, words: str
 ) -> None:
     run = subprocess.run(
-        [sys.executable, "-P", "-m", "cli", "load", "run", option, value],
+        [sys.executable, "-P", "-m", "headworks._cli", "load", "run", option, value],
         capture_output=True,
         text=True,
         check=False,

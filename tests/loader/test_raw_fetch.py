@@ -11,8 +11,6 @@ from contextlib import contextmanager, suppress
 import pytest
 from confluent_kafka import Producer
 
-from broker.records import Codec, InvalidBatchError, Record, encode_batch
-from broker.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL
 from hadoop_loader.backend import Choice
 from hadoop_loader.fetch import KafkaFetcher
 from hadoop_loader.fetch_wire import Fetched
@@ -20,6 +18,8 @@ from hadoop_loader.messages import LAST_MS, NO_SCHEMA, Message, Messages
 from hadoop_loader.plan import GapError, Range
 from hadoop_loader.raw_batches import blocks, messages
 from hadoop_loader.raw_fetch import BrokerFetcher
+from headworks._broker.records import Codec, InvalidBatchError, Record, encode_batch
+from headworks._broker.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL
 from headworks.broker_client import broker_client
 from headworks.errors import CorruptError, UnreachableError
 from headworks.service import Service

@@ -67,7 +67,16 @@ def test_a_jvm_that_ends_at_once_is_told_in_a_line(tmp_path: Path) -> None:
     java.chmod(0o755)
     (tmp_path / "metastore").mkdir()
     told = subprocess.run(
-        [sys.executable, "-P", "-m", "cli", "sql", "SELECT 1", "--data-dir", str(tmp_path)],
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "headworks._cli",
+            "sql",
+            "SELECT 1",
+            "--data-dir",
+            str(tmp_path),
+        ],
         env={**os.environ, "JAVA_HOME": str(tmp_path)},
         capture_output=True,
         text=True,

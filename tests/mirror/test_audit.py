@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from audit.balance import Balance
-from audit.reader import read_ledger
-from broker.mirror.tier import Tier
 from headworks import catalogue, service
+from headworks._audit.balance import Balance
+from headworks._audit.reader import read_ledger
+from headworks._broker.mirror.tier import Tier
 from headworks.audit import AUDIT_TOPIC, window_of
 from headworks.audit.counters import CounterFile
 from headworks.registry_client import RegistryClient

@@ -162,7 +162,7 @@ def test_who_does_not_answer_is_named(clusters: Clusters, mirror: Mirror) -> Non
 
 def test_its_line_says_what_it_does(clusters: Clusters, tmp_path: Path) -> None:
     command = [
-        sys.executable, "-m", "cli", "mirror", "--from", clusters.east.address,
+        sys.executable, "-m", "headworks._cli", "mirror", "--from", clusters.east.address,
         "--to", clusters.target.address, "--topics", "nothing", "--no-audit",
         "--data-dir", str(tmp_path),
     ]  # fmt: skip

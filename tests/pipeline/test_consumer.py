@@ -164,7 +164,7 @@ def command(
 ) -> subprocess.CompletedProcess[str]:
     env = {"HEADWORKS_BOOTSTRAP": broker.address, "HEADWORKS_REGISTRY": registry.url}
     return subprocess.run(
-        [sys.executable, "-P", "-m", "cli", *arguments],
+        [sys.executable, "-P", "-m", "headworks._cli", *arguments],
         input=stdin,
         capture_output=True,
         text=True,

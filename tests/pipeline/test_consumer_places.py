@@ -15,8 +15,8 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from audit.reader import read_ledger
 from consumer_sdk import Consumer, OnPoison, Partition
+from headworks._audit.reader import read_ledger
 from headworks.audit import publishing
 from headworks.audit.counters import CONSUMED
 from headworks.errors import UnreachableError, UsageError

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 
 from headworks import service
-from registry.service.openapi import ANSWERS
+from headworks._registry.service.openapi import ANSWERS
 from tests.registry.conftest import STORES, new_store, start_on
 from tests.registry.rest import Rest
 

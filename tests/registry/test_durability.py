@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from urllib3.exceptions import HTTPError
 
+from headworks._registry.store.database import Database
 from headworks.service import Service
-from registry.store.database import Database
 from tests.registry.conftest import start_on
 from tests.registry.rest import Reply, Rest, record
 from tests.waiting import until

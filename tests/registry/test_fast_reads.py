@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from registry import fast_reads
-from registry.fast_reads import FastReads
+from headworks._registry import fast_reads
+from headworks._registry.fast_reads import FastReads
 
 V1 = b"application/vnd.schemaregistry.v1+json"
 

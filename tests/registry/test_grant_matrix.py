@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from headworks import service
+from headworks._registry.security.rules import RULES, On
 from headworks.security import Role
 from headworks.security.users import new_secret, write_users
-from registry.security.rules import RULES, On
 from tests.grantees import GRANTEES, NAME, Grantee, grants_file
 from tests.registry.guarding import As, basic, start
 from tests.registry.rest import record, text_of

@@ -17,17 +17,17 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from registry.catalog.deleter import Deleter
-from registry.catalog.loader import Loader
-from registry.catalog.reader import Reader, Wanted
-from registry.catalog.registrar import Proposal, Registrar
-from registry.catalog.settings import Settings
-from registry.model.definition import Definition
-from registry.model.refusals import ServiceError
-from registry.model.shape import SchemaLimits
-from registry.model.subject import Subject
-from registry.service.edge import choose_type
-from registry.store import Database
+from headworks._registry.catalog.deleter import Deleter
+from headworks._registry.catalog.loader import Loader
+from headworks._registry.catalog.reader import Reader, Wanted
+from headworks._registry.catalog.registrar import Proposal, Registrar
+from headworks._registry.catalog.settings import Settings
+from headworks._registry.model.definition import Definition
+from headworks._registry.model.refusals import ServiceError
+from headworks._registry.model.shape import SchemaLimits
+from headworks._registry.model.subject import Subject
+from headworks._registry.service.edge import choose_type
+from headworks._registry.store import Database
 from tests.registry.postgresql import Cluster, is_left_out
 from tests.registry.rest import record, text_of
 

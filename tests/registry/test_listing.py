@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from registry.catalog.deleter import Deleter
-from registry.catalog.loader import Loader
-from registry.catalog.reader import Listing, Reader, Wanted
-from registry.catalog.registrar import Proposal, Registrar
-from registry.model.shape import SchemaLimits
-from registry.store import Database
+from headworks._registry.catalog.deleter import Deleter
+from headworks._registry.catalog.loader import Loader
+from headworks._registry.catalog.reader import Listing, Reader, Wanted
+from headworks._registry.catalog.registrar import Proposal, Registrar
+from headworks._registry.model.shape import SchemaLimits
+from headworks._registry.store import Database
 from tests.registry.conftest import STORES, new_store
 from tests.registry.rest import record, text_of
 

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headworks._registry.catalog.loader import Loader, Parsed
+from headworks._registry.catalog.registrar import Proposal, Registrar
+from headworks._registry.model.shape import SchemaLimits
+from headworks._registry.model.subject import Subject
+from headworks._registry.store import Database, schemas
 from headworks.compatibility import Finding, Level, Policy, Version, check_level
 from headworks.errors import SchemaError
 from headworks.schema import Record, Schema, parse
 from headworks.schema.canonical import canonical_text
 from headworks.schema.parse import SharedFields
-from registry.catalog.loader import Loader, Parsed
-from registry.catalog.registrar import Proposal, Registrar
-from registry.model.shape import SchemaLimits
-from registry.model.subject import Subject
-from registry.store import Database, schemas
 from tests.compatibility.generate import random_pair
 from tests.registry.rest import record, text_of
 

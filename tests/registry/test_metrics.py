@@ -11,7 +11,7 @@ import urllib3
 from prometheus_client.parser import text_string_to_metric_families
 
 from headworks import service
-from registry.security.rules import RULES
+from headworks._registry.security.rules import RULES
 from tests.registry.guarding import As, basic, start, write_files
 from tests.registry.rest import fresh, record, text_of
 

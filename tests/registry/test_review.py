@@ -7,10 +7,10 @@ from pathlib import Path
 
 from starlette.testclient import TestClient
 
+from headworks._registry.security.options import Guarding, open_security
+from headworks._registry.service.app import create_app
+from headworks._registry.store import Database
 from headworks.security.users import new_secret, write_users
-from registry.security.options import Guarding, open_security
-from registry.service.app import create_app
-from registry.store import Database
 
 GRANTS = """
 [[grants]]

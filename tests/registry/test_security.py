@@ -17,16 +17,16 @@ from fastapi.routing import APIRoute
 from starlette.routing import Mount, Route
 
 from headworks import service
+from headworks._registry.security.options import Guarding, open_security
+from headworks._registry.security.permission import Permission
+from headworks._registry.security.rules import RULES, On
+from headworks._registry.security.security import Security
+from headworks._registry.service import compatibility, schemas, settings, subjects, surroundings
+from headworks._registry.service.app import create_app
+from headworks._registry.store import Database
 from headworks.errors import UsageError
 from headworks.security import Role
 from headworks.security.users import new_secret, write_users
-from registry.security.options import Guarding, open_security
-from registry.security.permission import Permission
-from registry.security.rules import RULES, On
-from registry.security.security import Security
-from registry.service import compatibility, schemas, settings, subjects, surroundings
-from registry.service.app import create_app
-from registry.store import Database
 from tests.registry.guarding import GRANTS, As, basic, start, write_files
 from tests.registry.rest import Reply, record, text_of
 

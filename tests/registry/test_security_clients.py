@@ -161,7 +161,16 @@ def test_the_command_line_logs_in(
 ) -> None:
     monkeypatch.setenv("HEADWORKS_USERNAME", "root")
     monkeypatch.setenv("HEADWORKS_PASSWORD", PASSWORDS["root"])
-    command = [sys.executable, "-P", "-m", "cli", "schema", "list", "--registry", guarded.url]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "headworks._cli",
+        "schema",
+        "list",
+        "--registry",
+        guarded.url,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     monkeypatch.setenv("HEADWORKS_PASSWORD", "hunter2")

@@ -18,11 +18,11 @@ import uvicorn
 
 from bench.processes import Usage
 from headworks import service
+from headworks._registry import connection
+from headworks._registry.connection import LARGEST_HEAD
+from headworks._registry.model.refusals import ServiceError
+from headworks._registry.model.shape import SchemaLimits
 from headworks.registry_client import RegistryClient
-from registry import connection
-from registry.connection import LARGEST_HEAD
-from registry.model.refusals import ServiceError
-from registry.model.shape import SchemaLimits
 from tests.registry.guarding import As, start
 from tests.registry.rest import Reply, fresh, text_of
 

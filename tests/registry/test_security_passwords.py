@@ -10,9 +10,9 @@ from statistics import median
 
 import pytest
 
+from headworks._registry.security.passwords import MOST_WAITING, Passwords, TooManyError
 from headworks.security import Principal, Users
 from headworks.security.users import new_secret, write_users
-from registry.security.passwords import MOST_WAITING, Passwords, TooManyError
 from tests.registry.guarding import As, basic, start, write_files
 
 

@@ -21,10 +21,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headworks import service
+from headworks._registry.security import keys as key_sets
+from headworks._registry.security.keys import KeysAwayError, KeySet, NoSuchKeyError, read_keys
+from headworks._registry.security.tokens import TokenError, TokenRules, Tokens
 from headworks.security import Principal
-from registry.security import keys as key_sets
-from registry.security.keys import KeysAwayError, KeySet, NoSuchKeyError, read_keys
-from registry.security.tokens import TokenError, TokenRules, Tokens
 from tests.registry.guarding import (
     AUDIENCE,
     GRANTS,

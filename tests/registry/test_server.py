@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from headworks import service
+from headworks._registry.server import bind
 from headworks.errors import UnreachableError, UsageError
-from registry.server import bind
 from tests.registry.conftest import start_on, start_registry
 from tests.registry.postgresql import Cluster, is_left_out, running_cluster
 from tests.registry.rest import Rest, record

@@ -18,7 +18,7 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from registry.listening import DRAIN_SECONDS, bind, serve_app
+from headworks._registry.listening import DRAIN_SECONDS, bind, serve_app
 from tests.registry.conftest import start_registry
 from tests.registry.test_metrics import Scrape
 from tests.waiting import PATIENCE, until
@@ -30,10 +30,10 @@ HEAD = (
 )
 # A registry that waits for what is under way however long a busy machine takes.
 PATIENT = """
-from headworks import launch
+from headworks._cli import main
 from registry import listening
 listening.DRAIN_SECONDS = 600
-launch.run()
+main.run()
 """
 
 

@@ -94,7 +94,7 @@ def test_the_ready_line_says_https(secure: service.Service, folder: Path, tmp_pa
     options = ["--tls-cert", str(folder / "cert.pem"), "--tls-key", str(folder / "key.pem")]
     command = ["registry", "start", "--listen", "127.0.0.1:0", "--store", store, *options]
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", "cli", *command, "--format", "json"],
+        [sys.executable, "-P", "-m", "headworks._cli", *command, "--format", "json"],
         stdout=subprocess.PIPE,
         text=True,
     ) as process:

@@ -18,8 +18,8 @@ from typing import Any
 
 import confluent_kafka
 
-from audit.balance import Balance, total
-from audit.reader import read_ledger
+from headworks._audit.balance import Balance, total
+from headworks._audit.reader import read_ledger
 from producer_sdk import Producer, WhenFull
 from tests.sdk.events import Site
 from tests.sdk.packages import environment

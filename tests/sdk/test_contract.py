@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from audit.reader import read_ledger
-from broker.records.batch import read_header
 from headworks import service
+from headworks._audit.reader import read_ledger
+from headworks._broker.records.batch import read_header
 from headworks.audit import window_of
 from headworks.registry_client import RegistryClient
 from headworks.service import Service

@@ -127,7 +127,7 @@ def test_a_bad_schema_is_an_error_that_names_the_file(
 
 def test_gen_check_names_the_stale_files(tmp_path: Path) -> None:
     def gen(*more: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-P", "-m", "cli", "gen", str(GOLDEN / "schemas")]
+        command = [sys.executable, "-P", "-m", "headworks._cli", "gen", str(GOLDEN / "schemas")]
         return subprocess.run(
             [*command, "--out", str(tmp_path / "events"), *more],
             capture_output=True,

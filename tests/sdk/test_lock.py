@@ -21,7 +21,7 @@ from tests.sdk.events import visit_schema
 
 
 def gen(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "headworks.launch", "gen", str(folder / "schemas")]
+    command = [sys.executable, "-P", "-m", "headworks._cli", "gen", str(folder / "schemas")]
     return subprocess.run(
         [*command, "--out", str(folder / "locked_events"), *more],
         capture_output=True,

@@ -11,9 +11,9 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from audit.balance import Balance, total
-from audit.reader import read_ledger
 from consumer_sdk import Consumer, OnPoison, PoisonMessageError
+from headworks._audit.balance import Balance, total
+from headworks._audit.reader import read_ledger
 from headworks.codec import EncodeError
 from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client import RegistryClient

@@ -59,6 +59,6 @@ def _inject(folder: Path) -> None:
 if __name__ == "__main__":
     _inject(Path(sys.argv[1]))
     sys.argv[1:] = sys.argv[2:]
-    from cli.main import run
+    from headworks._cli.main import run
 
     run()

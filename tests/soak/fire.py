@@ -27,10 +27,10 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from audit import queries
-from audit.reconciler import Reconciler
-from audit.store import AuditStore
-from cli.stack import running_registry
+from headworks._audit import queries
+from headworks._audit.reconciler import Reconciler
+from headworks._audit.store import AuditStore
+from headworks._cli.stack import running_registry
 from headworks.registry_client import RegistryClient
 from tests.soak.fire_mirror import GONE, MIRRORED, Mirrored
 from tests.soak.fire_tables import SHOT, Truth, rows_of_table, truth_of
@@ -72,7 +72,7 @@ class _Fire:
         self.producers = [self._producer(topic, i) for topic in _TOPICS for i in range(2)]
         self.loader = Child(self._load(spark), folder / "loader.log")
         self._committed = 0
-        reconcile = ["headworks.launch", "audit", "run", "--store", self.store]
+        reconcile = ["headworks._cli", "audit", "run", "--store", self.store]
         at = ["--bootstrap", self.broker.address, "--registry", registry]
         self.reconciler = Child([*reconcile, *at], folder / "audit.log")
 
@@ -100,7 +100,7 @@ class _Fire:
     def _load(self, spark: bool) -> list[str]:
         if not spark:
             return ["tests.soak.fire_loader", self.broker.address, self.registry, str(self.root)]
-        command = ["headworks.launch", "load", "run", "--skip-lost", "--every", "1s"]
+        command = ["headworks._cli", "load", "run", "--skip-lost", "--every", "1s"]
         command += ["--bootstrap", self.broker.address, "--registry", self.registry]
         return [*command, "--data-dir", str(self.folder), "--warehouse", str(self.root)]
 

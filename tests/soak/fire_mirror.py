@@ -25,8 +25,8 @@ from random import Random
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from audit import queries
-from audit.store import AuditStore
+from headworks._audit import queries
+from headworks._audit.store import AuditStore
 from headworks.audit import AUDIT_TOPIC
 from tests.soak.fire_tables import Truth, rows_of_log, truth_of
 from tests.soak.mirror import drain, end_offsets
@@ -53,7 +53,7 @@ class Mirrored:
         quick = folder / "quick.properties"
         quick.write_text("session.timeout.ms=1000\nheartbeat.interval.ms=200\n")
         topics = "|".join((MIRRORED, GONE, AUDIT_TOPIC)).replace(".", r"\.")
-        command = ["headworks.launch", "mirror", "--name", _NAME, "--topics", topics]
+        command = ["headworks._cli", "mirror", "--name", _NAME, "--topics", topics]
         command += ["--from", self.source.address, "--to", target.address]
         command += ["--to-registry", registry, "--data-dir", str(folder)]
         self._command = [*command, "--commit-every", "0.3", "--refresh-every", "0.5"]

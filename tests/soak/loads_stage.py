@@ -79,7 +79,7 @@ class Stage:
     ) -> subprocess.Popen[bytes]:
         """A loader at work, in a process group of its own."""
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "cli", "load", *arguments],
+            [sys.executable, "-P", "-m", "headworks._cli", "load", *arguments],
             env={**os.environ, **self.settings, "HEADWORKS_CRASH_AT": crash},
             stdout=subprocess.DEVNULL,
             stderr=log or (self.folder / "loader.log").open("ab"),
@@ -140,7 +140,7 @@ class Stage:
             for t in TOPICS
         )
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "cli", "sql", question, "--format", "json"],
+            [sys.executable, "-P", "-m", "headworks._cli", "sql", question, "--format", "json"],
             env={**os.environ, **self.settings},
             capture_output=True,
             check=True,
@@ -150,7 +150,7 @@ class Stage:
 
     def audited(self) -> int:
         """The messages that the audit accounts for."""
-        from audit.reader import read_ledger
+        from headworks._audit.reader import read_ledger
 
         ledger = read_ledger(
             self.settings["HEADWORKS_BOOTSTRAP"], self.settings["HEADWORKS_REGISTRY"]

@@ -153,6 +153,6 @@ def _observe(journal: Path) -> None:
 if __name__ == "__main__":
     _observe(Path(sys.argv[1]))
     sys.argv[1:] = sys.argv[2:]
-    from cli.main import run
+    from headworks._cli.main import run
 
     run()

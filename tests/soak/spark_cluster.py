@@ -96,7 +96,7 @@ def _produce(bootstrap: str, schema_id: int, first: int) -> None:
 
 def _start(settings: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "cli", *arguments],
+        [sys.executable, "-P", "-m", "headworks._cli", *arguments],
         env={**os.environ, **settings},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -1,5 +1,5 @@
 """Coordination of brokers that are peers, through ZooKeeper."""
 
-from broker.coordination.zookeeper.store import ClusterOptions, ZooKeeperCoordination
+from headworks._broker.coordination.zookeeper.store import ClusterOptions, ZooKeeperCoordination
 
 __all__ = ["ClusterOptions", "ZooKeeperCoordination"]

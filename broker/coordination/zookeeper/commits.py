@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from broker.coordination.zookeeper.bridge import Bridge
+from headworks._broker.coordination.zookeeper.bridge import Bridge
 from headworks.errors import UnreachableError
 
 __all__ = ["Commits"]

@@ -24,10 +24,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from broker.coordination.folder import FolderIdentity, claim_folder
-from broker.coordination.interface import Member
-from broker.coordination.lease import BEATS, Lease
-from broker.coordination.zookeeper.bridge import Bridge
+from headworks._broker.coordination.folder import FolderIdentity, claim_folder
+from headworks._broker.coordination.interface import Member
+from headworks._broker.coordination.lease import BEATS, Lease
+from headworks._broker.coordination.zookeeper.bridge import Bridge
 from headworks.errors import CorruptError, HeadworksError, UnreachableError, UsageError
 from headworks.zookeeper import BrokerNode, State, paths
 

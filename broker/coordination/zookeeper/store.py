@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from broker.coordination.interface import (
+from headworks._broker.coordination.interface import (
     Committed,
     ConfigChange,
     Member,
@@ -23,10 +23,10 @@ from broker.coordination.interface import (
     Topic,
     TopicExistsError,
 )
-from broker.coordination.zookeeper.bridge import Bridge
-from broker.coordination.zookeeper.commits import Commits
-from broker.coordination.zookeeper.registration import Registration
-from broker.coordination.zookeeper.view import View
+from headworks._broker.coordination.zookeeper.bridge import Bridge
+from headworks._broker.coordination.zookeeper.commits import Commits
+from headworks._broker.coordination.zookeeper.registration import Registration
+from headworks._broker.coordination.zookeeper.view import View
 from headworks.errors import CorruptError, HeadworksError, UnreachableError
 from headworks.zookeeper import OffsetNode, TopicNode, open_session, paths
 

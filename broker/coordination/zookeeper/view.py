@@ -14,8 +14,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from broker.coordination.interface import Member, Topic
-from broker.coordination.zookeeper.bridge import Bridge
+from headworks._broker.coordination.interface import Member, Topic
+from headworks._broker.coordination.zookeeper.bridge import Bridge
 from headworks.errors import CorruptError, UnreachableError
 from headworks.zookeeper import BrokerNode, State, TopicNode, paths
 
