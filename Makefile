@@ -69,7 +69,7 @@ lock: $(READY)  ## renew requirements.lock from pyproject.toml
 clean:  ## remove the environment and what tests leave
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-$(READY): requirements.lock pyproject.toml hatch_build.py headworks/codec/_encoder.c headworks/audit/_tally.c
+$(READY): requirements.lock pyproject.toml hatch_build.py headworks/_native/_encoder.c headworks/_native/_tally.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headworks needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": run make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock

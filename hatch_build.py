@@ -5,7 +5,7 @@ checkout that is installed as editable.
 
 Rules: with the interpreter's own compiler and flags, and nothing else; an installation never fails
 for want of them: it says so, and Python encodes and counts, to the same bytes. Everything is
-compiled or nothing (`headworks.compiled`). The digest of a source is compiled in, so that what is
+compiled or nothing (`headworks._native`). The digest of a source is compiled in, so that what is
 left of an older one can be told (tests/kernel/test_packaging.py).
 """
 
@@ -25,7 +25,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).resolve().parent
-SOURCES = (Path("headworks/codec/_encoder.c"), Path("headworks/audit/_tally.c"))
+SOURCES = (Path("headworks/_native/_encoder.c"), Path("headworks/_native/_tally.c"))
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]

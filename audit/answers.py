@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from headworks._audit.balance import Balance
 from headworks._audit.increments import Range
-from headworks.audit import WINDOW_MS
+from headworks._audit_counting import WINDOW_MS
 
 __all__ = [
     "SETTLED_MS",

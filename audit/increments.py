@@ -15,9 +15,9 @@ from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
 
+from headworks._wire import unframe
 from headworks.errors import CorruptError, HeadworksError, UnreachableError
 from headworks.registry_client import RegistryClient
-from headworks.wire import unframe
 
 __all__ = ["Increment", "IncrementDecoder", "Range", "id_bytes"]
 

@@ -19,7 +19,7 @@ from headworks._audit.findings import Finding
 from headworks._audit.reconciler import Progress
 from headworks._audit.store import AuditStore
 from headworks._audit.store.fold import PRODUCER_TIER
-from headworks.audit import WINDOW_MS
+from headworks._audit_counting import WINDOW_MS
 
 __all__ = ["Look", "Metrics", "look"]
 

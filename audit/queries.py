@@ -49,7 +49,7 @@ from headworks._audit.statements import (
 from headworks._audit.store import AuditStore, tables
 from headworks._audit.store.fold import PRODUCER_TIER
 from headworks._audit.store.tables import MISSED
-from headworks.audit import window_of
+from headworks._audit_counting import window_of
 
 __all__ = [
     "SETTLED_MS",

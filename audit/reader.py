@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from headworks._audit.increments import Increment, IncrementDecoder
 from headworks._audit.ledger import Ledger
-from headworks.audit import AUDIT_TOPIC
-from headworks.broker_client import READ_AHEAD, broker_client
+from headworks._audit_counting import AUDIT_TOPIC
+from headworks._kafka.client_properties import READ_AHEAD, broker_client
 from headworks.errors import CorruptError, UnreachableError
 from headworks.registry_client import RegistryClient
 

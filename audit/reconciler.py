@@ -27,7 +27,7 @@ from headworks._audit.increments import Increment, IncrementDecoder
 from headworks._audit.reader import audit_consumer, unreachable, watermarks
 from headworks._audit.store import AuditStore, tables
 from headworks._audit.store.writing import Batch, MovedError, apply, positions
-from headworks.audit import AUDIT_TOPIC
+from headworks._audit_counting import AUDIT_TOPIC
 from headworks.errors import CorruptError, UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
 

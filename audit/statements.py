@@ -29,7 +29,7 @@ from headworks._audit.answers import TimeToComplete, WindowState
 from headworks._audit.balance import Balance, allowed_of, balance_of
 from headworks._audit.store import tables
 from headworks._audit.store.fold import PRODUCER_TIER
-from headworks.audit import WINDOW_MS
+from headworks._audit_counting import WINDOW_MS
 
 __all__ = [
     "Bounds",

@@ -18,8 +18,8 @@ from headworks.compatibility import Version
 from headworks.errors import RefusedError, SchemaError, UsageError
 from headworks.registry_client import RegistryClient, SubjectVersion
 from headworks.schema import Schema, parse
-from headworks.schema.canonical import canonical_text
-from headworks.schema.model import Named, named_types
+from headworks.schema._canonical import canonical_text
+from headworks.schema._model import Named, named_types
 
 # Statuses by which a registry says no to the schema itself, and not to whoever asks.
 _REFUSALS = (409, 422)

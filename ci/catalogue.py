@@ -20,8 +20,8 @@ from typing import Final
 from headworks._ci.positions import SourceMap
 from headworks.errors import SchemaError, UsageError
 from headworks.schema import Record, Schema, governance_of, parse, subject_of
-from headworks.schema.model import PRIMITIVES, EnumType, Fixed, Json, Named, named_types
-from headworks.schema.parse import decode
+from headworks.schema._model import PRIMITIVES, EnumType, Fixed, Json, Named, named_types
+from headworks.schema._parse import decode
 
 __all__ = ["NOT_UTF8", "Catalogue", "SchemaFile", "read_folder", "within"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from headworks._ci.governance import FILE_NAME, Governance
 from headworks._ci.verdict import Consumer
-from headworks.broker_client import broker_client
+from headworks._kafka.client_properties import broker_client
 from headworks.errors import UnreachableError
 from headworks.schema import subject_of
 

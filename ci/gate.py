@@ -34,7 +34,7 @@ from headworks._ci.verdict import Consumer, Impact, PlacedFinding, SubjectVerdic
 from headworks.compatibility import Finding, Level, check_level
 from headworks.errors import UsageError
 from headworks.schema import Record, Schema, governance_of, topic_of
-from headworks.schema.canonical import canonical_text
+from headworks.schema._canonical import canonical_text
 
 __all__ = ["PROPOSED", "check", "check_text", "named_subject"]
 

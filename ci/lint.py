@@ -18,16 +18,9 @@ from headworks._ci.placing import place, refusal
 from headworks._ci.rules import LINT_RULES
 from headworks._ci.verdict import SubjectVerdict, Verdict
 from headworks.compatibility import Finding, Policy
-from headworks.compatibility.table import column_problems
+from headworks.compatibility._hive import column_problems
 from headworks.schema import governance_of
-from headworks.schema.model import (
-    EnumType,
-    Field,
-    Record,
-    Schema,
-    Union,
-    named_types,
-)
+from headworks.schema._model import EnumType, Field, Record, Schema, Union, named_types
 
 __all__ = ["lint", "lint_catalogue", "lint_file"]
 

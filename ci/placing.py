@@ -12,7 +12,7 @@ from headworks._ci.rules import CATALOGUE_RULES
 from headworks._ci.verdict import PlacedFinding
 from headworks.compatibility import Finding
 from headworks.errors import SchemaError
-from headworks.schema.parse import without_comments
+from headworks.schema._parse import without_comments
 
 __all__ = ["place", "refusal"]
 

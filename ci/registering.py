@@ -30,7 +30,7 @@ from headworks.registry_client import (
     Registered,
     RegistryClient,
 )
-from headworks.schema.canonical import canonical_text
+from headworks.schema._canonical import canonical_text
 
 __all__ = ["Outcome", "register"]
 

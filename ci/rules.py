@@ -1,6 +1,6 @@
 """The rules of the gate beyond compatibility: what it finds in a catalogue, and what lint asks.
 
-Ids follow those of `headworks.compatibility.rules` and are as stable: 301-399 the catalogue,
+Ids follow those of `headworks.compatibility._rules` and are as stable: 301-399 the catalogue,
 401-499 lint. Each is documented in docs/compatibility.md; a test fails on one that is not.
 """
 

@@ -16,7 +16,7 @@ from headworks._cli.audit_store import caught_up
 from headworks._cli.instants import instant, shown
 from headworks._cli.kafka import ZooKeeper, address_of
 from headworks._cli.output import Format, FormatOption, percent, print_json, print_table, say
-from headworks.settings import resolve
+from headworks._settings import resolve
 
 if TYPE_CHECKING:
     from headworks._audit.answers import Explanation
@@ -121,7 +121,7 @@ def explain(
 ) -> None:
     """Say who counted what of one window: hosts, applications, loads and their offsets."""
     from headworks._audit import queries
-    from headworks.audit import window_of
+    from headworks._audit_counting import window_of
     from headworks.errors import UsageError
 
     start = window_of(instant(window, "the window"))

@@ -12,8 +12,8 @@ from headworks._cli.audit_store import caught_up
 from headworks._cli.instants import instant, shown, span
 from headworks._cli.kafka import ZooKeeper, address_of
 from headworks._cli.output import Format, FormatOption, print_json, print_table, say
+from headworks._settings import resolve
 from headworks.errors import CorruptError, FindingsError, UsageError
-from headworks.settings import resolve
 
 if TYPE_CHECKING:
     from hadoop_loader.verify import TableRows

@@ -14,8 +14,8 @@ from headworks._cli.audit_store import store_url
 from headworks._cli.instants import span
 from headworks._cli.kafka import ZooKeeper, address_of
 from headworks._cli.output import Format, FormatOption
+from headworks._settings import resolve
 from headworks.errors import UsageError
-from headworks.settings import resolve
 
 if TYPE_CHECKING:
     from headworks._audit.metrics import Metrics
@@ -64,13 +64,12 @@ def run(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Follow the audit topic into a store, with metrics and alerts, until SIGTERM or Ctrl-C."""
-    from headworks.service import end_with_parent
+    from headworks._server.child_process import end_with_parent
 
     end_with_parent()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    from headworks import logs
     from headworks._audit.alerts import post_to
     from headworks._audit.findings import Thresholds
     from headworks._audit.metrics import Metrics
@@ -78,6 +77,7 @@ def run(
     from headworks._audit.running import Running
     from headworks._audit.store import AuditStore
     from headworks._audit.store.upkeep import Kept
+    from headworks._server import logs
 
     logs.configure(resolve("log_format", log_format), resolve("log_level", log_level))
     thresholds = Thresholds(
@@ -107,7 +107,7 @@ def _expose(metrics: Metrics, listen: str | None, insecure: bool) -> str:
         return ""
     from prometheus_client import start_http_server
 
-    from headworks.security import parse_listen, refuse_exposure
+    from headworks._server.security import parse_listen, refuse_exposure
 
     host, port = parse_listen(listen, "--metrics")
     refuse_exposure(host, what="audit", guarded=False, insecure=insecure)

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headworks._settings import resolve, resolve_optional
 from headworks.errors import UsageError
-from headworks.settings import resolve, resolve_optional
 
 if TYPE_CHECKING:
     from headworks._audit.store import AuditStore

@@ -143,13 +143,13 @@ def start(
     format: Annotated[str, typer.Option(help="How to say that it serves: text or json.")] = "text",
 ) -> None:
     """Serve until SIGTERM or Ctrl-C. Prints one line when clients may come."""
-    from headworks.service import end_with_parent
+    from headworks._server.child_process import end_with_parent
 
     end_with_parent()
 
     from headworks._broker.coordination.zookeeper import ClusterOptions
     from headworks._broker.server.run import StartOptions, run
-    from headworks.settings import lookup, resolve, resolve_optional
+    from headworks._settings import lookup, resolve, resolve_optional
 
     def file(setting: str, flag: Path | None) -> Path | None:
         found = resolve_optional(setting, flag)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from headworks._cli.output import Format, FormatOption, print_json, print_table
-from headworks.settings import SETTINGS, Resolved, lookup
+from headworks._settings import SETTINGS, Resolved, lookup
 
 __all__ = ["config_app"]
 
@@ -30,7 +30,7 @@ def show(format: FormatOption = Format.TEXT) -> None:
 
 def _shown(setting: Resolved) -> str | None:
     """A setting's value, without what must stay secret."""
-    from headworks.registry_client.credentials import redacted
+    from headworks.registry_client._credentials import redacted
 
     if setting.value is None:
         return None

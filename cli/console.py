@@ -31,7 +31,7 @@ from headworks._cli.guarding import (
 )
 from headworks._cli.kafka import address_of as address_of_brokers
 from headworks._cli.output import Format, FormatOption
-from headworks.settings import resolve, resolve_optional
+from headworks._settings import resolve, resolve_optional
 
 if TYPE_CHECKING:
     from hadoop_loader.places import Place
@@ -83,7 +83,7 @@ def start(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Serve the console until SIGTERM or Ctrl-C; it only reads."""
-    from headworks.service import end_with_parent
+    from headworks._server.child_process import end_with_parent
 
     end_with_parent()
     from headworks._console.app.server import Options, bind, serve

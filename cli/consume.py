@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headworks._cli.output import Format, FormatOption, say
+from headworks._settings import resolve
 from headworks.errors import UsageError
-from headworks.settings import resolve
 
 if TYPE_CHECKING:
     from consumer_sdk import Message

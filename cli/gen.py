@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from headworks._cli.output import Format, FormatOption, print_json, say
+from headworks._settings import resolve
 from headworks.errors import FindingsError, UsageError
-from headworks.settings import resolve
 
 __all__ = ["gen"]
 
@@ -30,7 +30,7 @@ def gen(
 ) -> None:
     """Write one module per namespace, or check that what is there is fresh (for CI)."""
     from headworks.registry_client import RegistryClient
-    from headworks.registry_client.lock import FILE_NAME, lock_of, read_lock
+    from headworks.registry_client._schema_lock import FILE_NAME, lock_of, read_lock
     from producer_sdk.generator.package import events, generate, replace, stale, write
 
     sources = schemas or [Path(resolve("schemas"))]

@@ -12,12 +12,12 @@ import typer
 
 from headworks._cli.kafka import address_of
 from headworks._cli.output import Format, FormatOption, print_json, print_table, say
+from headworks._settings import resolve_optional
 from headworks.errors import FindingsError, UsageError
-from headworks.settings import resolve_optional
 
 if TYPE_CHECKING:
     from headworks.groups import Group, Groups, Place
-    from headworks.groups.moving import Move, Target
+    from headworks.groups._moving import Move, Target
 
 __all__ = ["group_app"]
 
@@ -108,7 +108,7 @@ def reset(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Move a group that nobody is in."""
-    from headworks.groups.moving import plan
+    from headworks.groups._moving import plan
 
     target = _target(to, shift)
     with _groups(bootstrap, zookeeper) as groups:
@@ -130,7 +130,7 @@ def offsets_export(
     zookeeper: ZooKeeper = None,
 ) -> None:
     """Write the positions of groups as JSON."""
-    from headworks.groups.moving import Exported, dump
+    from headworks.groups._moving import Exported, dump
 
     with _groups(bootstrap, zookeeper) as groups:
         found = groups.described(group or None, age_timeout=0)
@@ -157,7 +157,7 @@ def offsets_import(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Set the positions that a file holds, for groups that nobody is in."""
-    from headworks.groups.moving import Move, load
+    from headworks.groups._moving import Move, load
 
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
@@ -208,7 +208,7 @@ def _groups(bootstrap: str | None, zookeeper: str | None) -> Groups:
 
 
 def _target(to: str | None, shift: int | None) -> Target:
-    from headworks.groups.moving import Shift
+    from headworks.groups._moving import Shift
 
     if (to is None) == (shift is None):
         raise UsageError("a reset goes either --to a place, or by a --shift", fix="give one")
@@ -235,7 +235,7 @@ def _target(to: str | None, shift: int | None) -> Target:
 
 
 def _places(groups: Groups, found: Group | None, name: str, topics: Sequence[str]) -> list[Place]:
-    from headworks.groups.moving import targets_of, topics_named
+    from headworks.groups._moving import targets_of, topics_named
 
     if not topics:
         if found is None or not found.offsets:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headworks._settings import resolve_optional
 from headworks.errors import UsageError
-from headworks.settings import resolve_optional
 
 if TYPE_CHECKING:
     import ssl
@@ -126,7 +126,7 @@ def address_of(url: str) -> str:
 
 def tls_of(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
     """The server's side of TLS, or None; UsageError for a half of it."""
-    from headworks.security import server_tls
+    from headworks._server.security import server_tls
 
     pair = file_setting("tls_cert", certificate), file_setting("tls_key", key)
     if pair[0] is not None and pair[1] is not None:

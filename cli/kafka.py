@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headworks.broker_client import broker_client
+from headworks._kafka.client_properties import broker_client
 from headworks.errors import UnreachableError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ ZooKeeper = Annotated[
 
 def address_of(bootstrap: str | None, zookeeper: str | None = None) -> str:
     """The brokers that --bootstrap names, or --zookeeper, or the settings of those names."""
-    from headworks.discovery import bootstrap_of
+    from headworks._kafka.bootstrap import bootstrap_of
 
     return bootstrap_of(bootstrap, zookeeper)
 

@@ -32,8 +32,8 @@ from headworks._cli.warehouse import (
     print_report,
     warehouse_folder,
 )
+from headworks._settings import resolve
 from headworks.errors import FindingsError, HeadworksError, UnreachableError, UsageError
-from headworks.settings import resolve
 
 if TYPE_CHECKING:
     from hadoop_loader import LoadReport, Warehouse
@@ -283,7 +283,7 @@ class _Keeper:
 def _again_and_again(pause: float, keeper: _Keeper, runs: _Runs) -> None:
     """Load until SIGTERM or Ctrl-C; the run that is going on is finished."""
     from hadoop_loader.every import load_every
-    from headworks.logs import configure
+    from headworks._server.logs import configure
 
     configure(resolve("log_format"), resolve("log_level"))
     stop = threading.Event()

@@ -63,7 +63,7 @@ def dump(
 
 def _as_text(item: Found | Damage) -> Iterator[str]:
     from headworks._broker.log.dump import Damage
-    from headworks._broker.records import Codec
+    from headworks._kafka.records import Codec
 
     if isinstance(item, Damage):
         yield f"{item.segment.name} @{item.position}: DAMAGED: {item.reason}"
@@ -84,7 +84,7 @@ def _as_text(item: Found | Damage) -> Iterator[str]:
 
 def _as_json(item: Found | Damage) -> Iterator[str]:
     from headworks._broker.log.dump import Damage
-    from headworks._broker.records import Codec
+    from headworks._kafka.records import Codec
 
     fields: dict[str, Any]
     if isinstance(item, Damage):

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from headworks._cli.output import Format, FormatOption
+from headworks._settings import resolve
 from headworks.errors import UsageError
-from headworks.settings import resolve
 
 if TYPE_CHECKING:
-    from headworks._broker.mirror import Source
+    from headworks._mirror import Source
 
 __all__ = ["mirror"]
 
@@ -82,13 +82,13 @@ def mirror(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Copy topics until Ctrl-C, at least once each: partition, key, time, headers and bytes."""
-    from headworks.service import end_with_parent
+    from headworks._server.child_process import end_with_parent
 
     end_with_parent()
 
-    from headworks._broker.mirror import MirrorOptions, read_properties, run
-    from headworks._broker.mirror.options import whole_names
-    from headworks.logs import configure
+    from headworks._mirror import MirrorOptions, read_properties, run
+    from headworks._mirror.options import whole_names
+    from headworks._server.logs import configure
 
     configure(resolve("log_format", log_format), resolve("log_level", log_level))
     options = MirrorOptions(
@@ -118,7 +118,7 @@ def mirror(
 def _sources(
     addresses: list[str], registries: list[str], configs: list[Path]
 ) -> tuple[Source, ...]:
-    from headworks._broker.mirror import Source, read_properties
+    from headworks._mirror import Source, read_properties
 
     return tuple(
         Source(address, read_properties(address, config), registry)

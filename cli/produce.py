@@ -10,8 +10,8 @@ import typer
 
 from headworks._cli.kafka import address_of
 from headworks._cli.output import Format, FormatOption, print_json, say
+from headworks._settings import resolve
 from headworks.errors import HeadworksError, UnreachableError, UsageError
-from headworks.settings import resolve
 
 __all__ = ["produce"]
 

@@ -30,8 +30,8 @@ from headworks._cli.guarding import (
     tls_of,
 )
 from headworks._cli.output import Format, FormatOption
+from headworks._settings import resolve
 from headworks.errors import UsageError
-from headworks.settings import resolve
 
 __all__ = ["registry_app"]
 
@@ -84,7 +84,7 @@ def start(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Serve a store until SIGTERM or Ctrl-C."""
-    from headworks.service import end_with_parent
+    from headworks._server.child_process import end_with_parent
 
     end_with_parent()
     from headworks._registry.model.shape import SchemaLimits

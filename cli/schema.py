@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headworks._cli.output import Format, FormatOption, print_json, print_table, say
+from headworks._settings import FILE_NAME, resolve
 from headworks.errors import FindingsError, UsageError
-from headworks.settings import FILE_NAME, resolve
 
 if TYPE_CHECKING:
     from headworks._ci.report import Style
@@ -127,7 +127,7 @@ def diff(
     form: FormatOption = Format.TEXT,
 ) -> None:
     """What changed between two schemas, field by field. Exit 0 whatever it is."""
-    from headworks.schema.difference import differences
+    from headworks.schema._difference import differences
 
     found = differences(_schema(old, registry), _schema(new, registry))
     if form is Format.JSON:

@@ -9,7 +9,7 @@ import typer
 
 from headworks._cli.output import Format, FormatOption, print_json, print_table, say
 from headworks._cli.warehouse import warehouse_folder
-from headworks.settings import resolve, resolve_optional
+from headworks._settings import resolve, resolve_optional
 
 if TYPE_CHECKING:
     from hadoop_loader.sql import Rows

@@ -71,7 +71,7 @@ def describe(topic: Name, bootstrap: Bootstrap = None, format: FormatOption = Fo
     """
     from confluent_kafka import Consumer
 
-    from headworks.broker_client import broker_client
+    from headworks._kafka.client_properties import broker_client
 
     address = address_of(bootstrap)
     cluster = cluster_of(address)
@@ -143,8 +143,8 @@ def _ends(consumer: Consumer, topic: str, partition: int) -> tuple[int, int] | N
 def _kept(address: str, topics: Mapping[str, Any]) -> dict[str, int | None]:
     """The messages of each topic; None if a partition's broker is away."""
     from headworks.groups import Place
-    from headworks.groups.classic import ClassicGroups
-    from headworks.groups.log_ends import LogEnds
+    from headworks.groups._classic import ClassicGroups
+    from headworks.groups._log_ends import LogEnds
 
     places = {name: [Place(name, number) for number in topics[name].partitions] for name in topics}
     try:

@@ -14,9 +14,9 @@ import typer
 
 from headworks._cli.guarding import address_of
 from headworks._cli.output import Format, FormatOption, print_json, say
+from headworks._server.child_process import Service
+from headworks._settings import resolve, resolve_optional
 from headworks.errors import UnreachableError
-from headworks.service import Service
-from headworks.settings import resolve, resolve_optional
 
 __all__ = ["up"]
 
@@ -44,7 +44,12 @@ def up(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Start broker, registry, console and audit here and keep them running until Ctrl-C."""
-    from headworks._cli.stack import meanwhile, running_audit, running_console, running_stack
+    from headworks._cli.stack.stack import (
+        meanwhile,
+        running_audit,
+        running_console,
+        running_stack,
+    )
 
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

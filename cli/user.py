@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headworks._cli.output import Format, FormatOption, print_json, print_table, say
+from headworks._settings import resolve
 from headworks.errors import UsageError
-from headworks.settings import resolve
 
 if TYPE_CHECKING:
-    from headworks.security.users import Secret
+    from headworks._server.security.users import Secret
 
 __all__ = ["user_app"]
 
@@ -31,7 +31,7 @@ def set_password(
     ] = False,
 ) -> None:
     """Add a user, or give one a new password; servers see it within a second."""
-    from headworks.security.users import check_name, new_secret, write_users
+    from headworks._server.security.users import check_name, new_secret, write_users
 
     check_name(name)
     path = Path(resolve("users", users))
@@ -47,7 +47,7 @@ def set_password(
 @user_app.command()
 def remove(name: Name, users: File = None) -> None:
     """Remove a user."""
-    from headworks.security.users import write_users
+    from headworks._server.security.users import write_users
 
     path = Path(resolve("users", users))
     known = _known(path)
@@ -68,7 +68,7 @@ def list_users(users: File = None, format: FormatOption = Format.TEXT) -> None:
 
 
 def _known(path: Path) -> dict[str, Secret]:
-    from headworks.security.users import read_users
+    from headworks._server.security.users import read_users
 
     try:
         text = path.read_text(encoding="utf-8")

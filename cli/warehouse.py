@@ -12,7 +12,7 @@ import typer
 
 from headworks._cli.audit_store import kept_store
 from headworks._cli.output import Format, print_json, print_table, say
-from headworks.settings import resolve, resolve_optional
+from headworks._settings import resolve, resolve_optional
 
 if TYPE_CHECKING:
     from hadoop_loader import LoadReport, Policy, Warehouse, WarehouseConfig

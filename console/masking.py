@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headworks.schema import Array, MapType, Record, Schema, Union
-from headworks.schema.model import Json
+from headworks.schema._model import Json
 
 __all__ = ["MASK", "Paths", "masked", "sensitive_paths"]
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import confluent_kafka
 
-from headworks.audit import AUDIT_TOPIC, window_of
-from headworks.audit.counters import CONSUMED, SKIPPED
-from headworks.audit.publishing import Publishing
-from headworks.registry_client.schema_ids import SchemaIds
+from headworks._audit_counting import AUDIT_TOPIC, window_of
+from headworks._audit_counting.counters import CONSUMED, SKIPPED
+from headworks._audit_counting.publishing import Publishing
+from headworks.registry_client._schema_ids import SchemaIds
 
 __all__ = ["AuditTier"]
 

@@ -21,9 +21,9 @@ from typing import Any
 
 from consumer_sdk.conversions import GIVEN, expression
 from consumer_sdk.values import default_of
-from headworks.codec.event import RecordType
-from headworks.decoding.reading import BadDatumError, skipper
-from headworks.decoding.resolution import (
+from headworks._decoding.generated_source import DATUM_ERRORS, SCOPE, DecoderText
+from headworks._decoding.primitives import BadDatumError, skipper
+from headworks._decoding.resolution import (
     Again,
     Branch,
     Constant,
@@ -39,7 +39,7 @@ from headworks.decoding.resolution import (
     UnionRead,
     resolve,
 )
-from headworks.decoding.text import DATUM_ERRORS, SCOPE, DecoderText
+from headworks.codec._event import RecordType
 from headworks.schema import Schema
 
 __all__ = ["DATUM_ERRORS", "Decode", "compiled"]

@@ -36,12 +36,12 @@ from consumer_sdk.membership import Membership, OnPartitions, Start
 from consumer_sdk.message import Message, Partition
 from consumer_sdk.places import Place, offsets_of
 from consumer_sdk.poison import DeadLetters, OnPoison, PoisonMessageError
-from headworks.codec.event import EventType, event_type
-from headworks.discovery import Brokers
+from headworks._kafka.bootstrap import Brokers
+from headworks._settings import resolve
+from headworks._wire import FramingError
+from headworks.codec._event import EventType, event_type
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
-from headworks.settings import resolve
-from headworks.wire import FramingError
 
 __all__ = ["Consumer"]
 

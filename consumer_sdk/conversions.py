@@ -14,7 +14,7 @@ from decimal import Context, Decimal
 from typing import Any, Final
 from uuid import UUID, SafeUUID
 
-from headworks.decoding.reading import BadDatumError
+from headworks._decoding.primitives import BadDatumError
 from headworks.schema import Fixed, Primitive
 
 __all__ = ["GIVEN", "expression"]

@@ -22,11 +22,11 @@ from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException
 
 from consumer_sdk.compiled import DATUM_ERRORS, Decode, compiled
-from headworks.codec.event import EventType
+from headworks._wire import HEADER_SIZE, unframe
+from headworks.codec._event import EventType
 from headworks.errors import HeadworksError, RefusedError, SchemaError
 from headworks.registry_client import RegistryClient
 from headworks.schema import parse, subject_of
-from headworks.wire import HEADER_SIZE, unframe
 
 __all__ = ["DecodeError", "Decoder"]
 

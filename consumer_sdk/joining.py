@@ -13,8 +13,8 @@ from typing import Any
 from consumer_sdk.decentralised import Member, Stream, Timing
 from consumer_sdk.decentralised.subscription import subscription
 from consumer_sdk.membership import BrokerMembership, OnPartitions, Start
-from headworks.broker_client import READ_AHEAD
-from headworks.zookeeper import MemberNode
+from headworks._kafka.client_properties import READ_AHEAD
+from headworks._zookeeper import MemberNode
 
 __all__ = ["Joining"]
 

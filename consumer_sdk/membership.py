@@ -15,8 +15,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from consumer_sdk.message import Partition
 from consumer_sdk.places import offsets_of, uncommitted
+from headworks._kafka.clients import KafkaConsumer
 from headworks.errors import UnreachableError
-from headworks.kafka_clients import KafkaConsumer
 
 __all__ = ["BrokerMembership", "Membership", "OnPartitions", "Start"]
 

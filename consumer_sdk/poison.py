@@ -13,8 +13,8 @@ from typing import Any, cast
 import confluent_kafka
 from confluent_kafka import KafkaException
 
+from headworks._kafka.clients import KafkaProducer
 from headworks.errors import CorruptError, UnreachableError
-from headworks.kafka_clients import KafkaProducer
 
 __all__ = ["DeadLetters", "OnPoison", "PoisonMessageError"]
 

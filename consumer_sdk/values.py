@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from consumer_sdk.conversions import GIVEN, expression
-from headworks.codec.event import RecordType
+from headworks.codec._event import RecordType
 from headworks.errors import SchemaError
 from headworks.schema import Array, EnumType, Field, Fixed, MapType, Primitive, Schema, Union
-from headworks.schema.defaults import is_default
-from headworks.schema.model import Json
+from headworks.schema._defaults import is_default
+from headworks.schema._model import Json
 
 __all__ = ["default_of"]
 

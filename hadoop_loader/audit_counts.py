@@ -17,12 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hadoop_loader.commits import Commit, TopicCommit
-from headworks.audit import AUDIT_TOPIC, WINDOW_MS
-from headworks.catalogue import folder
+from headworks._audit_counting import AUDIT_TOPIC, WINDOW_MS
+from headworks._bundled_schemas import folder
+from headworks._wire import prefix
 from headworks.errors import UnreachableError
 from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
-from headworks.wire import prefix
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer

@@ -30,8 +30,9 @@ from hadoop_loader.values import (
     to_decimal,
     union_names,
 )
-from headworks.decoding.reading import skipper
-from headworks.decoding.resolution import (
+from headworks._decoding.generated_source import SCOPE, DecoderText
+from headworks._decoding.primitives import skipper
+from headworks._decoding.resolution import (
     Branch,
     Constant,
     EnumRead,
@@ -44,7 +45,6 @@ from headworks.decoding.resolution import (
     Skip,
     UnionRead,
 )
-from headworks.decoding.text import SCOPE, DecoderText
 from headworks.errors import SchemaError
 
 __all__ = ["Decode", "Errors", "generate", "source", "too_large"]

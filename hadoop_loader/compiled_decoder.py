@@ -15,7 +15,7 @@ from hadoop_loader.columns import StructField
 from hadoop_loader.kernel import DONE, NEEDS_ITEMS, walk
 from hadoop_loader.program import assemble
 from hadoop_loader.slots import ArrowArray
-from headworks.decoding.resolution import Read
+from headworks._decoding.resolution import Read
 
 __all__ = ["CompiledDecoder"]
 

@@ -24,7 +24,7 @@ from hadoop_loader.commits import Commit
 from hadoop_loader.literals import text
 from hadoop_loader.places import Place, replace_text
 from hadoop_loader.roll_forward import Catalog
-from headworks.audit import AUDIT_TOPIC, window_of
+from headworks._audit_counting import AUDIT_TOPIC, window_of
 from headworks.errors import UnreachableError
 
 __all__ = ["MARKS_TABLE", "PROPERTY", "CompletenessMarks", "Judge", "Span", "judge_by"]

@@ -7,7 +7,7 @@ means); a decimal that is too wide for Hive is text.
 from __future__ import annotations
 
 from hadoop_loader.columns import MAX_DECIMAL_PRECISION
-from headworks.decoding.resolution import Leaf
+from headworks._decoding.resolution import Leaf
 from headworks.schema import Fixed
 
 __all__ = ["conversion"]

@@ -44,12 +44,12 @@ from hadoop_loader.raw_fetch import BrokerFetcher
 from hadoop_loader.rows import check_columns, datum_of
 from hadoop_loader.spark_types import struct_of
 from hadoop_loader.task import TopicLoader, TopicPlan
-from headworks.broker_client import broker_client
+from headworks._kafka.client_properties import broker_client
+from headworks._settings import resolve
+from headworks._wire import prefix
 from headworks.errors import CorruptError, UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
 from headworks.schema import Record, parse, subject_of
-from headworks.settings import resolve
-from headworks.wire import prefix
 
 __all__ = ["HeadworksSource"]
 

@@ -16,10 +16,10 @@ from hadoop_loader.codegen import Decode, Errors, generate
 from hadoop_loader.columns import StructField, table_columns
 from hadoop_loader.messages import Bytes, Numbers
 from hadoop_loader.slots import ArrowArray, Columns
-from headworks.decoding.resolution import resolve
+from headworks._decoding.resolution import resolve
+from headworks._wire import HEADER_SIZE
 from headworks.errors import SchemaError
 from headworks.schema import Schema
-from headworks.wire import HEADER_SIZE
 
 if TYPE_CHECKING:
     from hadoop_loader.compiled_decoder import CompiledDecoder

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from hadoop_loader.messages import Message, dated
 from hadoop_loader.plan import Range, Watermarks, dropped, rounds, unled
-from headworks.broker_client import READ_AHEAD
+from headworks._kafka.client_properties import READ_AHEAD
 from headworks.errors import UnreachableError
 
 __all__ = [

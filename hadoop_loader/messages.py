@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
-from headworks.wire import HEADER_SIZE, MAGIC
+from headworks._wire import HEADER_SIZE, MAGIC
 
 __all__ = ["LAST_MS", "NO_SCHEMA", "Bytes", "Message", "Messages", "Numbers", "dated"]
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hadoop_loader.commits import TableState
-from headworks.audit import WINDOW_MS
+from headworks._audit_counting import WINDOW_MS
 from headworks.errors import UsageError
 
 __all__ = [

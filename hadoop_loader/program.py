@@ -24,8 +24,8 @@ from hadoop_loader.conversions import conversion
 from hadoop_loader.kernel import ARGUMENTS, Op
 from hadoop_loader.slots import LeafSlot, ListSlot, MapSlot, Slot, StructSlot
 from hadoop_loader.values import default_of, union_names
-from headworks.decoding.reading import takes_nothing
-from headworks.decoding.resolution import (
+from headworks._decoding.primitives import takes_nothing
+from headworks._decoding.resolution import (
     Branch,
     Constant,
     EnumRead,

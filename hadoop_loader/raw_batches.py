@@ -17,15 +17,9 @@ import numpy as np
 from hadoop_loader.backend import Choice
 from hadoop_loader.fetch_wire import Fetched
 from hadoop_loader.messages import Message, Messages, dated
-from headworks._broker.records import (
-    HEADER_SIZE,
-    Batch,
-    InvalidBatchError,
-    decompress,
-    iter_batches,
-)
-from headworks._broker.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL
-from headworks._broker.records.record import iter_records
+from headworks._kafka.records import HEADER_SIZE, Batch, InvalidBatchError, decompress, iter_batches
+from headworks._kafka.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL
+from headworks._kafka.records.record import iter_records
 from headworks.errors import CorruptError
 
 __all__ = ["Block", "blocks", "messages"]

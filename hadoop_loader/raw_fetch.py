@@ -26,8 +26,8 @@ from hadoop_loader.fetch import NO_BROKER, KafkaFetcher, silent, unreachable
 from hadoop_loader.messages import Message, Messages
 from hadoop_loader.plan import Range, dropped, rounds
 from hadoop_loader.raw_batches import Block, blocks, messages
-from headworks._broker.protocol.errors import ErrorCode
-from headworks._broker.records import InvalidBatchError
+from headworks._kafka.error_codes import ErrorCode
+from headworks._kafka.records import InvalidBatchError
 from headworks.errors import CorruptError, UnreachableError
 
 __all__ = ["BrokerFetcher"]

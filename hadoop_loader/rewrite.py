@@ -27,7 +27,7 @@ from hadoop_loader.conform import conform
 from hadoop_loader.crash import reach
 from hadoop_loader.places import Place, link, readable, size_of, sync_file, writable
 from hadoop_loader.staging import StagedFile, Stager
-from headworks.audit import WINDOW_MS
+from headworks._audit_counting import WINDOW_MS
 
 __all__ = ["SMALL", "Dropped", "Rewrite", "Rewritten", "rewrite"]
 

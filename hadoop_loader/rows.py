@@ -35,8 +35,8 @@ from hadoop_loader.columns import (
 from hadoop_loader.values import union_names
 from headworks.errors import IncompatibleError
 from headworks.schema import Array, EnumType, Fixed, MapType, Record, Schema, Union
-from headworks.schema.defaults import is_default
-from headworks.schema.model import Json
+from headworks.schema._defaults import is_default
+from headworks.schema._model import Json
 
 __all__ = ["check_columns", "datum_of"]
 

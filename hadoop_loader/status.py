@@ -15,7 +15,7 @@ from hadoop_loader.fetch import KafkaLog
 from hadoop_loader.places import Place
 from hadoop_loader.plan import Range, Watermarks, unled
 from hadoop_loader.raw_fetch import BrokerFetcher
-from headworks.broker_client import broker_client
+from headworks._kafka.client_properties import broker_client
 from headworks.errors import HeadworksError, UsageError
 
 __all__ = ["Lag", "lag_of", "status_of"]

@@ -35,10 +35,10 @@ from hadoop_loader.places import Place
 from hadoop_loader.plan import Range
 from hadoop_loader.quarantine import QUARANTINE_TABLE, Bad, quarantine_table
 from hadoop_loader.staging import StagedFile, Stager
-from headworks.audit import WINDOW_MS, window_of
+from headworks._audit_counting import WINDOW_MS, window_of
+from headworks._wire import FramingError, unframe
 from headworks.schema import Schema, governance_of, parse
-from headworks.schema.model import Record
-from headworks.wire import FramingError, unframe
+from headworks.schema._model import Record
 
 __all__ = [
     "Counts",

@@ -19,7 +19,7 @@ from hadoop_loader.columns import (
     branch_names,
     union_type,
 )
-from headworks.decoding.reading import BadDatumError
+from headworks._decoding.primitives import BadDatumError
 from headworks.errors import SchemaError
 from headworks.schema import (
     Array,
@@ -31,8 +31,8 @@ from headworks.schema import (
     Schema,
     Union,
 )
-from headworks.schema.defaults import is_default
-from headworks.schema.model import Json
+from headworks.schema._defaults import is_default
+from headworks.schema._model import Json
 
 __all__ = [
     "as_float32",

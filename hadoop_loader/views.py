@@ -44,9 +44,9 @@ from hadoop_loader.columns import (
 from hadoop_loader.literals import literal, text
 from hadoop_loader.values import default_of, union_names
 from hadoop_loader.widening import widened
+from headworks._decoding.resolution import resolve_branch, source_field
 from headworks.compatibility import check_pair
-from headworks.compatibility.words import type_name
-from headworks.decoding.resolution import resolve_branch, source_field
+from headworks.compatibility._wording import type_name
 from headworks.errors import IncompatibleError
 from headworks.schema import (
     Array,

@@ -195,7 +195,7 @@ class Warehouse:
         from hadoop_loader.governed import Subjects
         from hadoop_loader.spark_job import SparkJobs
         from hadoop_loader.work import Parts
-        from headworks.broker_client import broker_client
+        from headworks._kafka.client_properties import broker_client
         from headworks.registry_client import RegistryClient
 
         config = self._config

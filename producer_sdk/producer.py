@@ -26,13 +26,13 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
+from headworks._kafka.bootstrap import Brokers
+from headworks._settings import resolve
+from headworks._wire import prefix
 from headworks.codec import EventType, event_type
-from headworks.codec.forms import Message
-from headworks.discovery import Brokers
+from headworks.codec._forms import Message
 from headworks.errors import HeadworksError, UsageError
-from headworks.registry_client.schema_ids import SchemaIds
-from headworks.settings import resolve
-from headworks.wire import prefix
+from headworks.registry_client._schema_ids import SchemaIds
 from producer_sdk.context import Headers, headers_of, tracing
 from producer_sdk.interceptors import Delivery, Interceptor, Interceptors
 from producer_sdk.running import OnDelivery, Running, RunningConfig

@@ -45,7 +45,7 @@ class Stack:
 
 @pytest.fixture(scope="session")
 def _headworks_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    from headworks.service import start
+    from headworks._server.child_process import start
 
     folder = tmp_path_factory.mktemp("headworks")
     address = ("--listen", "127.0.0.1:0")
@@ -56,13 +56,13 @@ def _headworks_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sta
     with ThreadPoolExecutor(2) as pool:
         starting = [pool.submit(start, command) for command in commands]
         # Loaded while the servers start.
-        from headworks import catalogue
-        from headworks.audit import AUDIT_TOPIC
+        from headworks import _bundled_schemas
+        from headworks._audit_counting import AUDIT_TOPIC
         from headworks.registry_client import RegistryClient
         from headworks.schema import subject_of
     try:
         registry, broker = (each.result() for each in starting)
-        audit = catalogue.folder() / "headworks" / "audit.avsc"
+        audit = _bundled_schemas.folder() / "headworks" / "audit.avsc"
         text = audit.read_text(encoding="utf-8")
         RegistryClient(registry.url).register(subject_of(AUDIT_TOPIC), text)
         yield Stack(broker.address, registry.url)

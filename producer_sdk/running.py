@@ -3,7 +3,7 @@
 Rules:
 
 - Everything counted is resolved: attempted = delivered + failed + dropped + still queued.
-- Counting takes no lock (see `headworks.audit.tally`).
+- Counting takes no lock (see `headworks._audit_counting.tally`).
 - One thread serves delivery reports and sends again what was spilled; it survives every error,
   because without it nothing is delivered any more. Another publishes the counts: it may have to
   wait for the registry, and reports of deliveries must not wait with it.
@@ -24,13 +24,20 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from headworks.audit import window_of
-from headworks.audit.counters import BROKER_ERROR, QUEUE_FULL, RESENT, TOO_LARGE, CounterFile, Slot
-from headworks.audit.reporting import Reporter, through
-from headworks.detour import ANY, Detour
+from headworks._audit_counting import window_of
+from headworks._audit_counting.counters import (
+    BROKER_ERROR,
+    QUEUE_FULL,
+    RESENT,
+    TOO_LARGE,
+    CounterFile,
+    Slot,
+)
+from headworks._audit_counting.reporting import Reporter, through
+from headworks._kafka.clients import KafkaProducer
+from headworks._kafka.partitioner import ANY, Detour
 from headworks.errors import HeadworksError
-from headworks.kafka_clients import KafkaProducer
-from headworks.registry_client.schema_ids import SchemaIds
+from headworks.registry_client._schema_ids import SchemaIds
 from producer_sdk.context import Headers
 from producer_sdk.spill import Spill, Spilled, leftover_spills
 

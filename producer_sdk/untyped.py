@@ -34,8 +34,8 @@ from headworks.schema import (
     governance_of,
     parse,
 )
-from headworks.schema.canonical import fingerprint
-from headworks.schema.quoting import quote
+from headworks.schema._canonical import fingerprint
+from headworks.schema._quoting import quote
 
 __all__ = ["UntypedEvent", "event_class"]
 

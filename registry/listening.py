@@ -19,8 +19,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from headworks._registry.connection import BoundedConnection
+from headworks._server.security import parse_listen, refuse_exposure
 from headworks.errors import UsageError
-from headworks.security import parse_listen, refuse_exposure
 
 __all__ = ["DRAIN_SECONDS", "bind", "serve_app"]
 

@@ -14,12 +14,12 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from headworks import logs
 from headworks._registry.listening import DRAIN_SECONDS, bind, serve_app
 from headworks._registry.metrics import Metrics
 from headworks._registry.security.options import Guarding, open_security
 from headworks._registry.service.app import Limits, create_app
 from headworks._registry.store import Database
+from headworks._server import logs
 
 __all__ = ["DRAIN_SECONDS", "Options", "bind", "serve"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from headworks import service
+from headworks._server import child_process
 from tests.counting import BOTH, Counting, counting_in
 from tests.interop.in_place import is_apache_kafka, start_in_place
 
@@ -49,17 +49,17 @@ def counting(request: pytest.FixtureRequest) -> Iterator[Counting]:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[child_process.Service]:
     """A broker on loopback, one for the whole run: use topic names of your own."""
     with start_in_place(tmp_path_factory.mktemp("broker")) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[child_process.Service]:
     """A registry on loopback, one for the whole run: use subjects of your own."""
     store = f"sqlite:///{tmp_path_factory.mktemp('registry') / 'registry.db'}"
-    with service.start(
+    with child_process.start(
         ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
     ) as running:
         yield running

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from headworks.audit import counters
-from headworks.audit.tally import PythonTally, Tally
-from headworks.compiled import COMPILED
+from headworks._audit_counting import counters
+from headworks._audit_counting.tally import PythonTally, Tally
+from headworks._native import COMPILED
 
 __all__ = ["BOTH", "Counting", "counting_in"]
 
@@ -25,11 +25,11 @@ class Counting:
 
 PYTHON = Counting(
     PythonTally,
-    "import sys; sys.modules['headworks.audit._tally'] = None\n"
-    "from headworks.compiled import COMPILED; assert not COMPILED\n",
+    "import sys; sys.modules['headworks._native._tally'] = None\n"
+    "from headworks._native import COMPILED; assert not COMPILED\n",
 )
 AS_INSTALLED = Counting(
-    Tally, f"from headworks.compiled import COMPILED; assert COMPILED is {COMPILED}\n"
+    Tally, f"from headworks._native import COMPILED; assert COMPILED is {COMPILED}\n"
 )
 BOTH = [
     pytest.param(PYTHON, id="python"),

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from headworks._cli.stack.embedded_zookeeper import Ensemble
 from headworks.errors import UnreachableError
-from headworks.zookeeper.embedded import Ensemble
 
 __all__ = ["ensemble"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headworks.security import Role
+from headworks._server.security import Role
 
 __all__ = ["GRANTEES", "NAME", "Grantee", "grants_file"]
 

@@ -18,7 +18,7 @@ LAYERS = [
     {"ci"},
     {"hadoop_loader", "consumer_sdk", "producer_sdk"},
     {"audit"},
-    {"registry", "broker"},
+    {"broker", "mirror", "registry"},
     {"headworks"},
 ]
 PARTS = {part: line for line, parts in enumerate(LAYERS) for part in parts}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import Connection, insert
 
 from headworks._audit.store import tables
-from headworks.database import Database, Step, now_ms
+from headworks._server.database import Database, Step, now_ms
 
 __all__ = ["AuditStore"]
 

@@ -24,7 +24,7 @@ from sqlalchemy import (
     Text,
 )
 
-from headworks.database import bookkeeping
+from headworks._server.database import bookkeeping
 
 __all__ = [
     "CLUSTER",

@@ -32,19 +32,20 @@ import confluent_kafka
 
 from bench.frame import Bench
 from bench.sdk.events import TOPIC, Measured, prepare
-from headworks import catalogue, service
+from headworks import _bundled_schemas
 from headworks._audit import queries
 from headworks._audit.increments import Increment
 from headworks._audit.reconciler import Reconciler
 from headworks._audit.store import AuditStore
 from headworks._audit.store.writing import Batch, apply, positions
-from headworks.audit import AUDIT_TOPIC, WINDOW_MS
-from headworks.audit.event import AuditCount
+from headworks._audit_counting import AUDIT_TOPIC, WINDOW_MS
+from headworks._audit_counting.event import AuditCount
+from headworks._kafka.partitioner import ANY
+from headworks._native import COMPILED
+from headworks._server import child_process
+from headworks._wire import prefix
 from headworks.codec import event_type
-from headworks.compiled import COMPILED
-from headworks.detour import ANY
 from headworks.registry_client import RegistryClient
-from headworks.wire import prefix
 from producer_sdk import Producer, WhenFull
 
 __all__ = ["TITLE", "run"]
@@ -69,12 +70,12 @@ def run(bench: Bench) -> None:
     listen = ("--listen", "127.0.0.1:0")
     broker = ["broker", "start", *listen, "--data-dir", str(bench.folder / "data")]
     with (
-        service.start(["registry", "start", *listen, "--store", store]) as registry,
-        service.start(broker) as running,
+        child_process.start(["registry", "start", *listen, "--store", store]) as registry,
+        child_process.start(broker) as running,
     ):
         client = RegistryClient(registry.url)
         client.register(f"{TOPIC}-value", measured.text)
-        text = (catalogue.folder() / "headworks" / "audit.avsc").read_text(encoding="utf-8")
+        text = (_bundled_schemas.folder() / "headworks" / "audit.avsc").read_text(encoding="utf-8")
         schema_id = client.register(f"{AUDIT_TOPIC}-value", text).id
         for number in bench.rounds(full=5):
             _send(bench, measured, running.address, registry.url)

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from bench.broker.clients import Answer, Clients, collect, spawn
 from bench.broker.contender import SIZE, stored
 from bench.processes import Spent, Usage
-from headworks import service
+from headworks._server import child_process
 from headworks.errors import UsageError
 
 __all__ = ["BATCHES", "FLUSH", "ApacheKafka", "Headworks", "KafkaLike"]
@@ -41,9 +41,9 @@ class KafkaLike:
 
     def __init__(self, clients: Clients) -> None:
         self.clients = clients
-        self._running: service.Service | None = None
+        self._running: child_process.Service | None = None
 
-    def launch(self, folder: Path) -> service.Service:
+    def launch(self, folder: Path) -> child_process.Service:
         """Start the server's process."""
         raise UsageError(f"{self.name} cannot be started in {folder}")
 
@@ -138,10 +138,10 @@ class Headworks(KafkaLike):
     name = "headworks"
     options: tuple[str, ...] = ()
 
-    def launch(self, folder: Path) -> service.Service:
+    def launch(self, folder: Path) -> child_process.Service:
         """As users start it."""
         command = ["broker", "start", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
-        return service.start(
+        return child_process.start(
             [*command, "--data-dir", str(folder), *self.options], log_file=folder / "log"
         )
 
@@ -155,7 +155,7 @@ class ApacheKafka(KafkaLike):
 
     name = "Apache Kafka"
 
-    def launch(self, folder: Path) -> service.Service:
+    def launch(self, folder: Path) -> child_process.Service:
         """One node, KRaft, the heap that its own start script gives a server."""
         from tests.interop import apache_kafka
 

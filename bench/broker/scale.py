@@ -151,7 +151,7 @@ def _connections(bench: Bench, ours: KafkaLike, clients: Clients) -> None:
 
 def _produce_request(topic: str) -> bytes:
     """A whole produce request (version 7, acks=1) of one batch of one message for partition 0."""
-    from headworks._broker.records import Record, encode_batch
+    from headworks._kafka.records import Record, encode_batch
 
     now = int(1000 * time.time())
     batch = encode_batch([Record(0, now, None, bytes(SIZE), ())])

@@ -25,11 +25,11 @@ from bench.frame import Bench
 from bench.processes import Usage
 from bench.registry.load import drive, post
 from bench.registry.schemas import proposal
-from headworks import service
 from headworks._audit.increments import Increment
 from headworks._audit.store import AuditStore
 from headworks._audit.store.writing import Batch, apply
-from headworks.audit import WINDOW_MS, window_of
+from headworks._audit_counting import WINDOW_MS, window_of
+from headworks._server import child_process
 from headworks.registry_client import RegistryClient
 
 __all__ = ["TITLE", "run"]
@@ -57,7 +57,7 @@ def run(bench: Bench) -> None:
     size = Size(100, 500, 50) if bench.quick else Size(1_000, 5_000, 500)
     with _installation(bench, size) as places:
         # Once for the byte code, which an installed package brings along.
-        with service.start(
+        with child_process.start(
             ["console", "start", "--listen", "127.0.0.1:0", *places], env=_compiled(bench.folder)
         ):
             pass
@@ -84,7 +84,7 @@ def _round(bench: Bench, places: Sequence[str]) -> None:
     """One console, from its start."""
     began = time.monotonic()
     start = ["console", "start", "--listen", "127.0.0.1:0", *places]
-    with service.start(start, env=_compiled(bench.folder)) as console:
+    with child_process.start(start, env=_compiled(bench.folder)) as console:
         _get(console.address, "/")
         bench.record("first page", US, time.monotonic() - began, "s")
         _wait_until_known(console.address)
@@ -111,7 +111,10 @@ def _installation(bench: Bench, size: Size) -> Iterator[list[str]]:
     store = f"sqlite:///{folder / 'registry.db'}"
     start_registry = ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
     start_broker = ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(folder)]
-    with service.start(start_registry) as registry, service.start(start_broker) as broker:
+    with (
+        child_process.start(start_registry) as registry,
+        child_process.start(start_broker) as broker,
+    ):
         bench.say(f"making {size.topics:,} topics and {size.groups:,} groups")
         _fill_broker(broker.address, size)
         bench.say(f"registering {size.versions:,} versions")
@@ -148,7 +151,7 @@ def _fill_broker(address: str, size: Size) -> None:
                 future.result(60)
 
 
-def _fill_registry(registry: service.Service, size: Size) -> None:
+def _fill_registry(registry: child_process.Service, size: Size) -> None:
     RegistryClient(registry.url).set_compatibility(None, "NONE")
     every = size.versions // size.topics
     bodies = (

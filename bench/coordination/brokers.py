@@ -10,9 +10,9 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from headworks import service
+from headworks._cli.stack.embedded_zookeeper import Ensemble
+from headworks._server import child_process
 from headworks.errors import UnreachableError
-from headworks.zookeeper.embedded import Ensemble
 
 __all__ = ["Peers", "peers", "until"]
 
@@ -35,7 +35,7 @@ class Peers:
 
     def __init__(self, folder: Path, zookeeper: Ensemble, session: float) -> None:
         self.zookeeper = zookeeper
-        self.brokers: dict[int, service.Service] = {}
+        self.brokers: dict[int, child_process.Service] = {}
         self._folder = folder
         self._session = session
 
@@ -47,7 +47,7 @@ class Peers:
     def start(self, number: int) -> None:
         """Start a broker, for the first time or again."""
         known = self.brokers.get(number)
-        self.brokers[number] = service.start(
+        self.brokers[number] = child_process.start(
             [
                 *("broker", "start", "--listen", known.address if known else "127.0.0.1:0"),
                 *("--data-dir", str(self._folder / f"broker-{number}")),

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from bench.frame import Bench
 from bench.processes import Usage
-from headworks import service
+from headworks._server import child_process
 from headworks.errors import UnreachableError
 
 __all__ = ["run"]
@@ -75,8 +75,10 @@ def run(bench: Bench) -> None:
         )
 
 
-def _broker(folder: object) -> service.Service:
-    return service.start(["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(folder)])
+def _broker(folder: object) -> child_process.Service:
+    return child_process.start(
+        ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(folder)]
+    )
 
 
 def _create(address: str, topic: str) -> None:
@@ -136,7 +138,7 @@ def _mirror(bench: Bench, what: str, source: str, target: str, topic: str, load:
         "--data-dir", str(bench.folder / "mirror"),
     ]  # fmt: skip
     consumer = Consumer({"bootstrap.servers": target, "group.id": "bench"})
-    with service.start(arguments) as running:
+    with child_process.start(arguments) as running:
         usage = Usage(running.process.pid)
         ends = [0]
         while not ends[-1]:

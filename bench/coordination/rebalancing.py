@@ -18,9 +18,9 @@ from bench.frame import Bench
 from consumer_sdk.decentralised import Member, Timing
 from consumer_sdk.decentralised.member import Handover
 from consumer_sdk.decentralised.subscription import subscription
+from headworks._cli.stack.embedded_zookeeper import Ensemble
+from headworks._zookeeper import BrokerNode, TopicNode, open_session, paths
 from headworks.errors import UnreachableError
-from headworks.zookeeper import BrokerNode, TopicNode, open_session, paths
-from headworks.zookeeper.embedded import Ensemble
 
 __all__ = ["run"]
 

@@ -20,12 +20,12 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from bench.frame import Bench
-from headworks import service
+from headworks._cli.stack.embedded_zookeeper import Ensemble
+from headworks._server import child_process
+from headworks._wire import prefix
 from headworks.errors import UnreachableError
 from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
-from headworks.wire import prefix
-from headworks.zookeeper.embedded import Ensemble
 
 __all__ = ["run"]
 
@@ -68,11 +68,11 @@ def run(bench: Bench) -> None:
         zookeeper = stack.enter_context(Ensemble(bench.folder / "takeover-zookeeper"))
         store = f"sqlite:///{bench.folder / 'takeover.db'}"
         start = ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
-        registry = stack.enter_context(service.start(start))
+        registry = stack.enter_context(child_process.start(start))
         folder = str(bench.folder / "takeover-broker")
         start = ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", folder]
         start += ["--zookeeper", zookeeper.address, "--broker-id", "1"]
-        broker = stack.enter_context(service.start(start))
+        broker = stack.enter_context(child_process.start(start))
         admin = AdminClient({"bootstrap.servers": broker.address})
         admin.create_topics([NewTopic(_TOPIC, 2, 1)])[_TOPIC].result(30)
         stopping = threading.Event()

@@ -24,8 +24,8 @@ from hadoop_loader import Warehouse, WarehouseConfig
 from hadoop_loader.fetch import KafkaLog
 from hadoop_loader.policy import Policy
 from hadoop_loader.report import LoadReport
-from headworks import service
-from headworks.broker_client import broker_client
+from headworks._kafka.client_properties import broker_client
+from headworks._server import child_process
 from headworks.errors import HeadworksError
 from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
@@ -264,8 +264,10 @@ def _stack(folder: Path) -> Iterator[Stack]:
     registry = ["registry", "start", "--listen", "127.0.0.1:0"]
     broker = ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(folder / "log")]
     with (
-        service.start([*registry, "--store", f"sqlite:///{folder / 'registry.db'}"]) as schemas,
-        service.start(broker) as log,
+        child_process.start(
+            [*registry, "--store", f"sqlite:///{folder / 'registry.db'}"]
+        ) as schemas,
+        child_process.start(broker) as log,
     ):
         yield Stack(log.address, schemas.address)
 

@@ -21,9 +21,9 @@ from typing import Any
 from confluent_kafka import Producer
 from fastavro import parse_schema, schemaless_writer
 
+from headworks._wire import prefix
 from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
-from headworks.wire import prefix
 from producer_sdk.generator import generate, write
 
 __all__ = ["TEN_MINUTES_MS", "WEEK_MS", "Events", "flights", "page_views", "send"]

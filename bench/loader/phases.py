@@ -19,8 +19,8 @@ from hadoop_loader.fetch import Fetcher, KafkaFetcher
 from hadoop_loader.plan import Range
 from hadoop_loader.raw_fetch import BrokerFetcher
 from hadoop_loader.task import Manifest, Task, TopicPlan, Writer, load
-from headworks.broker_client import broker_client
-from headworks.wire import HEADER_SIZE
+from headworks._kafka.client_properties import broker_client
+from headworks._wire import HEADER_SIZE
 
 __all__ = ["main"]
 

@@ -22,7 +22,7 @@ from bench.frame import Bench
 from bench.processes import Usage
 from bench.registry.load import Load, drive, get, post
 from bench.registry.schemas import event, proposal
-from headworks import service
+from headworks._server import child_process
 from headworks.compatibility import check_pair
 from headworks.registry_client import RegistryClient
 from headworks.schema import parse
@@ -83,9 +83,9 @@ def _bars(bench: Bench) -> None:
 
 
 @contextmanager
-def _registry(store: str) -> Iterator[service.Service]:
+def _registry(store: str) -> Iterator[child_process.Service]:
     arguments = ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
-    with service.start(arguments) as running:
+    with child_process.start(arguments) as running:
         yield running
 
 
@@ -119,7 +119,7 @@ def _put(address: str, subject: str, level: str) -> None:
     RegistryClient(f"http://{address}").set_compatibility(subject, level)
 
 
-def _by_id(server: service.Service) -> list[int]:
+def _by_id(server: child_process.Service) -> list[int]:
     """The ids of a hundred schemas of 20 fields."""
     client = RegistryClient(server.url)
     return [client.register(f"read-{number}", event(20, number)).id for number in range(100)]
@@ -150,7 +150,7 @@ def _reads(
     _record(bench, f"reads by id, {_many(connections)}", who, load, spent)
 
 
-def _checks(bench: Bench, server: service.Service, connections: int, seconds: float) -> None:
+def _checks(bench: Bench, server: child_process.Service, connections: int, seconds: float) -> None:
     for versions in VERSIONS:
         at = f"/compatibility/subjects/{_subject(versions)}/versions"
         asked = (post(at, proposal(WIDTH, number)) for number in _fresh)
@@ -159,7 +159,9 @@ def _checks(bench: Bench, server: service.Service, connections: int, seconds: fl
         _record(bench, what, US, load)
 
 
-def _registrations(bench: Bench, server: service.Service, connections: int, seconds: float) -> None:
+def _registrations(
+    bench: Bench, server: child_process.Service, connections: int, seconds: float
+) -> None:
     what = f"registration of a first version, {_many(connections)}"
     asked = (post(f"/subjects/new-{n}/versions", proposal(WIDTH, n)) for n in _fresh)
     _record(
@@ -175,7 +177,7 @@ def _registrations(bench: Bench, server: service.Service, connections: int, seco
     _record(bench, f"registration against 1,000 versions, {_many(connections)}", US, load)
 
 
-def _first_registration(bench: Bench, server: service.Service) -> None:
+def _first_registration(bench: Bench, server: child_process.Service) -> None:
     """The first one after a start: all versions are read from the store and parsed."""
     at = f"/subjects/{_subject(1000)}/versions"
     load = drive(
@@ -186,7 +188,7 @@ def _first_registration(bench: Bench, server: service.Service) -> None:
     )
 
 
-def _client(bench: Bench, server: service.Service, seconds: float, ids: list[int]) -> None:
+def _client(bench: Bench, server: child_process.Service, seconds: float, ids: list[int]) -> None:
     """Look-ups that the client answers from memory."""
     ours = RegistryClient(server.url)
     with SchemaRegistryClient({"url": server.url}) as theirs:

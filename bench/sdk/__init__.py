@@ -29,10 +29,11 @@ from bench.sdk.events import TOPIC, Measured, prepare
 from bench.sdk.fixture import fixture_start
 from bench.sdk.peers import dataclasses_avroschema
 from consumer_sdk import Decoder
-from headworks import catalogue, service
-from headworks.compiled import COMPILED
+from headworks import _bundled_schemas
+from headworks._native import COMPILED
+from headworks._server import child_process
+from headworks._wire import prefix
 from headworks.registry_client import RegistryClient
-from headworks.wire import prefix
 from producer_sdk import Producer, WhenFull
 from producer_sdk.hung_broker import HungBroker
 
@@ -61,12 +62,12 @@ def run(bench: Bench) -> None:
     listen = ("--listen", "127.0.0.1:0")
     broker = ["broker", "start", *listen, "--data-dir", str(bench.folder / "data")]
     with (
-        service.start(["registry", "start", *listen, "--store", store]) as registry,
-        service.start(broker) as running,
+        child_process.start(["registry", "start", *listen, "--store", store]) as registry,
+        child_process.start(broker) as running,
     ):
         client = RegistryClient(registry.url)
         schema_id = client.register(f"{TOPIC}-value", measured.text).id
-        audit = catalogue.folder() / "headworks" / "audit.avsc"
+        audit = _bundled_schemas.folder() / "headworks" / "audit.avsc"
         client.register("headworks.audit-value", audit.read_text(encoding="utf-8"))
         third = dataclasses_avroschema(bench, measured)
         for _ in bench.rounds(full=5):

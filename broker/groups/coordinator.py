@@ -14,7 +14,7 @@ from typing import Protocol
 
 from headworks._broker.groups.group import Group
 from headworks._broker.groups.members import Join, Joined, JoinReply
-from headworks._broker.protocol.errors import ErrorCode
+from headworks._kafka.error_codes import ErrorCode
 
 __all__ = ["GroupCoordinator", "GroupSettings", "Timer"]
 

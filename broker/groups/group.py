@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 
 from headworks._broker.groups.members import Join, Joined, JoinReply, Member, Synced, SyncReply
-from headworks._broker.protocol.errors import ErrorCode
+from headworks._kafka.error_codes import ErrorCode
 
 __all__ = ["Group", "State"]
 

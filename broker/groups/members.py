@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from headworks._broker.protocol.errors import ErrorCode
+from headworks._kafka.error_codes import ErrorCode
 
 __all__ = ["Join", "JoinReply", "Joined", "Member", "SyncReply", "Synced"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from headworks._broker.protocol.apis import API_VERSIONS, APIS, LOGIN
-from headworks._broker.protocol.errors import ErrorCode
-from headworks._broker.protocol.messages import encode
+from headworks._kafka.error_codes import ErrorCode
+from headworks._kafka.protocol.apis import API_VERSIONS, APIS, LOGIN
+from headworks._kafka.protocol.messages import encode
 
 __all__ = ["api_versions"]
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Hashable
 
 from headworks._broker.handlers.counters import Counters
 from headworks._broker.handlers.permissions import Permissions
-from headworks._broker.protocol.apis import APIS
+from headworks._kafka.protocol.apis import APIS
+from headworks._server.security import ANONYMOUS, Access, Principal
 from headworks.errors import UsageError
-from headworks.security import ANONYMOUS, Access, Principal
 
 __all__ = ["Authority", "Client"]
 

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 from headworks._broker.handlers.node import Node, Request
-from headworks._broker.protocol.errors import ErrorCode, refused
-from headworks._broker.protocol.messages import Fields
 from headworks._broker.topics import CONFIGS, InvalidConfigError, InvalidTopicError
+from headworks._kafka.error_codes import ErrorCode, refused
+from headworks._kafka.protocol.messages import Fields
 from headworks.errors import RefusedError
 
 __all__ = ["alter_configs", "describe_configs", "incremental_alter_configs"]

@@ -21,11 +21,11 @@ from headworks._broker.handlers.node import Node
 from headworks._broker.handlers.ownership import partition_of
 from headworks._broker.log import OffsetOutOfRangeError
 from headworks._broker.log.partition import LEADER_EPOCH
-from headworks._broker.protocol.apis import FETCH
-from headworks._broker.protocol.errors import ErrorCode
-from headworks._broker.protocol.fetch import FetchRequest, Piece, Read, Wanted, encode_reply
-from headworks._broker.protocol.frame import Header
 from headworks._broker.topics import Partition
+from headworks._kafka.error_codes import ErrorCode
+from headworks._kafka.protocol.apis import FETCH
+from headworks._kafka.protocol.fetch import FetchRequest, Piece, Read, Wanted, encode_reply
+from headworks._kafka.protocol.frame import Header
 from headworks.errors import CorruptError
 
 __all__ = ["Fetch"]

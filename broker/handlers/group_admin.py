@@ -11,8 +11,8 @@ from headworks._broker.coordination import StoreFailureError
 from headworks._broker.groups import State
 from headworks._broker.handlers.node import Node, Request
 from headworks._broker.handlers.ownership import coordinates, group_refusal
-from headworks._broker.protocol.errors import ErrorCode
-from headworks._broker.protocol.messages import Fields
+from headworks._kafka.error_codes import ErrorCode
+from headworks._kafka.protocol.messages import Fields
 
 __all__ = ["delete_groups", "describe_groups", "list_groups", "offset_delete"]
 

@@ -22,17 +22,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from headworks import wire
+from headworks import _wire
 from headworks._broker.handlers.client import Client
 from headworks._broker.handlers.node import Node
-from headworks._broker.protocol.apis import PRODUCE
-from headworks._broker.protocol.errors import ErrorCode
-from headworks._broker.protocol.produce import ProduceRequest
-from headworks._broker.records import Batch, InvalidBatchError, Record, check_batch
-from headworks._broker.records.batch import Buffer
-from headworks._broker.records.record import opened, records_in
 from headworks._broker.topics import Partition, TopicConfig
 from headworks._broker.topics.schema_ids import SchemaIds, Verdict, Wanted
+from headworks._kafka.error_codes import ErrorCode
+from headworks._kafka.protocol.apis import PRODUCE
+from headworks._kafka.protocol.produce import ProduceRequest
+from headworks._kafka.records import Batch, InvalidBatchError, Record, check_batch
+from headworks._kafka.records.batch import Buffer
+from headworks._kafka.records.record import opened, records_in
 from headworks.errors import RefusedError
 
 __all__ = ["UNTOUCHED", "Asked", "BadBatchError", "Inspection", "asked_for", "is_large", "judge"]
@@ -180,8 +180,8 @@ def _wrong(
     if not config.schema_validation or ids is None or record.value is None:
         return None
     try:
-        schema_id, _ = wire.unframe(record.value)
-    except wire.FramingError as error:
+        schema_id, _ = _wire.unframe(record.value)
+    except _wire.FramingError as error:
         return f"{error.message}; {error.fix}"
     verdict = asked.get(schema_id)
     if verdict is None:

@@ -16,9 +16,9 @@ from typing import Any
 from headworks._broker.handlers.node import Node, Request
 from headworks._broker.handlers.ownership import partition_of
 from headworks._broker.log.partition import LEADER_EPOCH
-from headworks._broker.protocol.errors import ErrorCode
-from headworks._broker.protocol.messages import Fields
 from headworks._broker.topics import Partition
+from headworks._kafka.error_codes import ErrorCode
+from headworks._kafka.protocol.messages import Fields
 from headworks.errors import CorruptError
 
 __all__ = ["list_offsets"]

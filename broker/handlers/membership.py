@@ -15,8 +15,8 @@ from headworks._broker.groups import Join, Joined, Synced
 from headworks._broker.handlers.metadata import broker_fields
 from headworks._broker.handlers.node import Node, Request
 from headworks._broker.handlers.ownership import coordinator, group_refusal
-from headworks._broker.protocol.errors import ErrorCode
-from headworks._broker.protocol.messages import Fields
+from headworks._kafka.error_codes import ErrorCode
+from headworks._kafka.protocol.messages import Fields
 
 __all__ = ["find_coordinator", "heartbeat", "join_group", "leave_group", "sync_group"]
 

@@ -15,10 +15,10 @@ from headworks._broker.coordination import Member, StoreFailureError, TopicExist
 from headworks._broker.handlers.node import Node, Request
 from headworks._broker.handlers.ownership import leader_of
 from headworks._broker.log.partition import LEADER_EPOCH
-from headworks._broker.protocol.apis import APIS, PRODUCE
-from headworks._broker.protocol.errors import ErrorCode
-from headworks._broker.protocol.messages import Fields, encode
 from headworks._broker.topics import InvalidTopicError, ServedTopic, TooManyPartitionsError
+from headworks._kafka.error_codes import ErrorCode
+from headworks._kafka.protocol.apis import APIS, PRODUCE
+from headworks._kafka.protocol.messages import Fields, encode
 
 __all__ = ["broker_fields", "controller_of", "living", "metadata"]
 

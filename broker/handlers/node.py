@@ -11,9 +11,9 @@ from headworks._broker.coordination import Coordination
 from headworks._broker.groups import GroupCoordinator
 from headworks._broker.handlers.client import Client
 from headworks._broker.handlers.counters import Counters
-from headworks._broker.protocol import Header
-from headworks._broker.protocol.messages import Fields
 from headworks._broker.topics import Catalogue, Finder
+from headworks._kafka.protocol import Header
+from headworks._kafka.protocol.messages import Fields
 
 __all__ = ["Handler", "Node", "Replies", "Request"]
 

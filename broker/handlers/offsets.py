@@ -7,9 +7,9 @@ from typing import Any
 from headworks._broker.coordination import Committed, StoreFailureError
 from headworks._broker.handlers.node import Node, Request
 from headworks._broker.handlers.ownership import group_refusal
-from headworks._broker.protocol.errors import ErrorCode
-from headworks._broker.protocol.messages import Fields
 from headworks._broker.topics import ServedTopic
+from headworks._kafka.error_codes import ErrorCode
+from headworks._kafka.protocol.messages import Fields
 
 __all__ = ["offset_commit", "offset_fetch"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from headworks._broker.coordination import Member
 from headworks._broker.coordination.assignment import coordinator_of
 from headworks._broker.handlers.node import Node
-from headworks._broker.protocol.errors import ErrorCode
 from headworks._broker.topics import Partition
+from headworks._kafka.error_codes import ErrorCode
 
 __all__ = ["coordinates", "coordinator", "group_refusal", "leader_of", "partition_of", "why_absent"]
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from headworks._broker.protocol.apis import (
+from headworks._kafka.protocol.apis import (
     API_VERSIONS,
     FETCH,
     PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
 )
+from headworks._server.security import Access, Kind, Principal, Role
 from headworks.errors import UsageError
-from headworks.security import Access, Kind, Principal, Role
 
 __all__ = ["RULES", "Permissions", "Rule"]
 

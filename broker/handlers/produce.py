@@ -20,12 +20,13 @@ from headworks._broker.handlers.inspection import UNTOUCHED, BadBatchError, Insp
 from headworks._broker.handlers.node import Node
 from headworks._broker.handlers.ownership import why_absent
 from headworks._broker.log import DuplicateError, OutOfSequenceError, StaleEpochError
-from headworks._broker.protocol.apis import APIS, PRODUCE
-from headworks._broker.protocol.errors import ErrorCode, refused
-from headworks._broker.protocol.frame import Header
-from headworks._broker.protocol.produce import Part, ProduceRequest, Result, encode_reply
-from headworks._broker.records import InvalidBatchError, check_batch, restamp_append_time
-from headworks._broker.records.batch import (
+from headworks._broker.topics import Partition, StorageFailureError
+from headworks._kafka.error_codes import ErrorCode, refused
+from headworks._kafka.protocol.apis import APIS, PRODUCE
+from headworks._kafka.protocol.frame import Header
+from headworks._kafka.protocol.produce import Part, ProduceRequest, Result, encode_reply
+from headworks._kafka.records import InvalidBatchError, check_batch, restamp_append_time
+from headworks._kafka.records.batch import (
     APPEND_TIME,
     CONTROL,
     LENGTH_PREFIX,
@@ -33,8 +34,7 @@ from headworks._broker.records.batch import (
     Batch,
     Buffer,
 )
-from headworks._broker.records.compression import Codec
-from headworks._broker.topics import Partition, StorageFailureError
+from headworks._kafka.records.compression import Codec
 from headworks.errors import RefusedError
 
 __all__ = ["Answers", "Outcome", "Production", "check_records", "commit"]

@@ -17,17 +17,17 @@ from typing import Any
 from headworks._broker.handlers.node import Node
 from headworks._broker.handlers.ownership import partition_of
 from headworks._broker.handlers.produce import Answers, check_records
-from headworks._broker.protocol.apis import PRODUCE
-from headworks._broker.protocol.errors import ErrorCode
-from headworks._broker.protocol.produce import (
+from headworks._broker.topics import Partition, StorageFailureError
+from headworks._kafka.error_codes import ErrorCode
+from headworks._kafka.protocol.apis import PRODUCE
+from headworks._kafka.protocol.produce import (
     Repeated,
     Repeats,
     Result,
     encode_offsets,
     encode_reply,
 )
-from headworks._broker.records.batch import plain_batches
-from headworks._broker.topics import Partition, StorageFailureError
+from headworks._kafka.records.batch import plain_batches
 from headworks.errors import RefusedError
 
 __all__ = ["Run", "take_run"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headworks._broker.coordination import StoreFailureError
 from headworks._broker.handlers.node import Node, Request
-from headworks._broker.protocol.errors import ErrorCode
-from headworks._broker.protocol.messages import Fields
+from headworks._kafka.error_codes import ErrorCode
+from headworks._kafka.protocol.messages import Fields
 
 __all__ = ["init_producer_id"]
 

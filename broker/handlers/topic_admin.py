@@ -11,8 +11,6 @@ from typing import Any
 
 from headworks._broker.coordination import TopicExistsError
 from headworks._broker.handlers.node import Node, Request
-from headworks._broker.protocol.errors import ErrorCode, refused
-from headworks._broker.protocol.messages import Fields
 from headworks._broker.topics import (
     CONFIGS,
     InvalidConfigError,
@@ -20,6 +18,8 @@ from headworks._broker.topics import (
     ServedTopic,
     TooManyPartitionsError,
 )
+from headworks._kafka.error_codes import ErrorCode, refused
+from headworks._kafka.protocol.messages import Fields
 from headworks.errors import RefusedError
 
 __all__ = ["create_partitions", "create_topics", "delete_topics"]

@@ -2,7 +2,7 @@
 
 from headworks._broker.log.config import CompactionConfig, LogConfig
 from headworks._broker.log.descriptor import Descriptor
-from headworks._broker.log.partition import OffsetOutOfRangeError, PartitionLog, Slice
+from headworks._broker.log.partition import OffsetOutOfRangeError, PartitionLog
 from headworks._broker.log.producers import (
     MAX_PRODUCERS,
     DuplicateError,
@@ -28,7 +28,6 @@ __all__ = [
     "Recovery",
     "Roster",
     "Segment",
-    "Slice",
     "StaleEpochError",
     "open_log",
 ]

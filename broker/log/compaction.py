@@ -38,9 +38,9 @@ from headworks._broker.log.index import GrowingIndex, MappedIndex
 from headworks._broker.log.keymap import KeyMap
 from headworks._broker.log.partition import MAX_RELATIVE, PartitionLog
 from headworks._broker.log.segment import NO_TIMESTAMP, Segment, segment_path
-from headworks._broker.records.batch import Batch, check_batch
-from headworks._broker.records.record import opened
-from headworks._broker.records.rewrite import Entry, delete_horizon, emptied, entries_in, rewritten
+from headworks._kafka.records.batch import Batch, check_batch
+from headworks._kafka.records.record import opened
+from headworks._kafka.records.rewrite import Entry, delete_horizon, emptied, entries_in, rewritten
 
 __all__ = ["DEFAULT_MEMORY", "Plan", "Swap", "compact", "plan"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headworks._broker.log.cleaned import load
 from headworks._broker.log.partition import LEADER_EPOCH
-from headworks._broker.records import Batch, InvalidBatchError, Record, check_batch, iter_records
+from headworks._kafka.records import Batch, InvalidBatchError, Record, check_batch, iter_records
 from headworks.errors import UsageError
 
 __all__ = ["Damage", "Found", "dump_segment", "gaps", "segments_of"]

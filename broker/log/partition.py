@@ -21,14 +21,14 @@ from typing import NamedTuple
 
 from headworks._broker.log.cleaned import Cleaned
 from headworks._broker.log.config import LogConfig
-from headworks._broker.log.descriptor import Descriptor
 from headworks._broker.log.producers import ProducerStates, State
 from headworks._broker.log.segment import NO_TIMESTAMP, Segment, replace_file, segment_path
-from headworks._broker.records import InvalidBatchError, iter_records
-from headworks._broker.records.batch import LENGTH_PREFIX, Batch, Buffer, Plain, patch_placement
+from headworks._kafka.records import InvalidBatchError, iter_records
+from headworks._kafka.records.batch import LENGTH_PREFIX, Batch, Buffer, Plain, patch_placement
+from headworks._kafka.records.file_slice import FileSlice
 from headworks.errors import RefusedError
 
-__all__ = ["LEADER_EPOCH", "MAX_RELATIVE", "OffsetOutOfRangeError", "PartitionLog", "Slice"]
+__all__ = ["LEADER_EPOCH", "MAX_RELATIVE", "OffsetOutOfRangeError", "PartitionLog"]
 
 LEADER_EPOCH = 0
 MAX_RELATIVE = (1 << 31) - 1
@@ -38,14 +38,6 @@ START_FILE = "start-offset"
 
 class OffsetOutOfRangeError(RefusedError):
     """An offset that the log does not hold: removed already, or not written yet."""
-
-
-class Slice(NamedTuple):
-    """A piece of a segment's file, to be sent as it is; size 0 when there is nothing to read."""
-
-    descriptor: Descriptor
-    position: int
-    size: int
 
 
 class _Point(NamedTuple):
@@ -249,7 +241,7 @@ class PartitionLog:
 
     # -- read --------------------------------------------------------------------------------
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> Slice:
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> FileSlice:
         """Bytes from the batch that holds `offset` on, at most `max_bytes` of one segment.
 
         With `at_least_one` the first batch comes whole, however large. The piece may end with a
@@ -274,9 +266,9 @@ class PartitionLog:
                     end = first_end if at_least_one else batch.position
                 elif end < limit:
                     end = max(first_end, segment.whole_until(end))
-                return Slice(segment.descriptor, batch.position, end - batch.position)
+                return FileSlice(segment.descriptor, batch.position, end - batch.position)
             at += 1
-        return Slice(segments[-1].descriptor, 0, 0)
+        return FileSlice(segments[-1].descriptor, 0, 0)
 
     def offset_at_time(self, timestamp: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first visible record at or after `timestamp`.

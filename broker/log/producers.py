@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from headworks._broker.records.batch import Batch
+from headworks._kafka.records.batch import Batch
 from headworks.errors import RefusedError
 
 __all__ = [

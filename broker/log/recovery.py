@@ -28,7 +28,7 @@ from headworks._broker.log.index import GrowingIndex, MappedIndex
 from headworks._broker.log.partition import LEADER_EPOCH, START_FILE, PartitionLog
 from headworks._broker.log.producers import ProducerStates
 from headworks._broker.log.segment import NO_TIMESTAMP, Segment, segment_path, sync_folder, walk
-from headworks._broker.records.batch import InvalidBatchError, check_batch
+from headworks._kafka.records.batch import InvalidBatchError, check_batch
 from headworks.errors import CorruptError
 
 __all__ = ["Recovery", "open_log", "valid_prefix"]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from headworks._broker.log.descriptor import Descriptor
 from headworks._broker.log.index import INTERVAL, GrowingIndex, Index, MappedIndex
-from headworks._broker.records.batch import HEADER, HEADER_SIZE, LENGTH_PREFIX, MAGIC, Batch, Buffer
+from headworks._kafka.records.batch import HEADER, HEADER_SIZE, LENGTH_PREFIX, MAGIC, Batch, Buffer
 from headworks.errors import CorruptError, RefusedError
 
 __all__ = [

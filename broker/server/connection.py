@@ -24,19 +24,6 @@ from headworks._broker.handlers import HANDLERS, Client, Request
 from headworks._broker.handlers.api_versions import api_versions
 from headworks._broker.handlers.fetch import Fetch
 from headworks._broker.handlers.permissions import RULES
-from headworks._broker.protocol import (
-    APIS,
-    Header,
-    MalformedError,
-    decode,
-    encode,
-    parse_header,
-    seal,
-)
-from headworks._broker.protocol import fetch as fetch_messages
-from headworks._broker.protocol.apis import API_VERSIONS, FETCH, LOGIN, PRODUCE, SASL_HANDSHAKE
-from headworks._broker.protocol.fetch import Piece
-from headworks._broker.protocol.messages import Fields
 from headworks._broker.server.house import House
 from headworks._broker.server.inbox import Inbox
 from headworks._broker.server.intake import Intake
@@ -45,6 +32,19 @@ from headworks._broker.server.login import Login, not_now
 from headworks._broker.server.outbox import Outbox, Slot
 from headworks._broker.server.pace import Pace
 from headworks._broker.server.transport import Transport
+from headworks._kafka.protocol import (
+    APIS,
+    Header,
+    MalformedError,
+    decode,
+    encode,
+    parse_header,
+    seal,
+)
+from headworks._kafka.protocol import fetch as fetch_messages
+from headworks._kafka.protocol.apis import API_VERSIONS, FETCH, LOGIN, PRODUCE, SASL_HANDSHAKE
+from headworks._kafka.protocol.fetch import Piece
+from headworks._kafka.protocol.messages import Fields
 from headworks.errors import UnreachableError
 
 __all__ = ["Connection"]

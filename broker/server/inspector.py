@@ -22,7 +22,7 @@ from headworks._broker.handlers.inspection import (
     judge,
 )
 from headworks._broker.handlers.node import Node
-from headworks._broker.protocol.produce import ProduceRequest
+from headworks._kafka.protocol.produce import ProduceRequest
 
 __all__ = ["Inspector"]
 

@@ -16,12 +16,12 @@ from headworks._broker.handlers.inspection import Inspection
 from headworks._broker.handlers.node import Node
 from headworks._broker.handlers.produce import Outcome, Production, commit
 from headworks._broker.handlers.produce_run import take_run
-from headworks._broker.protocol import APIS, Header, MalformedError
-from headworks._broker.protocol import produce as messages
-from headworks._broker.protocol.apis import PRODUCE
 from headworks._broker.server.inbox import Inbox
 from headworks._broker.server.inspector import Inspector
 from headworks._broker.server.outbox import Outbox, Slot
+from headworks._kafka.protocol import APIS, Header, MalformedError
+from headworks._kafka.protocol import produce as messages
+from headworks._kafka.protocol.apis import PRODUCE
 
 __all__ = ["Intake"]
 

@@ -11,12 +11,12 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from headworks._broker.handlers import Request
-from headworks._broker.protocol.apis import SASL_HANDSHAKE
-from headworks._broker.protocol.errors import ErrorCode
-from headworks._broker.protocol.messages import Fields
-from headworks._broker.protocol.sasl import MECHANISMS, LoginError, ScramExchange, read_plain
+from headworks._kafka.error_codes import ErrorCode
+from headworks._kafka.protocol.apis import SASL_HANDSHAKE
+from headworks._kafka.protocol.messages import Fields
+from headworks._kafka.protocol.sasl import MECHANISMS, LoginError, ScramExchange, read_plain
+from headworks._server.security import Principal, Users
 from headworks.errors import UsageError
-from headworks.security import Principal, Users
 
 __all__ = ["Login", "LoginDesk", "not_now"]
 

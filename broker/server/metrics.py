@@ -24,9 +24,9 @@ from prometheus_client.core import (
 
 from headworks._broker.handlers.counters import BOUNDS, Histogram
 from headworks._broker.handlers.ownership import coordinates
-from headworks._broker.protocol import APIS, ErrorCode
 from headworks._broker.topics import ServedTopic
-from headworks.metrics_http import Door, MetricsPage
+from headworks._kafka.protocol import APIS, ErrorCode
+from headworks._server.metrics_page import Door, MetricsPage
 
 if TYPE_CHECKING:
     from headworks._broker.server.server import BrokerServer

@@ -14,9 +14,9 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 
-from headworks._broker.log import Slice
 from headworks._broker.server.limits import Account
 from headworks._broker.server.transport import Transport
+from headworks._kafka.records.file_slice import FileSlice
 
 __all__ = ["Outbox", "Slot"]
 
@@ -33,7 +33,7 @@ class Slot:
     __slots__ = ("count", "pieces", "since")
 
     def __init__(self, since: float, count: int = 1) -> None:
-        self.pieces: Sequence[bytes | Slice] | None = None
+        self.pieces: Sequence[bytes | FileSlice] | None = None
         self.since = since  # when the request came
         self.count = count
 
@@ -51,7 +51,7 @@ class Outbox:
         self.sent = 0
         self.waiting = 0  # requests whose reply is not there yet, or not on its way
         self._slots: deque[Slot] = deque()
-        self._pieces: deque[bytes | memoryview | Slice] = deque()
+        self._pieces: deque[bytes | memoryview | FileSlice] = deque()
 
     def reserve(self, since: float, count: int = 1) -> Slot:
         """The place of the reply to a request, or to several, that came then."""
@@ -60,11 +60,11 @@ class Outbox:
         self.waiting += count
         return slot
 
-    def fill(self, slot: Slot, pieces: Sequence[bytes | Slice]) -> None:
+    def fill(self, slot: Slot, pieces: Sequence[bytes | FileSlice]) -> None:
         """The reply for a place; to be followed by `send` and `settle`."""
         slot.pieces = pieces
         for piece in pieces:
-            if not isinstance(piece, Slice):
+            if not isinstance(piece, FileSlice):
                 self.held += len(piece)
 
     def settle(self) -> bool:
@@ -88,7 +88,7 @@ class Outbox:
             while pieces:
                 if self.sent >= enough:
                     return False
-                if isinstance(pieces[0], Slice):
+                if isinstance(pieces[0], FileSlice):
                     self._send_slice(pieces[0])
                 else:
                     self._send_bytes()
@@ -105,14 +105,14 @@ class Outbox:
         """Send the bytes at the head, joined as far as they go."""
         pieces = self._pieces
         chunk = pieces.popleft()
-        if pieces and not isinstance(pieces[0], Slice):
+        if pieces and not isinstance(pieces[0], FileSlice):
             parts, size = [chunk], len(chunk)
-            while pieces and not isinstance(pieces[0], Slice) and size < _MAX_JOIN:
+            while pieces and not isinstance(pieces[0], FileSlice) and size < _MAX_JOIN:
                 parts.append(pieces.popleft())
                 size += len(parts[-1])
             chunk = b"".join(parts)  # type: ignore[arg-type]
         more = socket.MSG_MORE if pieces else 0
-        assert not isinstance(chunk, Slice)
+        assert not isinstance(chunk, FileSlice)
         sent = 0
         try:
             sent = self._send(chunk, more)
@@ -122,23 +122,23 @@ class Outbox:
             if sent < len(chunk):
                 pieces.appendleft(memoryview(chunk)[sent:])
 
-    def _send_file(self, piece: Slice) -> None:
+    def _send_file(self, piece: FileSlice) -> None:
         size = min(piece.size, _MOST_AT_ONCE)
         sent = os.sendfile(self._fd, piece.descriptor.fd, piece.position, size)
         self.sent += sent
         self._pass_over(piece, sent)
 
-    def _load_file(self, piece: Slice) -> None:
+    def _load_file(self, piece: FileSlice) -> None:
         data = os.pread(piece.descriptor.fd, min(piece.size, _MAX_JOIN), piece.position)
         self._pass_over(piece, len(data))
         self.held += len(data)
         self._pieces.appendleft(data)
 
-    def _pass_over(self, piece: Slice, size: int) -> None:
+    def _pass_over(self, piece: FileSlice, size: int) -> None:
         """So much of the piece at the head is on its way."""
         if not size:
             raise OSError("a segment ended before the length that was promised")
         if size < piece.size:
-            self._pieces[0] = Slice(piece.descriptor, piece.position + size, piece.size - size)
+            self._pieces[0] = FileSlice(piece.descriptor, piece.position + size, piece.size - size)
         else:
             self._pieces.popleft()

@@ -17,10 +17,10 @@ from headworks._broker.log import MAX_PRODUCERS
 from headworks._broker.server.limits import Limits
 from headworks._broker.server.server import BrokerServer, ServerConfig
 from headworks._broker.topics import MAX_PARTITIONS, PRODUCER_SECONDS
+from headworks._server.logs import configure
+from headworks._server.security import Access, Users, parse_listen, refuse_exposure, server_tls
+from headworks._server.security.exposure import is_loopback
 from headworks.errors import UsageError
-from headworks.logs import configure
-from headworks.security import Access, Users, parse_listen, refuse_exposure, server_tls
-from headworks.security.exposure import is_loopback
 
 __all__ = ["StartOptions", "run"]
 

@@ -27,7 +27,6 @@ from headworks._broker.handlers.api_versions import api_versions
 from headworks._broker.handlers.counters import Counters
 from headworks._broker.handlers.ownership import coordinates
 from headworks._broker.log import MAX_PRODUCERS
-from headworks._broker.protocol.apis import API_VERSIONS, APIS
 from headworks._broker.server.acceptor import Acceptor
 from headworks._broker.server.connection import Connection
 from headworks._broker.server.house import House
@@ -42,8 +41,9 @@ from headworks._broker.topics import (
     Flusher,
     InvalidConfigError,
 )
+from headworks._kafka.protocol.apis import API_VERSIONS, APIS
+from headworks._server.security import Access, Users
 from headworks.errors import HeadworksError, UnreachableError, UsageError
-from headworks.security import Access, Users
 
 if TYPE_CHECKING:
     from headworks._broker.coordination.zookeeper import ClusterOptions

@@ -21,9 +21,9 @@ from typing import Any
 from headworks._broker.log import FlushFailedError, PartitionLog
 from headworks._broker.log.segment import Segment
 from headworks._broker.outage import Outage
-from headworks._broker.records.batch import Batch, Plain
 from headworks._broker.topics.config import TopicConfig
 from headworks._broker.topics.flusher import Flusher
+from headworks._kafka.records.batch import Batch, Plain
 from headworks.errors import CorruptError, RefusedError
 
 __all__ = ["Partition", "StorageFailureError"]

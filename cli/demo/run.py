@@ -22,18 +22,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from headworks import catalogue
+from headworks import _bundled_schemas
+from headworks._audit_counting import AUDIT_TOPIC
 from headworks._cli.demo.borrowed import borrowed_topics
 from headworks._cli.demo.events import BUILDERS
 from headworks._cli.demo.progress import Progress
 from headworks._cli.demo.queries import Answers, ask
 from headworks._cli.demo.source import Source
-from headworks._cli.stack import running_registry, running_stack
-from headworks.audit import AUDIT_TOPIC
+from headworks._cli.stack.stack import running_registry, running_stack
+from headworks._server.child_process import Service
 from headworks.errors import FindingsError, HeadworksError, RefusedError, UnreachableError
 from headworks.registry_client import IncompatibleSchemaError, RegistryClient
 from headworks.schema import subject_of
-from headworks.service import Service
 
 __all__ = ["Demo", "Outcome"]
 
@@ -136,7 +136,7 @@ class Demo:
         from hadoop_loader.session import check_java
 
         check_java()
-        shutil.copytree(catalogue.folder(), self._schemas)
+        shutil.copytree(_bundled_schemas.folder(), self._schemas)
         if self._bootstrap is None:
             stack = self._running.enter_context(running_stack(self._home))
             self._registry, self._bootstrap = stack.registry, stack.broker.address

@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from hadoop_loader.places import Place
 from headworks._console.sources import Sources
-from headworks.settings import SETTINGS
+from headworks._settings import SETTINGS
 
 __all__ = ["curl", "gate_command", "headworks"]
 

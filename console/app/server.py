@@ -7,11 +7,11 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headworks import logs
 from headworks._console.app.application import create_app
 from headworks._console.sources import Places, Sources
 from headworks._registry.listening import bind, serve_app
 from headworks._registry.security.options import Guarding, open_security
+from headworks._server import logs
 
 __all__ = ["Options", "bind", "serve"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headworks._registry.security.permission import ALL, Permission
-from headworks.security import ANONYMOUS, Kind, Role
+from headworks._server.security import ANONYMOUS, Kind, Role
 
 __all__ = ["EVERYTHING", "Sight"]
 

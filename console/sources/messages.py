@@ -26,11 +26,11 @@ from confluent_kafka import Message as Raw
 
 from headworks._console.masking import MASK, Paths, masked, sensitive_paths
 from headworks._console.sources.topics import broker_silent
-from headworks.broker_client import broker_client
+from headworks._kafka.client_properties import broker_client
+from headworks._wire import FramingError, unframe
 from headworks.errors import HeadworksError, RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient
 from headworks.schema import Record, Schema, governance_of, key_subject_of, parse, subject_of
-from headworks.wire import FramingError, unframe
 
 if TYPE_CHECKING:
     from consumer_sdk.decode import Decoder

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from headworks.broker_client import broker_client
+from headworks._kafka.client_properties import broker_client
 from headworks.errors import UnreachableError
 
 __all__ = ["TopicReader", "TopicRow", "Topics", "broker_silent"]

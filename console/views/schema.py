@@ -28,7 +28,7 @@ from headworks.schema import (
     parse,
     topic_of,
 )
-from headworks.schema.difference import Difference, differences
+from headworks.schema._difference import Difference, differences
 
 __all__ = [
     "Change",

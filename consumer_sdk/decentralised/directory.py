@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from consumer_sdk.decentralised.assignment import BrokerPartition
-from headworks.zookeeper import MemberNode, OffsetNode, Session, TopicNode, paths
-from headworks.zookeeper.session import kazoo
+from headworks._zookeeper import MemberNode, OffsetNode, Session, TopicNode, paths
+from headworks._zookeeper.session import kazoo
 
 __all__ = ["Directory", "NotAMemberError", "Place", "View"]
 

@@ -29,8 +29,8 @@ from consumer_sdk.decentralised.directory import Directory, NotAMemberError, Pla
 from consumer_sdk.decentralised.lease import Lease
 from consumer_sdk.decentralised.subscription import wanted
 from consumer_sdk.message import Partition
+from headworks._zookeeper import MemberNode, State, open_session
 from headworks.errors import HeadworksError, UnreachableError
-from headworks.zookeeper import MemberNode, State, open_session
 
 __all__ = ["Handover", "Member", "Timing"]
 

@@ -22,7 +22,7 @@ from consumer_sdk.decentralised.member import Handover, Member
 from consumer_sdk.membership import OnPartitions, Start
 from consumer_sdk.message import Partition
 from consumer_sdk.places import offsets_of
-from headworks.kafka_clients import KafkaConsumer
+from headworks._kafka.clients import KafkaConsumer
 
 __all__ = ["Stream"]
 

@@ -10,8 +10,8 @@ import logging
 import re
 from collections.abc import Iterable, Sequence
 
+from headworks._zookeeper import MemberNode
 from headworks.errors import UsageError
-from headworks.zookeeper import MemberNode
 
 __all__ = ["subscription", "wanted"]
 

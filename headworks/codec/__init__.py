@@ -4,6 +4,6 @@ Rules: imports nothing but the standard library and `headworks.errors` (the sche
 is compiled, only at the first event), because every producer process pays for it.
 """
 
-from headworks.codec.event import EncodeError, Event, EventType, RecordType, event_type
+from headworks.codec._event import EncodeError, Event, EventType, RecordType, event_type
 
 __all__ = ["EncodeError", "Event", "EventType", "RecordType", "event_type"]

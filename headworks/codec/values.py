@@ -3,7 +3,7 @@
 Rules:
 
 - Each function takes exactly what a type checker allows for the field, and raises TypeError,
-  ValueError or OverflowError for the rest; `headworks.codec.event` turns that into an error which
+  ValueError or OverflowError for the rest; `headworks.codec._event` turns that into an error which
   names the field.
 - Instants are aware datetimes and local timestamps naive ones; the other kind is refused, because
   to guess a time zone is to be wrong twice a year.

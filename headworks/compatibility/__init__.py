@@ -11,9 +11,9 @@
 Pure: no files, no network, no clock.
 """
 
-from headworks.compatibility.finding import Finding, Level, Policy, Version
-from headworks.compatibility.levels import check_level, check_pair
-from headworks.compatibility.rules import RULES, Rule
+from headworks.compatibility._finding import Finding, Level, Policy, Version
+from headworks.compatibility._levels import check_level, check_pair
+from headworks.compatibility._rules import RULES, Rule
 
 __all__ = [
     "RULES",

@@ -10,7 +10,7 @@
 Rules: no call per topic; a group in which somebody is, is never moved.
 """
 
-from headworks.groups.groups import Groups
-from headworks.groups.model import Group, Kind, Listed, Member, Place, Position, Spot
+from headworks.groups._groups import Groups
+from headworks.groups._model import Group, Kind, Listed, Member, Place, Position, Spot
 
 __all__ = ["Group", "Groups", "Kind", "Listed", "Member", "Place", "Position", "Spot"]

@@ -6,7 +6,7 @@
 - `transport`: one HTTP request with bounded retries; errors become the project's own.
 """
 
-from headworks.registry_client.answers import (
+from headworks.registry_client._answers import (
     Compatibility,
     Group,
     IncompatibleSchemaError,
@@ -14,7 +14,7 @@ from headworks.registry_client.answers import (
     Registered,
     SubjectVersion,
 )
-from headworks.registry_client.client import RegistryClient
+from headworks.registry_client._client import RegistryClient
 
 __all__ = [
     "Compatibility",

@@ -8,14 +8,14 @@
 - `governance`: what Headworks itself reads from a schema (topic, event time, key).
 """
 
-from headworks.schema.governance import (
+from headworks.schema._governance import (
     Governance,
     governance_of,
     key_subject_of,
     subject_of,
     topic_of,
 )
-from headworks.schema.model import (
+from headworks.schema._model import (
     Array,
     EnumType,
     Field,
@@ -27,7 +27,7 @@ from headworks.schema.model import (
     Schema,
     Union,
 )
-from headworks.schema.parse import parse
+from headworks.schema._parse import parse
 
 __all__ = [
     "Array",

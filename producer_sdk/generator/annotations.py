@@ -28,8 +28,8 @@ from headworks.schema import (
     Schema,
     Union,
 )
-from headworks.schema.defaults import is_default
-from headworks.schema.model import Json
+from headworks.schema._defaults import is_default
+from headworks.schema._model import Json
 from producer_sdk.generator.names import field_names, symbol_names
 
 __all__ = [

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from headworks.errors import SchemaError, UsageError
 from headworks.schema import EnumType, Fixed, Record, Schema, parse
-from headworks.schema.canonical import canonical_text
-from headworks.schema.model import Named, named_types
+from headworks.schema._canonical import canonical_text
+from headworks.schema._model import Named, named_types
 
 __all__ = ["Catalogue", "Source", "namespace_of", "read_catalogue"]
 

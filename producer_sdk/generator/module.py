@@ -25,9 +25,9 @@ from headworks.schema import (
     Union,
     governance_of,
 )
-from headworks.schema.canonical import fingerprint
-from headworks.schema.governance import Governance
-from headworks.schema.model import named_types
+from headworks.schema._canonical import fingerprint
+from headworks.schema._governance import Governance
+from headworks.schema._model import named_types
 from producer_sdk.generator.annotations import (
     annotation,
     attributes,

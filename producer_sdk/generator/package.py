@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headworks.errors import UsageError
 from headworks.schema import Record, governance_of, subject_of
-from headworks.schema.canonical import fingerprint
+from headworks.schema._canonical import fingerprint
 from producer_sdk.generator.catalogue import namespace_of, read_catalogue
 from producer_sdk.generator.module import MARKER, ModuleWriter
 from producer_sdk.generator.names import module_name

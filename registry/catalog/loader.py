@@ -26,9 +26,9 @@ from headworks._registry.store import schemas
 from headworks._registry.store.schemas import Stored, StoredVersion
 from headworks.errors import SchemaError
 from headworks.schema import Schema, parse
-from headworks.schema.canonical import canonical_text, normalized_text
-from headworks.schema.model import Named, Primitive, PrimitiveKind, named_types
-from headworks.schema.parse import SharedFields
+from headworks.schema._canonical import canonical_text, normalized_text
+from headworks.schema._model import Named, Primitive, PrimitiveKind, named_types
+from headworks.schema._parse import SharedFields
 
 __all__ = ["Loader", "Parsed"]
 

@@ -21,7 +21,7 @@ from headworks._registry.model.definition import Definition, JsonObject
 from headworks._registry.model.subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
 from headworks._registry.store import Database, changes, schemas, settings
 from headworks._registry.store.schemas import Numbered, Stored, StoredVersion
-from headworks.schema.difference import differences
+from headworks.schema._difference import differences
 
 __all__ = ["LATEST", "Listing", "Reader", "Wanted"]
 

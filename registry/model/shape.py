@@ -13,7 +13,7 @@ from typing import Any
 from headworks._registry.model import refusals
 from headworks._registry.model.refusals import ServiceError
 from headworks.errors import SchemaError
-from headworks.schema.parse import MAX_DEPTH, decode
+from headworks.schema._parse import MAX_DEPTH, decode
 
 __all__ = ["DEEPEST", "SchemaLimits"]
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from headworks._registry.model import refusals
 from headworks.schema import Schema
-from headworks.schema.model import Json, Record, named_types
+from headworks.schema._model import Json, Record, named_types
 
 __all__ = ["Entity", "Tags", "inline_tags", "read_tags", "retagged", "shown_tags"]
 

@@ -28,8 +28,8 @@ import urllib3
 from jwt import PyJWK, PyJWTError
 from urllib3.exceptions import HTTPError
 
+from headworks._server.security.exposure import is_loopback
 from headworks.errors import UsageError
-from headworks.security.exposure import is_loopback
 
 __all__ = [
     "COOL_DOWN",

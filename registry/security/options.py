@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headworks._server.security import Access, Users
 from headworks.errors import UsageError
-from headworks.security import Access, Users
 
 if TYPE_CHECKING:
     from headworks._registry.security.security import Security

@@ -15,7 +15,7 @@ import os
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 
-from headworks.security import Principal, Secret, Users
+from headworks._server.security import Principal, Secret, Users
 
 __all__ = ["MOST_WAITING", "Passwords", "TooManyError"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.model.subject import Subject
 from headworks._registry.security.rules import On, Rule
-from headworks.security import ANONYMOUS, Grant, Kind, Principal, Role
+from headworks._server.security import ANONYMOUS, Grant, Kind, Principal, Role
 
 __all__ = ["ALL", "Permission"]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from headworks.security import Role
+from headworks._server.security import Role
 
 __all__ = ["NOBODY_ASKED", "RULES", "On", "Rule"]
 

@@ -21,8 +21,8 @@ from headworks._registry.security.keys import KeysAwayError
 from headworks._registry.security.passwords import Passwords, TooManyError
 from headworks._registry.security.permission import Permission
 from headworks._registry.security.tokens import TokenError, Tokens
+from headworks._server.security import ANONYMOUS, Access, Principal
 from headworks.errors import UsageError
-from headworks.security import ANONYMOUS, Access, Principal
 
 __all__ = ["Security", "authorization_of"]
 

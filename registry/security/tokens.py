@@ -20,7 +20,7 @@ from typing import Any
 import jwt
 
 from headworks._registry.security.keys import KeySet, NoSuchKeyError
-from headworks.security import ANONYMOUS, Principal
+from headworks._server.security import ANONYMOUS, Principal
 
 __all__ = ["LEEWAY", "TokenError", "TokenRules", "Tokens"]
 

@@ -27,7 +27,7 @@ from headworks._registry.security.rules import RULES
 from headworks._registry.security.security import Security, authorization_of
 from headworks._registry.service.parameters import CONFINED, decoded
 from headworks._registry.service.parts import Parts, PartsOf
-from headworks.security import Role
+from headworks._server.security import Role
 
 __all__ = ["PRINCIPAL", "Sight", "SightOf", "guard"]
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection, insert
 
-from headworks import database
 from headworks._registry.store import tables
-from headworks.database import Step, now_ms
+from headworks._server import database
+from headworks._server.database import Step, now_ms
 
 __all__ = ["Database", "now_ms"]
 

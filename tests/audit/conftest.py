@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headworks._cli.stack import Stack, running_stack
+from headworks._cli.stack.stack import Stack, running_stack
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from headworks._audit.increments import Increment, Range
 from headworks._audit.reader import read_ledger
 from headworks._audit.reconciler import Reconciler
 from headworks._audit.store import AuditStore
-from headworks._cli.stack import Stack, running_audit
+from headworks._cli.stack.stack import Stack, running_audit
 from headworks.errors import UsageError
 from tests.audit.test_store import increment
 from tests.audit.topic import publish

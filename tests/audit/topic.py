@@ -9,12 +9,12 @@ from typing import Any
 from confluent_kafka import Producer
 
 from headworks._audit.increments import Increment
-from headworks._cli.stack import Stack
-from headworks.audit import AUDIT_TOPIC
-from headworks.audit.event import AuditCount, OffsetRange
+from headworks._audit_counting import AUDIT_TOPIC
+from headworks._audit_counting.event import AuditCount, OffsetRange
+from headworks._cli.stack.stack import Stack
+from headworks._wire import prefix
 from headworks.codec import event_type
 from headworks.registry_client import RegistryClient
-from headworks.wire import prefix
 
 
 def encoded(one: Increment, schema_id: int) -> bytes:

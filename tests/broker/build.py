@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headworks._broker.records import Record, encode_batch
+from headworks._kafka.records import Record, encode_batch
 
 
 def batch(

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headworks.zookeeper import Session, live_brokers, open_session
-from headworks.zookeeper.embedded import Ensemble
+from headworks._cli.stack.embedded_zookeeper import Ensemble
+from headworks._zookeeper import Session, live_brokers, open_session
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE, eventually
 from tests.broker.wire import Wire, fetch, kind, produce, produced

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from headworks import service
-from headworks.ports import free_ports
+from headworks._cli.stack.ports import free_ports
+from headworks._server import child_process
 from tests.broker.clients import DEADLINE, eventually
 from tests.interop.in_place import start_in_place
 
 _numbers = itertools.count()
 
 
-def start_broker(folder: Path, *options: str, listen: str = "127.0.0.1:0") -> service.Service:
+def start_broker(folder: Path, *options: str, listen: str = "127.0.0.1:0") -> child_process.Service:
     """A broker on a free port, its data in `folder`."""
-    return service.start(
+    return child_process.start(
         ["broker", "start", "--listen", listen, "--data-dir", str(folder), *options]
     )
 
@@ -35,7 +35,7 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="package")
-def running(data_dir: Path) -> Iterator[service.Service]:
+def running(data_dir: Path) -> Iterator[child_process.Service]:
     """A broker that all tests here share."""
     options = ("--default-partitions", "1", "--segment-bytes", "100000")
     with start_in_place(data_dir, *options) as process:
@@ -43,7 +43,7 @@ def running(data_dir: Path) -> Iterator[service.Service]:
 
 
 @pytest.fixture
-def address(running: service.Service) -> str:
+def address(running: child_process.Service) -> str:
     return running.address
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import trustme
 
-from headworks.security.users import derive, write_users
+from headworks._server.security.users import derive, write_users
 from tests.broker.clients import DEADLINE, KCAT
 
 __all__ = ["CLIENTS", "PASSWORDS", "DeniedError", "Files", "Way"]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from headworks._broker.handlers.node import Replies
-from headworks._broker.protocol import APIS, MalformedError, decode
-from headworks._broker.protocol.frame import MOST_ELEMENTS, MOST_IN_ALL
 from headworks._broker.server.limits import Account, Memory
+from headworks._kafka.protocol import APIS, MalformedError, decode
+from headworks._kafka.protocol.frame import MOST_ELEMENTS, MOST_IN_ALL
 from tests.broker.build import batch
 from tests.broker.test_limits import closed, connected, framed, receive, run, serving
 from tests.broker.wire import kind, produce, reply, request

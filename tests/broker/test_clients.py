@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headworks._broker.log import LogConfig, open_log
-from headworks._broker.records import Codec, iter_batches, iter_records
+from headworks._kafka.records import Codec, iter_batches, iter_records
 from tests.broker.clients import CONSUMERS, DEADLINE, KCAT, PRODUCERS, Message
 from tests.interop.in_place import log_folder
 

@@ -26,11 +26,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from typer.testing import CliRunner
 
-from headworks import service
-from headworks._broker.protocol.errors import ErrorCode
 from headworks._cli.group import group_app
 from headworks._cli.topic import topic_app
-from headworks.zookeeper import TopicNode, paths
+from headworks._kafka.error_codes import ErrorCode
+from headworks._server import child_process
+from headworks._zookeeper import TopicNode, paths
 from producer_sdk import DeliveryError, Producer
 from tests.broker.clients import CONSUMERS, DEADLINE, PRODUCERS, Message, eventually
 from tests.broker.cluster import Cluster, ClusterBroker, cluster
@@ -322,7 +322,7 @@ def test_an_id_is_one_broker_s(three: Cluster, tmp_path: Path) -> None:
 
 
 def test_a_dead_broker_s_partitions_wait_for_it_and_its_folder(
-    three: Cluster, registry: service.Service, tmp_path: Path
+    three: Cluster, registry: child_process.Service, tmp_path: Path
 ) -> None:
     name = create(three, 3)
     dead = three.brokers[3]

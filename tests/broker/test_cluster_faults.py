@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from headworks._broker.protocol.errors import ErrorCode
-from headworks.zookeeper import Session, live_brokers, paths
+from headworks._kafka.error_codes import ErrorCode
+from headworks._zookeeper import Session, live_brokers, paths
 from tests.broker.clients import DEADLINE, eventually
 from tests.broker.cluster import Cluster, ClusterBroker, cluster
 

@@ -27,7 +27,7 @@ from headworks._broker.log.cleaned import UnfinishedSwapError
 from headworks._broker.log.compaction import DEFAULT_MEMORY, compact, plan
 from headworks._broker.log.dump import Damage, dump_segment, gaps, segments_of
 from headworks._broker.log.keymap import SLOT_BYTES, KeyMap
-from headworks._broker.records import (
+from headworks._kafka.records import (
     Codec,
     InvalidBatchError,
     Record,

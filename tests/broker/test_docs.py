@@ -8,9 +8,9 @@ from typing import Any
 
 import typer.main
 
-from headworks._broker.protocol import APIS
 from headworks._broker.topics import CONFIGS
 from headworks._cli.broker import broker_app
+from headworks._kafka.protocol import APIS
 
 TEXT = (Path(__file__).parent.parent.parent / "docs" / "broker.md").read_text(encoding="utf-8")
 

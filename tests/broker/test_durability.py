@@ -22,7 +22,7 @@ import urllib3
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from headworks import service
+from headworks._server import child_process
 from headworks.errors import UsageError
 from tests.broker.build import batch
 from tests.broker.clients import CONSUMERS, DEADLINE, PRODUCERS, Message, eventually
@@ -345,7 +345,7 @@ def test_two_brokers_do_not_share_a_folder_or_a_port(tmp_path: Path) -> None:
             start_broker(tmp_path)
         assert str(process.process.pid) in str(caught.value)
         with pytest.raises(UsageError, match="cannot listen on") as caught:
-            service.start(
+            child_process.start(
                 ["broker", "start", "--listen", process.address, "--data-dir", str(tmp_path / "b")]
             )
         assert "--listen" in str(caught.value)
@@ -532,7 +532,7 @@ def test_metrics(tmp_path: Path) -> None:
     assert "cannot serve metrics" in taken.stderr
 
 
-def _producers(process: service.Service) -> float:
+def _producers(process: child_process.Service) -> float:
     """How many idempotent producers are remembered, as the metrics say."""
     found = re.search(r"http://127.0.0.1:\d+/metrics", process.words())
     assert found is not None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headworks._broker.handlers.fetch import Fetch
-from headworks._broker.protocol.fetch import FetchRequest
+from headworks._kafka.protocol.fetch import FetchRequest
 
 
 @pytest.mark.parametrize(("takes", "most"), [(0.01, 1), (0.0, 50)])

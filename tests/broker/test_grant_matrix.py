@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from headworks import service
 from headworks._broker.handlers.permissions import RULES
-from headworks._broker.protocol.apis import FETCH, PRODUCE
-from headworks.security import Role
-from headworks.security.users import derive, write_users
+from headworks._kafka.protocol.apis import FETCH, PRODUCE
+from headworks._server import child_process
+from headworks._server.security import Role
+from headworks._server.security.users import derive, write_users
 from tests.broker.build import batch
 from tests.broker.conftest import start_broker
 from tests.broker.test_security_access import ASKED, CLUSTER, GROUP, TOPIC, codes
@@ -25,7 +25,7 @@ JOIN, DELETE_TOPICS, DESCRIBE_LOG_DIRS, INIT_PRODUCER_ID = 11, 20, 35, 22
 ROOT = "root"
 
 
-def log_in(running: service.Service, user: str) -> Wire:
+def log_in(running: child_process.Service, user: str) -> Wire:
     wire = Wire(running.address)
     assert wire.ask(17, 1, mechanism="PLAIN").error_code == 0
     assert wire.ask(36, 2, auth_bytes=f"\0{user}\0{user}".encode()).error_code == 0
@@ -33,7 +33,7 @@ def log_in(running: service.Service, user: str) -> Wire:
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[child_process.Service]:
     folder = tmp_path_factory.mktemp("guarded")
     users = [one.user for one in GRANTEES] + [ROOT]
     write_users(folder / "users", {user: derive(user, b"salt" * 6, 4096) for user in users})
@@ -80,7 +80,7 @@ def refused(wire: Wire, api: int, name: str) -> bool:
 
 @pytest.mark.parametrize("one", GRANTEES, ids=lambda one: one.user)
 def test_an_api_is_open_to_the_role_on_that_name_alone(
-    guarded: service.Service, one: Grantee
+    guarded: child_process.Service, one: Grantee
 ) -> None:
     wrong = []
     with log_in(guarded, one.user) as wire:
@@ -94,7 +94,9 @@ def test_an_api_is_open_to_the_role_on_that_name_alone(
 
 
 @pytest.mark.parametrize("one", GRANTEES, ids=lambda one: one.user)
-def test_listings_show_what_the_grant_is_about(guarded: service.Service, one: Grantee) -> None:
+def test_listings_show_what_the_grant_is_about(
+    guarded: child_process.Service, one: Grantee
+) -> None:
     with log_in(guarded, ROOT) as wire:  # what an admin of the test above has deleted
         for name in NAMES:
             wire.ask(19, 7, **ASKED[19](name, name)[1])

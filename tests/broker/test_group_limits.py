@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headworks._broker.groups import GroupCoordinator, GroupSettings, Join, Joined
-from headworks._broker.protocol import ErrorCode
+from headworks._kafka.protocol import ErrorCode
 
 
 class Timer:

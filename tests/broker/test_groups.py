@@ -20,7 +20,7 @@ from headworks._broker.groups import (
     State,
     Synced,
 )
-from headworks._broker.protocol import ErrorCode
+from headworks._kafka.protocol import ErrorCode
 
 RANGE = (("range", b"r"), ("roundrobin", b"rr"))
 

@@ -24,10 +24,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from crc32c import crc32c
 
-from headworks import service
-from headworks._broker.protocol.frame import MOST_ELEMENTS
-from headworks._broker.records.batch import HEADER
-from headworks._broker.records.varint import write_varint
+from headworks._kafka.protocol.frame import MOST_ELEMENTS
+from headworks._kafka.records.batch import HEADER
+from headworks._kafka.records.varint import write_varint
+from headworks._server import child_process
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE, eventually
 from tests.broker.conftest import start_broker
@@ -40,7 +40,7 @@ _BOUND = 8.0  # seconds that the broker works at most while the canary waits
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[child_process.Service]:
     options = {
         "--default-partitions": "1",
         "--max-partitions": str(_LIMIT),
@@ -57,7 +57,7 @@ _songs = 0
 
 
 @contextmanager
-def unnoticed(process: service.Service, growth: int = 64 * _MB) -> Iterator[None]:
+def unnoticed(process: child_process.Service, growth: int = 64 * _MB) -> Iterator[None]:
     """Nobody else notices what happens inside, and memory grows by no more than `growth`."""
     global _songs
     topic = f"{CANARY}-{_songs}"
@@ -99,7 +99,7 @@ def unnoticed(process: service.Service, growth: int = 64 * _MB) -> Iterator[None
     assert "Traceback" not in process.words()
 
 
-def worked(process: service.Service) -> float:
+def worked(process: child_process.Service) -> float:
     """Seconds of the processors that the broker has had: others on the machine add none."""
     spent = psutil.Process(process.process.pid).cpu_times()
     return spent.user + spent.system
@@ -110,7 +110,7 @@ def create(address: str, topic: str) -> None:
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(DEADLINE)
 
 
-def test_500_connections_that_stall_are_dropped(hostile: service.Service) -> None:
+def test_500_connections_that_stall_are_dropped(hostile: child_process.Service) -> None:
     with unnoticed(hostile), ExitStack() as stack:
         stalled = [stack.enter_context(Wire(hostile.address)) for _ in range(500)]
         for number, wire in enumerate(stalled):
@@ -118,7 +118,7 @@ def test_500_connections_that_stall_are_dropped(hostile: service.Service) -> Non
         assert all(wire.closed() for wire in stalled)
 
 
-def test_a_client_that_never_reads_its_replies_is_dropped(hostile: service.Service) -> None:
+def test_a_client_that_never_reads_its_replies_is_dropped(hostile: child_process.Service) -> None:
     create(hostile.address, "unread")
     with Wire(hostile.address) as wire:
         for _ in range(8):
@@ -131,7 +131,7 @@ def test_a_client_that_never_reads_its_replies_is_dropped(hostile: service.Servi
             wire.socket.sendall(frame * 200_000)
 
 
-def test_a_length_that_promises_much_allocates_nothing(hostile: service.Service) -> None:
+def test_a_length_that_promises_much_allocates_nothing(hostile: child_process.Service) -> None:
     with unnoticed(hostile, 16 * _MB):
         for size in (300 * _MB, 64 * _MB, (1 << 31) - 1, -1):
             with Wire(hostile.address) as wire:
@@ -143,7 +143,7 @@ def test_a_length_that_promises_much_allocates_nothing(hostile: service.Service)
                 assert wire.closed()
 
 
-def test_fetches_of_ten_thousand_partitions(hostile: service.Service) -> None:
+def test_fetches_of_ten_thousand_partitions(hostile: child_process.Service) -> None:
     create(hostile.address, "many")
     with Wire(hostile.address) as wire:
         wire.send(0, 7, produce("many", 0, bytes(batch()), acks=-1))
@@ -173,7 +173,7 @@ def ask_for(count: int) -> bytes:
     )
 
 
-def test_a_hundred_thousand_topics_are_not_created(hostile: service.Service) -> None:
+def test_a_hundred_thousand_topics_are_not_created(hostile: child_process.Service) -> None:
     with unnoticed(hostile, 200 * _MB):
         with Wire(hostile.address) as wire:
             wire.send(3, 8, ask_for(100_000))
@@ -197,7 +197,7 @@ def test_a_hundred_thousand_topics_are_not_created(hostile: service.Service) -> 
 
 
 @pytest.mark.parametrize("count", [(1 << 31) - 1, 100_000, _LIMIT + 1, 0, -2])
-def test_partition_counts_that_cannot_be(hostile: service.Service, count: int) -> None:
+def test_partition_counts_that_cannot_be(hostile: child_process.Service, count: int) -> None:
     creatable = kind(19, 4, "request", "CreatableTopic")
     with unnoticed(hostile, 16 * _MB), Wire(hostile.address) as wire:
         topic = creatable(
@@ -209,7 +209,7 @@ def test_partition_counts_that_cannot_be(hostile: service.Service, count: int) -
 
 @pytest.mark.parametrize("key", [0, 1, 3])
 def test_counts_that_fit_and_are_absurd_close_the_connection(
-    hostile: service.Service, key: int
+    hostile: child_process.Service, key: int
 ) -> None:
     version = {0: 9, 1: 12, 3: 12}[key]
     head = struct.pack(">hhih", key, version, 1, -1)
@@ -229,7 +229,7 @@ def test_counts_that_fit_and_are_absurd_close_the_connection(
         assert "are more than" in hostile.words()[said:]
 
 
-def test_a_topic_named_again_and_again_is_refused_soon(hostile: service.Service) -> None:
+def test_a_topic_named_again_and_again_is_refused_soon(hostile: child_process.Service) -> None:
     creatable = kind(19, 4, "request", "CreatableTopic")
     topic = creatable(name="t", num_partitions=1, replication_factor=1, assignments=(), configs=())
     with unnoticed(hostile, 400 * _MB), Wire(hostile.address) as wire:
@@ -241,7 +241,7 @@ def test_a_topic_named_again_and_again_is_refused_soon(hostile: service.Service)
         assert worked(hostile) - began < 30
 
 
-def test_a_change_is_finished_when_its_client_has_gone(hostile: service.Service) -> None:
+def test_a_change_is_finished_when_its_client_has_gone(hostile: child_process.Service) -> None:
     admin = AdminClient({"bootstrap.servers": hostile.address})
     for number in range(20):
         name = f"abandoned-{number}"
@@ -277,7 +277,7 @@ def join(group: str, metadata: bytes, member: str = "", count: int = 1) -> bytes
     )
 
 
-def test_members_cannot_fill_the_memory(hostile: service.Service) -> None:
+def test_members_cannot_fill_the_memory(hostile: child_process.Service) -> None:
     codes = set()
     with unnoticed(hostile, 400 * _MB), ExitStack() as stack:
         wires = []
@@ -294,14 +294,14 @@ def test_members_cannot_fill_the_memory(hostile: service.Service) -> None:
     assert codes <= {0, 15, -1}
 
 
-def test_a_connection_that_has_ended_holds_nothing(hostile: service.Service) -> None:
+def test_a_connection_that_has_ended_holds_nothing(hostile: child_process.Service) -> None:
     with unnoticed(hostile):
         for _ in range(30):
             with Wire(hostile.address) as wire:
                 wire.socket.sendall(struct.pack(">ih", 9 * _MB, 0) + bytes(8 * _MB))
 
 
-def test_ids_that_are_only_given_out_are_counted(hostile: service.Service) -> None:
+def test_ids_that_are_only_given_out_are_counted(hostile: child_process.Service) -> None:
     protocol = kind(11, 4, "request", "JoinGroupRequestProtocol")
     body = request(
         *(11, 4),
@@ -324,7 +324,7 @@ def test_ids_that_are_only_given_out_are_counted(hostile: service.Service) -> No
     ("group", "count", "code"), [("g" * 30_000, 1, 24), ("", 1, 24), ("g", 101, 23)]
 )
 def test_names_and_protocols_of_groups_are_bounded(
-    hostile: service.Service, group: str, count: int, code: int
+    hostile: child_process.Service, group: str, count: int, code: int
 ) -> None:
     with unnoticed(hostile), Wire(hostile.address) as wire:
         wire.send(11, 3, join(group, b"", count=count))
@@ -336,7 +336,7 @@ def test_names_and_protocols_of_groups_are_bounded(
     [("g", "m" * 4096, 0), ("g", "m" * 4097, 12), ("g" * 30_000, "", 24)],
 )
 def test_commits_are_bounded(
-    hostile: service.Service, group: str, metadata: str, code: int
+    hostile: child_process.Service, group: str, metadata: str, code: int
 ) -> None:
     name = f"commits-{code}"
     create(hostile.address, name)
@@ -374,7 +374,7 @@ def bomb(size: int) -> bytes:
     return bytes(data)
 
 
-def test_a_batch_that_swells_does_not_swell_the_broker(hostile: service.Service) -> None:
+def test_a_batch_that_swells_does_not_swell_the_broker(hostile: child_process.Service) -> None:
     create(hostile.address, "bomb")
     with unnoticed(hostile, 200 * _MB), Wire(hostile.address) as wire:
         wire.send(0, 7, produce("bomb", 0, bomb(300 * _MB), acks=-1))
@@ -387,7 +387,7 @@ def test_a_batch_that_swells_does_not_swell_the_broker(hostile: service.Service)
             assert answer.topics[0].partitions[0].offset == 0
 
 
-def test_a_record_that_lies_about_its_place_is_not_believed(hostile: service.Service) -> None:
+def test_a_record_that_lies_about_its_place_is_not_believed(hostile: child_process.Service) -> None:
     create(hostile.address, "liar")
     data = bytearray(batch())
     values = list(HEADER.unpack_from(data))
@@ -407,7 +407,7 @@ def test_a_record_that_lies_about_its_place_is_not_believed(hostile: service.Ser
         assert (found.offset, found.timestamp) == (0, 1000)
 
 
-def test_acks_all_with_any_timeout_is_answered(hostile: service.Service) -> None:
+def test_acks_all_with_any_timeout_is_answered(hostile: child_process.Service) -> None:
     create(hostile.address, "patient")
     with unnoticed(hostile), Wire(hostile.address) as wire:
         for timeout in (-1, 0, (1 << 31) - 1):
@@ -420,7 +420,7 @@ def test_acks_all_with_any_timeout_is_answered(hostile: service.Service) -> None
 
 
 def test_a_fetch_that_waits_for_ever_ends_with_its_connection(
-    hostile: service.Service, tmp_path: Path
+    hostile: child_process.Service, tmp_path: Path
 ) -> None:
     create(hostile.address, "never")
     memory = psutil.Process(hostile.process.pid)
@@ -437,7 +437,7 @@ def test_a_fetch_that_waits_for_ever_ends_with_its_connection(
 
 
 @pytest.mark.parametrize("version", [10, 11, 12])
-def test_a_topic_without_a_name_is_answered(hostile: service.Service, version: int) -> None:
+def test_a_topic_without_a_name_is_answered(hostile: child_process.Service, version: int) -> None:
     topic = kind(3, version, "request", "MetadataRequestTopic")(topic_id=None, name=None)
     more = {"include_cluster_authorized_operations": False} if version == 10 else {}
     with unnoticed(hostile), Wire(hostile.address) as wire:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from headworks._broker.handlers.inspection import Asked, is_large, judge
-from headworks._broker.records import Codec, Record, check_batch, encode_batch
 from headworks._broker.topics import TopicConfig
 from headworks._broker.topics.config import resolve_config
+from headworks._kafka.records import Codec, Record, check_batch, encode_batch
 from tests.broker.test_limits import connected, framed, receive, run, serving
 from tests.broker.wire import produce, produced
 

@@ -20,12 +20,12 @@ from headworks._broker.log import (
     OutOfSequenceError,
     PartitionLog,
     ProducerStates,
-    Slice,
     StaleEpochError,
     open_log,
 )
 from headworks._broker.log.index import INTERVAL
-from headworks._broker.records import Batch, Record, check_batch, encode_batch, iter_batches
+from headworks._kafka.records import Batch, Record, check_batch, encode_batch, iter_batches
+from headworks._kafka.records.file_slice import FileSlice
 from headworks.errors import CorruptError
 from tests.broker.build import batch
 
@@ -46,7 +46,7 @@ def flush(log: PartitionLog) -> None:
     log.mark_flushed(log.sync())
 
 
-def read(piece: Slice) -> list[Batch]:
+def read(piece: FileSlice) -> list[Batch]:
     return list(iter_batches(os.pread(piece.descriptor.fd, piece.size, piece.position)))
 
 

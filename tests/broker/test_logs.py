@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import urllib3
 
-from headworks import service
+from headworks._server import child_process
 from tests.broker.build import batch
 from tests.broker.clients import eventually
 from tests.broker.conftest import start_broker
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent.parent
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 
 
-def records(process: service.Service) -> list[dict[str, Any]]:
+def records(process: child_process.Service) -> list[dict[str, Any]]:
     *whole, _ = process.words().split("\n")  # the last one may be on its way
     return [json.loads(line) for line in whole]
 
@@ -84,7 +84,7 @@ def test_the_level_is_obeyed_and_a_wrong_one_refused(tmp_path: Path) -> None:
 # -- metrics -----------------------------------------------------------------------------------
 
 
-def page(process: service.Service, **more: Any) -> urllib3.BaseHTTPResponse:
+def page(process: child_process.Service, **more: Any) -> urllib3.BaseHTTPResponse:
     found = re.search(r"metrics on (https?://\S+/metrics)", process.words())
     assert found is not None
     with urllib3.PoolManager(retries=False, **more.pop("pool", {})) as pool:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headworks._broker.log import open_log
-from headworks._broker.records import check_batch
 from headworks._broker.topics import Flusher, Partition, StorageFailureError, resolve_config
+from headworks._kafka.records import check_batch
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE
 

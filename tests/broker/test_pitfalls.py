@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from headworks._broker.protocol import APIS, ErrorCode
-from headworks._broker.protocol.apis import LOGIN, PRODUCE
-from headworks._broker.protocol.reading import shape_of
-from headworks._broker.records import check_batch
+from headworks._kafka.protocol import APIS, ErrorCode
+from headworks._kafka.protocol.apis import LOGIN, PRODUCE
+from headworks._kafka.protocol.message_reader import shape_of
+from headworks._kafka.records import check_batch
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE
 from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced
@@ -273,10 +273,10 @@ def test_the_oldest_join_rebalances_within_its_session(address: str, new_name: A
 def test_clients_are_told_the_address_they_came_to(tmp_path: Path, host: str) -> None:
     from confluent_kafka.admin import AdminClient
 
-    from headworks import service
+    from headworks._server import child_process
 
     options = ["--listen", f"{host}:0", "--data-dir", str(tmp_path)]
-    with service.start(["broker", "start", *options]) as running:
+    with child_process.start(["broker", "start", *options]) as running:
         admin = AdminClient({"bootstrap.servers": running.address})
         [told] = admin.list_topics(timeout=DEADLINE).brokers.values()
         assert f"{told.host}:{told.port}" == running.address.replace("[", "").replace("]", "")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from headworks._broker.handlers.produce import check_records
 from headworks._broker.log import LogConfig, PartitionLog, open_log
-from headworks._broker.records.batch import HEADER_SIZE, check_batch, plain_batches
+from headworks._kafka.records.batch import HEADER_SIZE, check_batch, plain_batches
 from headworks.errors import RefusedError
 from tests.broker.build import batch
 

@@ -11,8 +11,8 @@ import pytest
 
 from headworks._broker.coordination import LocalCoordination
 from headworks._broker.log import LogConfig, PartitionLog, open_log
-from headworks._broker.records import check_batch
 from headworks._broker.topics import Catalogue, Flusher
+from headworks._kafka.records import check_batch
 from tests.broker.build import batch
 from tests.broker.conftest import start_broker
 from tests.broker.wire import Wire, kind, produce, produced

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headworks._broker.log import DuplicateError, OutOfSequenceError, ProducerStates, Roster
-from headworks._broker.records import Batch, read_header
+from headworks._kafka.records import Batch, read_header
 from tests.broker.build import batch
 
 

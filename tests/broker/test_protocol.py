@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
 
-from headworks._broker.log import Descriptor, Slice
-from headworks._broker.protocol import (
+from headworks._broker.log import Descriptor
+from headworks._kafka.protocol import (
     APIS,
     ErrorCode,
     MalformedError,
@@ -23,13 +23,14 @@ from headworks._broker.protocol import (
     parse_header,
     seal,
 )
-from headworks._broker.protocol import fetch as fetch_messages
-from headworks._broker.protocol import produce as produce_messages
-from headworks._broker.protocol.apis import FETCH, PRODUCE
-from headworks._broker.protocol.fetch import Read, Wanted
-from headworks._broker.protocol.older import REQUESTS
-from headworks._broker.protocol.produce import Part, Result
-from headworks._broker.protocol.reading import shape_of
+from headworks._kafka.protocol import fetch as fetch_messages
+from headworks._kafka.protocol import produce as produce_messages
+from headworks._kafka.protocol.apis import FETCH, PRODUCE
+from headworks._kafka.protocol.fetch import Read, Wanted
+from headworks._kafka.protocol.message_reader import shape_of
+from headworks._kafka.protocol.oldest_versions import REQUESTS
+from headworks._kafka.protocol.produce import Part, Result
+from headworks._kafka.records.file_slice import FileSlice
 from tests.broker.build import batch
 
 
@@ -171,7 +172,7 @@ def test_fetch_requests_parse_as_kio_wrote_them(
 def test_fetch_replies_read_back_through_kio(version: int, tmp_path: Path) -> None:
     records = bytes(batch(3))
     (tmp_path / "file").write_bytes(b"before" + records + b"after")
-    piece = Slice(Descriptor(tmp_path / "file"), 6, len(records))
+    piece = FileSlice(Descriptor(tmp_path / "file"), 6, len(records))
     reads = [
         Read("a", 0, 0, 3, 0, piece),
         Read("a", 1, 1, 7, 2),
@@ -180,7 +181,7 @@ def test_fetch_replies_read_back_through_kio(version: int, tmp_path: Path) -> No
     ]
     frame = b"".join(
         (tmp_path / "file").read_bytes()[p.position : p.position + p.size]
-        if isinstance(p, Slice)
+        if isinstance(p, FileSlice)
         else p
         for p in fetch_messages.encode_reply(42, version, reads)
     )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headworks._broker.records import (
+from headworks._kafka.records import (
     Codec,
     InvalidBatchError,
     Record,
@@ -17,12 +17,7 @@ from headworks._broker.records import (
     patch_placement,
     restamp_append_time,
 )
-from headworks._broker.records.varint import (
-    read_unsigned,
-    read_varint,
-    write_unsigned,
-    write_varint,
-)
+from headworks._kafka.records.varint import read_unsigned, read_varint, write_unsigned, write_varint
 
 _bytes = st.none() | st.binary(max_size=40)
 _records = st.lists(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headworks._broker.log import LogConfig, open_log
 from headworks._broker.log.segment import segment_path
-from headworks._broker.records import check_batch
+from headworks._kafka.records import check_batch
 from headworks.errors import CorruptError
 from tests.broker.build import batch
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 
-from headworks._broker.protocol.frame import parse_header
-from headworks._broker.protocol.produce import (
+from headworks._kafka.protocol.frame import parse_header
+from headworks._kafka.protocol.produce import (
     Repeated,
     Repeats,
     Result,
@@ -22,7 +22,7 @@ from headworks._broker.protocol.produce import (
     encode_reply,
     parse_request,
 )
-from headworks._broker.records.varint import write_unsigned
+from headworks._kafka.records.varint import write_unsigned
 from tests.broker.build import batch
 from tests.broker.conftest import start_broker
 from tests.broker.wire import Wire, agrees, fetch, fetched, kind, produce, produced

@@ -10,17 +10,17 @@ import pytest
 
 from headworks._broker.handlers.client import Authority
 from headworks._broker.handlers.inspection import asked_for, judge
-from headworks._broker.protocol.apis import FETCH
-from headworks._broker.protocol.errors import ErrorCode
-from headworks._broker.protocol.produce import Part, ProduceRequest
-from headworks._broker.protocol.sasl import LoginError, ScramExchange
-from headworks._broker.records.batch import Batch
-from headworks._broker.records.compression import Codec, compress
-from headworks._broker.records.rewrite import _sealed
-from headworks._broker.records.varint import write_varint
-from headworks.security import Access, Principal
-from headworks.security.access import read_grants
-from headworks.security.rereading import Reread
+from headworks._kafka.error_codes import ErrorCode
+from headworks._kafka.protocol.apis import FETCH
+from headworks._kafka.protocol.produce import Part, ProduceRequest
+from headworks._kafka.protocol.sasl import LoginError, ScramExchange
+from headworks._kafka.records.batch import Batch
+from headworks._kafka.records.compression import Codec, compress
+from headworks._kafka.records.rewrite import _sealed
+from headworks._kafka.records.varint import write_varint
+from headworks._server.security import Access, Principal
+from headworks._server.security.grants import read_grants
+from headworks._server.security.rereading import Reread
 
 NARROW = '[[grants]]\nto = ["ann"]\nroles = ["reader"]\nprefix = "shop."\n'
 WIDE = '[[grants]]\nto = ["ann"]\nroles = ["reader"]\n'

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from headworks import service
 from headworks._broker.handlers import HANDLERS
 from headworks._broker.handlers.permissions import RULES, Permissions
-from headworks._broker.protocol import APIS, ErrorCode
-from headworks._broker.protocol.apis import API_VERSIONS, FETCH, LOGIN, PRODUCE
-from headworks.security import Access, Principal
+from headworks._kafka.protocol import APIS, ErrorCode
+from headworks._kafka.protocol.apis import API_VERSIONS, FETCH, LOGIN, PRODUCE
+from headworks._server import child_process
+from headworks._server.security import Access, Principal
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE
 from tests.broker.conftest import start_broker
@@ -54,7 +54,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 @pytest.fixture(scope="module")
-def guarded(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+def guarded(
+    files: Files, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[child_process.Service]:
     options = [*files.user_options, "--access", str(files.access), "--default-partitions", "1"]
     with start_broker(tmp_path_factory.mktemp("data"), *options) as process:
         with log_in(process.address, "alice") as wire:
@@ -303,7 +305,7 @@ def test_every_served_api_has_a_rule_and_a_test() -> None:
 
 
 @pytest.mark.parametrize("api", sorted(ASKED))
-def test_who_has_no_grant_is_refused(guarded: service.Service, api: int) -> None:
+def test_who_has_no_grant_is_refused(guarded: child_process.Service, api: int) -> None:
     version, fields = ASKED[api]("bank.payments", "bank")
     with log_in(guarded.address, "carol") as wire:
         found = codes(wire.ask(api, version, **fields))
@@ -311,7 +313,7 @@ def test_who_has_no_grant_is_refused(guarded: service.Service, api: int) -> None
 
 
 @pytest.mark.parametrize("api", sorted(set(ASKED) - {20}))
-def test_an_admin_is_not_refused(guarded: service.Service, api: int) -> None:
+def test_an_admin_is_not_refused(guarded: child_process.Service, api: int) -> None:
     version, fields = ASKED[api]("bank.payments", "bank")
     with log_in(guarded.address, "alice") as wire:
         assert not {TOPIC, GROUP, CLUSTER} & set(codes(wire.ask(api, version, **fields)))
@@ -321,14 +323,14 @@ MANAGING = {19, 20, 21, 33, 35, 37, 42, 44, 47}
 
 
 @pytest.mark.parametrize("api", sorted(ASKED))
-def test_readers_and_writers_do_not_manage(guarded: service.Service, api: int) -> None:
+def test_readers_and_writers_do_not_manage(guarded: child_process.Service, api: int) -> None:
     version, fields = ASKED[api]("shop.sales", "shop.group")
     with log_in(guarded.address, "bob") as wire:
         refused = {TOPIC, GROUP, CLUSTER} & set(codes(wire.ask(api, version, **fields)))
     assert bool(refused) == (api in MANAGING)
 
 
-def test_produce_and_fetch(guarded: service.Service) -> None:
+def test_produce_and_fetch(guarded: child_process.Service) -> None:
     def tried(user: str, topic: str) -> tuple[int, int]:
         with log_in(guarded.address, user) as wire:
             wire.send(PRODUCE, 7, produce(topic, 0, bytes(batch()), acks=-1))
@@ -342,13 +344,13 @@ def test_produce_and_fetch(guarded: service.Service) -> None:
     assert tried("alice", "bank.payments") == (0, 0)
 
 
-def test_acks_0_without_the_right_closes(guarded: service.Service) -> None:
+def test_acks_0_without_the_right_closes(guarded: child_process.Service) -> None:
     with log_in(guarded.address, "carol") as wire:
         wire.send(PRODUCE, 7, produce("shop.sales", 0, bytes(batch()), acks=0))
         assert wire.closed()
 
 
-def test_listings_leave_out_what_is_not_seen(guarded: service.Service) -> None:
+def test_listings_leave_out_what_is_not_seen(guarded: child_process.Service) -> None:
     def listed(user: str) -> tuple[set[str], set[str]]:
         with log_in(guarded.address, user) as wire:
             every = wire.ask(3, 5, topics=None, allow_auto_topic_creation=True).topics
@@ -369,7 +371,7 @@ def test_listings_leave_out_what_is_not_seen(guarded: service.Service) -> None:
         assert listed("carol") == (set(), set())
 
 
-def test_positions_in_topics_that_are_not_seen_are_left_out(guarded: service.Service) -> None:
+def test_positions_in_topics_that_are_not_seen_are_left_out(guarded: child_process.Service) -> None:
     with log_in(guarded.address, "alice") as wire:
         assert codes(wire.ask(8, 7, **ASKED[8]("bank.payments", "shop.mixed")[1])) == [0]
         assert codes(wire.ask(8, 7, **ASKED[8]("shop.sales", "shop.mixed")[1])) == [0]
@@ -383,7 +385,9 @@ def test_positions_in_topics_that_are_not_seen_are_left_out(guarded: service.Ser
         assert set(codes(wire.ask(8, 7, **ASKED[8]("bank.payments", "shop.mixed")[1]))) == {TOPIC}
 
 
-def test_who_may_write_may_create_by_writing_and_nobody_else(guarded: service.Service) -> None:
+def test_who_may_write_may_create_by_writing_and_nobody_else(
+    guarded: child_process.Service,
+) -> None:
     def asked(user: str, topic: str) -> int:
         name = of(3, 5, "MetadataRequestTopic", name=topic)
         with log_in(guarded.address, user) as wire:
@@ -396,7 +400,7 @@ def test_who_may_write_may_create_by_writing_and_nobody_else(guarded: service.Se
     assert asked("bob", "shop.newer") == 0
 
 
-def test_configs_of_the_broker_are_for_admins(guarded: service.Service) -> None:
+def test_configs_of_the_broker_are_for_admins(guarded: child_process.Service) -> None:
     name = of(
         *(32, 1, "DescribeConfigsResource"),
         resource_type=4,
@@ -409,7 +413,7 @@ def test_configs_of_the_broker_are_for_admins(guarded: service.Service) -> None:
             assert codes(reply) == [expected]
 
 
-def test_refusals_are_logged_once_and_counted(guarded: service.Service) -> None:
+def test_refusals_are_logged_once_and_counted(guarded: child_process.Service) -> None:
     with log_in(guarded.address, "carol") as wire:
         for _ in range(3):
             assert codes(wire.ask(10, 2, key="only.here", key_type=0)) == [GROUP]
@@ -421,14 +425,14 @@ def test_refusals_are_logged_once_and_counted(guarded: service.Service) -> None:
 
 @pytest.mark.parametrize("client", ["confluent-kafka", "aiokafka"])
 def test_real_clients_are_let_in_and_kept_out(
-    guarded: service.Service, files: Files, client: str
+    guarded: child_process.Service, files: Files, client: str
 ) -> None:
     assert CLIENTS[client](guarded.address, "shop.sales", Way.of(files, "bob"), b"1") == b"1"
     with pytest.raises(DeniedError):
         CLIENTS[client](guarded.address, "bank.payments", Way.of(files, "bob"), b"2")
 
 
-def test_a_group_of_a_real_client(guarded: service.Service, files: Files) -> None:
+def test_a_group_of_a_real_client(guarded: child_process.Service, files: Files) -> None:
     from confluent_kafka import Consumer, KafkaError
 
     def error_of(group: str) -> int | None:

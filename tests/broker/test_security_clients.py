@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headworks import service
+from headworks._server import child_process
 from tests.broker.clients import KCAT, eventually
 from tests.broker.conftest import start_broker
 from tests.broker.secure import CLIENTS, PASSWORDS, DeniedError, Files, Way
@@ -29,7 +29,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 @pytest.fixture(scope="module")
 def brokers(
     files: Files, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, service.Service]]:
+) -> Iterator[dict[str, child_process.Service]]:
     """One of each kind."""
     options = {
         "SSL": files.tls_options,
@@ -49,7 +49,11 @@ def brokers(
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("client", EVERY)
 def test_a_user_is_let_in(
-    brokers: dict[str, service.Service], files: Files, client: str, protocol: str, mechanism: str
+    brokers: dict[str, child_process.Service],
+    files: Files,
+    client: str,
+    protocol: str,
+    mechanism: str,
 ) -> None:
     for user in ("alice", "bob"):
         way = Way(files, protocol, mechanism, user, PASSWORDS[user])
@@ -58,7 +62,9 @@ def test_a_user_is_let_in(
 
 
 @pytest.mark.parametrize("client", EVERY)
-def test_tls_without_users(brokers: dict[str, service.Service], files: Files, client: str) -> None:
+def test_tls_without_users(
+    brokers: dict[str, child_process.Service], files: Files, client: str
+) -> None:
     large = b"x" * 900_000  # many TLS records, each way
     found = CLIENTS[client](brokers["SSL"].address, client, Way(files, "SSL"), large)
     assert found == large
@@ -67,7 +73,7 @@ def test_tls_without_users(brokers: dict[str, service.Service], files: Files, cl
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("client", EVERY)
 def test_a_wrong_password_is_kept_out(
-    brokers: dict[str, service.Service], files: Files, client: str, mechanism: str
+    brokers: dict[str, child_process.Service], files: Files, client: str, mechanism: str
 ) -> None:
     way = Way(files, "SASL_PLAINTEXT", mechanism, "alice", "looking glass", 4.0)
     with pytest.raises(DeniedError):
@@ -75,7 +81,7 @@ def test_a_wrong_password_is_kept_out(
 
 
 def test_a_client_that_says_nothing_of_users_is_kept_out(
-    brokers: dict[str, service.Service], files: Files
+    brokers: dict[str, child_process.Service], files: Files
 ) -> None:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
@@ -86,7 +92,7 @@ def test_a_client_that_says_nothing_of_users_is_kept_out(
 
 
 def test_a_client_that_does_not_know_the_certificate_keeps_out(
-    brokers: dict[str, service.Service], tmp_path: Path
+    brokers: dict[str, child_process.Service], tmp_path: Path
 ) -> None:
     way = Way(Files.make(tmp_path), "SSL", patience=4.0)
     with pytest.raises(DeniedError):
@@ -108,7 +114,7 @@ def test_a_new_password_counts_and_the_old_one_does_not(tmp_path: Path) -> None:
             eventually(lambda way=new: not gets_in(process, way))  # type: ignore[misc]
 
 
-def gets_in(process: service.Service, way: Way) -> bool:
+def gets_in(process: child_process.Service, way: Way) -> bool:
     """Whether the broker, which looks at the file once a second, lets somebody in."""
     try:
         return CLIENTS["confluent-kafka"](process.address, "t", way, b"1") == b"1"

@@ -22,12 +22,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scramp import ScramClient
 
-from headworks import service
-from headworks._broker.protocol import ErrorCode
-from headworks._broker.protocol.apis import LOGIN
-from headworks._broker.protocol.sasl import LoginError, ScramExchange, read_plain
-from headworks.security import Secret
-from headworks.security.users import derive
+from headworks._kafka.protocol import ErrorCode
+from headworks._kafka.protocol.apis import LOGIN
+from headworks._kafka.protocol.sasl import LoginError, ScramExchange, read_plain
+from headworks._server import child_process
+from headworks._server.security import Secret
+from headworks._server.security.users import derive
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE, eventually
 from tests.broker.conftest import start_broker
@@ -43,13 +43,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 @pytest.fixture(scope="module")
-def guarded(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+def guarded(
+    files: Files, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[child_process.Service]:
     with start_broker(tmp_path_factory.mktemp("plain"), *files.user_options) as process:
         yield process
 
 
 @pytest.fixture(scope="module")
-def secret(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+def secret(
+    files: Files, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[child_process.Service]:
     with start_broker(tmp_path_factory.mktemp("tls"), *files.tls_options) as process:
         yield process
 
@@ -66,7 +70,7 @@ def over_tls(address: str, files: Files, timeout: float = DEADLINE) -> Wire:
 
 
 def test_a_handshake_byte_by_byte_is_served_and_hurts_nobody(
-    secret: service.Service, files: Files
+    secret: child_process.Service, files: Files
 ) -> None:
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.create_default_context(cafile=str(files.ca))
@@ -89,7 +93,7 @@ def test_a_handshake_byte_by_byte_is_served_and_hurts_nobody(
 
 
 def test_a_plaintext_client_on_a_tls_port_is_closed_with_a_hint(
-    secret: service.Service, files: Files
+    secret: child_process.Service, files: Files
 ) -> None:
     for data in (
         struct.pack(">ihhih", 10, 18, 0, 1, -1),
@@ -106,14 +110,14 @@ def test_a_plaintext_client_on_a_tls_port_is_closed_with_a_hint(
 
 
 def test_a_tls_client_on_a_plaintext_port_is_closed_with_a_hint(
-    guarded: service.Service, files: Files
+    guarded: child_process.Service, files: Files
 ) -> None:
     with pytest.raises(OSError, match=r".*"):
         over_tls(guarded.address, files)
     assert "a TLS client, and this is not TLS?" in guarded.words()
 
 
-def test_old_tls_is_refused(secret: service.Service) -> None:
+def test_old_tls_is_refused(secret: child_process.Service) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_ciphers("ALL:@SECLEVEL=0")
@@ -123,7 +127,9 @@ def test_old_tls_is_refused(secret: service.Service) -> None:
         context.wrap_socket(wire.socket)
 
 
-def test_much_data_both_ways_in_pieces_of_any_size(secret: service.Service, files: Files) -> None:
+def test_much_data_both_ways_in_pieces_of_any_size(
+    secret: child_process.Service, files: Files
+) -> None:
     with over_tls(secret.address, files) as wire:
         assert wire.ask(3, 5, topics=(), allow_auto_topic_creation=True) is not None
         from tests.broker.test_security_access import ASKED
@@ -146,7 +152,7 @@ def test_much_data_both_ways_in_pieces_of_any_size(secret: service.Service, file
 
 
 def test_a_tls_client_that_does_not_read_is_held_in_bounds(
-    secret: service.Service, files: Files
+    secret: child_process.Service, files: Files
 ) -> None:
     import psutil
 
@@ -175,7 +181,7 @@ def test_a_tls_client_that_does_not_read_is_held_in_bounds(
 
 
 def test_sasl_is_advertised_only_where_there_are_users(
-    guarded: service.Service, secret: service.Service, files: Files
+    guarded: child_process.Service, secret: child_process.Service, files: Files
 ) -> None:
     with Wire(guarded.address) as wire:
         assert {k.api_key for k in wire.ask(18, 0).api_keys} >= LOGIN
@@ -186,7 +192,7 @@ def test_sasl_is_advertised_only_where_there_are_users(
 
 
 @pytest.mark.parametrize("key", [0, 1, 3, 10, 11, 19])
-def test_nothing_is_served_before_the_login(guarded: service.Service, key: int) -> None:
+def test_nothing_is_served_before_the_login(guarded: child_process.Service, key: int) -> None:
     with Wire(guarded.address) as wire:
         assert wire.ask(18, 0).error_code == 0
         wire.send(key, 4, bytes(100))
@@ -199,7 +205,7 @@ def test_nothing_is_served_before_the_login(guarded: service.Service, key: int) 
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_versions_of_authenticate(guarded: service.Service, version: int) -> None:
+def test_versions_of_authenticate(guarded: child_process.Service, version: int) -> None:
     with Wire(guarded.address) as wire:
         reply = wire.ask(17, 1, mechanism="PLAIN")
         assert (reply.error_code, reply.mechanisms) == (0, ("PLAIN", "SCRAM-SHA-256"))
@@ -211,7 +217,7 @@ def test_versions_of_authenticate(guarded: service.Service, version: int) -> Non
         assert wire.ask(18, 0).error_code == 0, "which does not end the connection"
 
 
-def test_handshakes_that_do_not_fit(guarded: service.Service) -> None:
+def test_handshakes_that_do_not_fit(guarded: child_process.Service) -> None:
     with Wire(guarded.address) as wire:
         reply = wire.ask(17, 1, mechanism="GSSAPI")
         assert reply.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
@@ -242,7 +248,7 @@ def test_handshakes_that_do_not_fit(guarded: service.Service) -> None:
     ],
 )
 def test_a_wrong_password_is_answered_late_and_alike_and_blocks_nobody(
-    guarded: service.Service, token: bytes
+    guarded: child_process.Service, token: bytes
 ) -> None:
 
     def others_come_first() -> bool:
@@ -265,13 +271,13 @@ def test_a_wrong_password_is_answered_late_and_alike_and_blocks_nobody(
     eventually(others_come_first)
 
 
-def test_a_request_before_the_login_is_small(guarded: service.Service) -> None:
+def test_a_request_before_the_login_is_small(guarded: child_process.Service) -> None:
     with Wire(guarded.address) as wire:
         wire.socket.sendall(struct.pack(">ihhih", 1 << 20, 36, 0, 1, -1))
         assert wire.closed()
 
 
-def test_passwords_are_never_logged(guarded: service.Service) -> None:
+def test_passwords_are_never_logged(guarded: child_process.Service) -> None:
     with Wire(guarded.address) as wire:
         wire.ask(17, 1, mechanism="PLAIN")
         wire.ask(36, 0, auth_bytes=b"\0alice\0neither-this-one")
@@ -457,7 +463,7 @@ def test_setting_up_has_a_time_limit(files: Files, tmp_path: Path) -> None:
 
     from headworks._broker.server import BrokerServer, ServerConfig
     from headworks._broker.server.limits import Limits
-    from headworks.security import Users, server_tls
+    from headworks._server.security import Users, server_tls
 
     async def run() -> None:
         limits = Limits(setup_seconds=0.4, connections=2)

@@ -15,9 +15,10 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from headworks import service, wire
-from headworks._broker.records import Codec, Record, encode_batch
+from headworks import _wire
 from headworks._broker.topics.schema_ids import SchemaIds, Verdict
+from headworks._kafka.records import Codec, Record, encode_batch
+from headworks._server import child_process
 from headworks.registry_client import RegistryClient
 from producer_sdk import Producer as TypedProducer
 from tests.broker.clients import CONSUMERS, DEADLINE, KCAT, PRODUCERS, Message, eventually
@@ -33,21 +34,21 @@ NOBODY = "http://127.0.0.1:1"
 INVALID_RECORD, NOT_ENOUGH_REPLICAS = 87, 19
 
 
-def start_registry(folder: Path, listen: str = "127.0.0.1:0") -> service.Service:
+def start_registry(folder: Path, listen: str = "127.0.0.1:0") -> child_process.Service:
     store = f"sqlite:///{folder / 'registry.db'}"
-    return service.start(["registry", "start", "--listen", listen, "--store", store])
+    return child_process.start(["registry", "start", "--listen", listen, "--store", store])
 
 
 @pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[child_process.Service]:
     with start_registry(tmp_path_factory.mktemp("registry")) as process:
         yield process
 
 
 @pytest.fixture(scope="module")
 def broker(
-    tmp_path_factory: pytest.TempPathFactory, registry: service.Service
-) -> Iterator[service.Service]:
+    tmp_path_factory: pytest.TempPathFactory, registry: child_process.Service
+) -> Iterator[child_process.Service]:
     folder = tmp_path_factory.mktemp("broker")
     with start_broker(folder, "--registry", registry.url) as process:
         yield process
@@ -59,7 +60,7 @@ def create(address: str, topic: str, configs: dict[str, str] = CHECKED) -> None:
 
 
 def framed(schema_id: int, body: bytes = b"\x02") -> bytes:
-    return wire.prefix(schema_id) + body
+    return _wire.prefix(schema_id) + body
 
 
 def refusal(address: str, topic: str, values: list[bytes | None], codec: str) -> str:
@@ -98,7 +99,7 @@ def ask(address: str, topic: str, *records: bytes | None, codec: Codec = Codec.N
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_good_batches_pass_and_bad_ones_do_not_in_every_codec(
-    broker: service.Service, registry: service.Service, codec: str
+    broker: child_process.Service, registry: child_process.Service, codec: str
 ) -> None:
     topic = f"t-{codec}"
     create(broker.address, topic)
@@ -166,7 +167,7 @@ CLIENTS = {
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_bad_payloads_of_every_client_are_refused(
-    broker: service.Service, registry: service.Service, client: str
+    broker: child_process.Service, registry: child_process.Service, client: str
 ) -> None:
     send, said = CLIENTS[client]
     topic = f"of-{client}"
@@ -180,7 +181,7 @@ def test_bad_payloads_of_every_client_are_refused(
 
 
 def test_the_typed_producer_gets_in(
-    broker: service.Service, registry: service.Service, tmp_path: Path
+    broker: child_process.Service, registry: child_process.Service, tmp_path: Path
 ) -> None:
     site: Site = new_site(tmp_path, broker.address, registry.url)
     create(broker.address, site.topic)
@@ -196,7 +197,7 @@ def test_the_typed_producer_gets_in(
 
 
 def test_the_answer_names_the_records_what_was_found_and_what_to_do(
-    broker: service.Service, registry: service.Service
+    broker: child_process.Service, registry: child_process.Service
 ) -> None:
     create(broker.address, "said")
     known = RegistryClient(registry.url).register("said-value", SCHEMA).id
@@ -220,7 +221,7 @@ def test_the_answer_names_the_records_what_was_found_and_what_to_do(
 
 
 def test_the_log_says_once_a_minute_what_not_every_client_shows(
-    broker: service.Service, registry: service.Service
+    broker: child_process.Service, registry: child_process.Service
 ) -> None:
     create(broker.address, "told")
     for value in (b"plain", b"again"):
@@ -233,7 +234,7 @@ def test_the_log_says_once_a_minute_what_not_every_client_shows(
 
 
 def test_an_id_of_another_subject_is_refused_until_it_is_registered(
-    broker: service.Service, registry: service.Service
+    broker: child_process.Service, registry: child_process.Service
 ) -> None:
     create(broker.address, "mine")
     client = RegistryClient(registry.url)
@@ -286,7 +287,7 @@ def _send(delivered: list[Any], name: str, address: str, schema_id: int) -> None
 
 
 def test_the_order_of_a_connection_is_kept_over_a_look_up(
-    broker: service.Service, registry: service.Service
+    broker: child_process.Service, registry: child_process.Service
 ) -> None:
     create(broker.address, "order")
     client = RegistryClient(registry.url)
@@ -346,7 +347,7 @@ def test_it_needs_a_registry_and_never_goes_without(tmp_path: Path) -> None:
             create(broker.address, "new", {"headworks.schema.validation": "yes"})
 
 
-def test_a_bomb_is_refused(broker: service.Service, registry: service.Service) -> None:
+def test_a_bomb_is_refused(broker: child_process.Service, registry: child_process.Service) -> None:
     create(broker.address, "bomb")
     known = RegistryClient(registry.url).register("bomb-value", SCHEMA).id
     bomb = judged(broker.address, "bomb", framed(known, bytes(40 << 20)), codec=Codec.ZSTD)
@@ -354,7 +355,7 @@ def test_a_bomb_is_refused(broker: service.Service, registry: service.Service) -
     assert "exceed" in bomb.error_message
 
 
-def test_ids_are_remembered_and_asked_for_once(registry: service.Service) -> None:
+def test_ids_are_remembered_and_asked_for_once(registry: child_process.Service) -> None:
     client = RegistryClient(registry.url)
     known = client.register("once-value", SCHEMA).id
     now = [0.0]
@@ -396,7 +397,7 @@ def test_what_is_remembered_of_unknown_ids_is_bounded(monkeypatch: pytest.Monkey
     asyncio.run(run())
 
 
-def test_configs_show_it(broker: service.Service) -> None:
+def test_configs_show_it(broker: child_process.Service) -> None:
     from confluent_kafka.admin import (  # type: ignore[attr-defined]
         ConfigResource,
         ResourceType,

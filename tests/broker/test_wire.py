@@ -12,10 +12,10 @@ import psutil
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from headworks import service
-from headworks._broker.protocol import APIS, ErrorCode
-from headworks._broker.protocol.apis import LOGIN
-from headworks._broker.records import check_batch, iter_batches
+from headworks._kafka.protocol import APIS, ErrorCode
+from headworks._kafka.protocol.apis import LOGIN
+from headworks._kafka.records import check_batch, iter_batches
+from headworks._server import child_process
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE, eventually
 from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced
@@ -101,7 +101,7 @@ def test_nonsense_closes_the_connection_and_only_that(address: str, data: bytes)
         assert other.ask(VERSIONS, 0).error_code == 0
 
 
-def test_random_bytes_never_hurt(running: service.Service) -> None:
+def test_random_bytes_never_hurt(running: child_process.Service) -> None:
     for _ in range(60):
         with Wire(running.address) as wire:
             body = os.urandom(40)
@@ -182,7 +182,7 @@ def test_an_empty_fetch_is_not_answered_before_its_time(address: str, topic: str
 
 
 def test_a_client_that_goes_while_parked_leaves_nothing_behind(
-    running: service.Service, topic: str
+    running: child_process.Service, topic: str
 ) -> None:
     for _ in range(20):
         with Wire(running.address) as wire:
@@ -194,7 +194,7 @@ def test_a_client_that_goes_while_parked_leaves_nothing_behind(
 
 
 def test_an_idle_broker_with_parked_consumers_uses_no_cpu(
-    running: service.Service, topic: str
+    running: child_process.Service, topic: str
 ) -> None:
     process = psutil.Process(running.process.pid)
     with Wire(running.address) as wire:

@@ -11,9 +11,9 @@ from typing import Any
 
 from kio.serial import entity_reader, entity_writer
 
-from headworks._broker.protocol.apis import APIS
-from headworks._broker.protocol.frame import parse_header
-from headworks._broker.protocol.produce import Repeated, Repeats, parse_request
+from headworks._kafka.protocol.apis import APIS
+from headworks._kafka.protocol.frame import parse_header
+from headworks._kafka.protocol.produce import Repeated, Repeats, parse_request
 from tests.broker.clients import DEADLINE
 
 

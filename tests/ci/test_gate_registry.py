@@ -10,10 +10,10 @@ import urllib3
 
 from headworks._ci.gate import check
 from headworks._ci.registering import register
+from headworks._server.child_process import Service
 from headworks.compatibility import Level, Policy
 from headworks.errors import RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient
-from headworks.service import Service
 from tests.ci.conftest import ID, Work, event
 
 SCHEMAS = Path("schemas")

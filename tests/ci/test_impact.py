@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from headworks._ci.gate import check
 from headworks._ci.machine import render
 from headworks._ci.verdict import Impact
+from headworks._server.child_process import Service
 from headworks.errors import UnreachableError
-from headworks.service import Service
 from tests.ci.conftest import ID, Work, event
 
 SCHEMAS = Path("schemas")

@@ -12,12 +12,12 @@ import pytest
 
 from headworks._ci.gate import check
 from headworks._ci.registering import register
+from headworks._server.child_process import Service
 from headworks.compatibility import Level, Policy
 from headworks.errors import SchemaError, UnreachableError
 from headworks.registry_client import Compatibility, IncompatibleSchemaError, RegistryClient
 from headworks.schema import parse
-from headworks.schema.canonical import canonical_text
-from headworks.service import Service
+from headworks.schema._canonical import canonical_text
 from tests.ci.conftest import ID, Work, event
 from tests.compatibility.generate import Generator, mutate
 

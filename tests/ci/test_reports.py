@@ -17,8 +17,8 @@ from headworks._ci.machine import FORMATS, render
 from headworks._ci.report import Style, text_report
 from headworks._ci.rules import CATALOGUE_RULES, LINT_RULES
 from headworks._cli.schema import schema_app
+from headworks._server.child_process import Service
 from headworks.compatibility import RULES
-from headworks.service import Service
 from tests.ci.conftest import ID, Work, event
 
 SCHEMAS = Path("schemas")

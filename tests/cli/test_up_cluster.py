@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headworks import service
-from headworks.audit import AUDIT_TOPIC
+from headworks._audit_counting import AUDIT_TOPIC
+from headworks._server import child_process
 from tests.decentralised.cluster import eventually
 
 
@@ -41,7 +41,7 @@ def test_another_broker_joins_what_up_has_started_and_is_not_waited_for(tmp_path
     with up(tmp_path / "one") as told:
         zookeeper = ["--zookeeper", told["zookeeper"], "--broker-id", "2"]
         listen = ["--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "two")]
-        with service.start(["broker", "start", *listen, *zookeeper]) as second:
+        with child_process.start(["broker", "start", *listen, *zookeeper]) as second:
             from confluent_kafka.admin import AdminClient
             from confluent_kafka.cimpl import NewTopic
 

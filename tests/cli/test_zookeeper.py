@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from headworks import service
 from headworks._cli.main import command_line
-from headworks._cli.stack import running_stack
+from headworks._cli.stack.stack import running_stack
+from headworks._server import child_process
 from tests.console.fetch import Fetch
 
 
@@ -42,7 +42,7 @@ def test_the_brokers_of_an_ensemble_are_found(tmp_path: Path) -> None:
         assert asked.returncode == 0, asked.stderr
         assert json.loads(asked.stdout)["rows"] == []
         start = ["console", "start", "--listen", "127.0.0.1:0", *there]
-        with service.start(start) as console:
+        with child_process.start(start) as console:
             page = Fetch(console.url)
             page.until("/topics.json", lambda _: broker(page)["age_seconds"] is not None)
             assert broker(page)["problem"] is None

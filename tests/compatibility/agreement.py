@@ -20,7 +20,7 @@ from pathlib import Path
 from headworks.compatibility import Policy, check_pair
 from headworks.errors import SchemaError
 from headworks.schema import Schema, parse
-from headworks.schema.canonical import canonical_text, parsing_form
+from headworks.schema._canonical import canonical_text, parsing_form
 from tests.compatibility.fastavro_form import (
     decoded,
     fastavro_form,

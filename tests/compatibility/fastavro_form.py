@@ -21,8 +21,8 @@ from typing import Any, cast
 
 import fastavro
 
-from headworks.schema.defaults import is_default
-from headworks.schema.model import (
+from headworks.schema._defaults import is_default
+from headworks.schema._model import (
     Array,
     EnumType,
     Field,

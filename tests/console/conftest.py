@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from headworks import service
+from headworks._server import child_process
 from tests.console.browser import browsing
 from tests.console.fetch import Fetch
 from tests.console.stage import Stage, staged
@@ -15,13 +15,15 @@ from tests.console.stage import Stage, staged
 
 @pytest.fixture(scope="module")
 def console(
-    broker: service.Service, registry: service.Service, tmp_path_factory: pytest.TempPathFactory
+    broker: child_process.Service,
+    registry: child_process.Service,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Fetch]:
     """A console over the session's broker and registry, and a warehouse that is not there yet."""
     folder = tmp_path_factory.mktemp("console")
     places = ["--bootstrap", broker.address, "--registry", registry.url]
     places += ["--warehouse", str(folder / "warehouse"), "--schemas", str(folder / "schemas")]
-    with service.start(["console", "start", "--listen", "127.0.0.1:0", *places]) as running:
+    with child_process.start(["console", "start", "--listen", "127.0.0.1:0", *places]) as running:
         yield Fetch(running.url)
 
 

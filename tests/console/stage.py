@@ -27,17 +27,18 @@ from consumer_sdk import Consumer
 from hadoop_loader.audit_counts import AuditPublisher
 from hadoop_loader.columns import table_name
 from hadoop_loader.commits import Commit, CommitLog, TableState, TopicCommit
-from headworks import catalogue, service
+from headworks import _bundled_schemas
 from headworks._audit.reconciler import Reconciler
 from headworks._audit.store import AuditStore
+from headworks._audit_counting import window_of
 from headworks._cli.demo.events import BUILDERS
 from headworks._cli.demo.source import Row, Source
-from headworks._cli.stack import Stack, running_console, running_stack
-from headworks.audit import window_of
-from headworks.broker_client import broker_client
+from headworks._cli.stack.stack import Stack, running_console, running_stack
+from headworks._kafka.client_properties import broker_client
+from headworks._server import child_process
+from headworks._server.security.users import new_secret, write_users
 from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
-from headworks.security.users import new_secret, write_users
 from producer_sdk import Producer
 from producer_sdk.generator.package import generate, write
 
@@ -116,7 +117,7 @@ def guarded_console(
     arguments += ["--registry", stage.stack.registry.url]
     arguments += ["--warehouse", str(stage.folder / "warehouse")]
     arguments += ["--audit-store", f"sqlite:///{stage.folder / 'audit.db'}"]
-    with service.start(arguments) as running:
+    with child_process.start(arguments) as running:
         yield running.url
 
 
@@ -126,7 +127,7 @@ def _govern(stack: Stack, folder: Path) -> None:
     first, second = folder / "schemas-1" / "nyc", folder / "schemas-2" / "nyc"
     for place in (first, second):
         place.mkdir(parents=True)
-        for path in sorted((catalogue.folder() / "nyc").glob("*.avsc")):
+        for path in sorted((_bundled_schemas.folder() / "nyc").glob("*.avsc")):
             text = path.read_text(encoding="utf-8")
             if place is second and path.stem == "flights":
                 text = (CHANGES / "flights-v2.avsc").read_text(encoding="utf-8")

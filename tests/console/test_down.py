@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headworks import service
-from headworks.ports import free_ports
+from headworks._cli.stack.ports import free_ports
+from headworks._server import child_process
 from tests.console.fetch import Fetch
 
 
@@ -20,7 +20,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fetch]:
     arguments = ["console", "start", "--listen", "127.0.0.1:0", "--bootstrap", dead]
     arguments += ["--registry", f"http://{dead}", "--warehouse", str(folder / "warehouse")]
     arguments += ["--audit-store", f"sqlite:///{folder / 'audit.db'}"]
-    with service.start(arguments) as running:
+    with child_process.start(arguments) as running:
         yield Fetch(running.url)
     assert not list(folder.iterdir()), "a console makes no files"
 

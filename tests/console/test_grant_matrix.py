@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headworks.security import Role
+from headworks._server.security import Role
 from tests.console.fetch import Fetch
 from tests.console.stage import TOPICS, Stage, guarded_console
 from tests.console.test_guarded import wait_for_sources

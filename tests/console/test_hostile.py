@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from fastavro import parse_schema, schemaless_writer
 from playwright.sync_api import Browser
 
-from headworks.wire import prefix
+from headworks._wire import prefix
 from tests.console.browser import PATIENCE
 from tests.console.fetch import Fetch
 from tests.console.stage import Stage

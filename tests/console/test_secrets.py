@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from fastavro import parse_schema, schemaless_writer
 
+from headworks._wire import prefix
 from headworks.schema import key_subject_of, subject_of
-from headworks.wire import prefix
 from tests.console.fetch import Fetch
 from tests.console.stage import Stage
 

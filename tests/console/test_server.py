@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from headworks import service
+from headworks._server import child_process
 from headworks.errors import UsageError
 from headworks.registry_client import Reference, RegistryClient
 from tests.console.fetch import Fetch
@@ -59,10 +59,12 @@ def test_a_readers_mistake_is_said_and_is_no_error_of_the_server(console: Fetch,
 
 def test_it_is_not_exposed_without_a_guard() -> None:
     with pytest.raises(UsageError, match="the console would ask nobody who they are"):
-        service.start(["console", "start", "--listen", "0.0.0.0:0"])
+        child_process.start(["console", "start", "--listen", "0.0.0.0:0"])
 
 
-def test_subjects_of_every_context_are_shown(console: Fetch, registry: service.Service) -> None:
+def test_subjects_of_every_context_are_shown(
+    console: Fetch, registry: child_process.Service
+) -> None:
     client = RegistryClient(registry.url)
     place, order = ":.eu:place", ":.eu:orders-value"
     client.register(place, _record("Place", {"name": "city", "type": "string"}))

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from headworks.ports import free_ports
+from headworks._cli.stack.ports import free_ports
 from tests.console.fetch import Fetch
 from tests.waiting import until
 

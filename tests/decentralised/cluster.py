@@ -13,10 +13,10 @@ import fastavro
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from headworks._wire import prefix
+from headworks._zookeeper import BrokerNode, Session, TopicNode, paths
 from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
-from headworks.wire import prefix
-from headworks.zookeeper import BrokerNode, Session, TopicNode, paths
 
 __all__ = ["BROKER", "declare", "encoder", "eventually", "fill", "register"]
 

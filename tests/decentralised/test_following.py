@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from consumer_sdk import Consumer
-from headworks import service
-from headworks.discovery import Brokers, bootstrap_of
+from headworks._cli.stack.ports import free_ports
+from headworks._kafka.bootstrap import Brokers, bootstrap_of
+from headworks._server import child_process
 from headworks.errors import UnreachableError
-from headworks.ports import free_ports
 from tests.decentralised.cluster import encoder, eventually
 from tests.ensemble import ensemble
 
@@ -27,9 +27,9 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield running.address
 
 
-def broker(folder: Path, zookeeper: str, port: int) -> service.Service:
+def broker(folder: Path, zookeeper: str, port: int) -> child_process.Service:
     """The only broker there is, at this port."""
-    return service.start(
+    return child_process.start(
         [
             *("broker", "start", "--listen", f"127.0.0.1:{port}", "--data-dir", str(folder)),
             *("--zookeeper", zookeeper, "--broker-id", "1"),
@@ -51,7 +51,7 @@ def test_what_is_given_beats_what_is_set(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_all_brokers_are_replaced_while_clients_run(
-    zookeeper: str, registry: service.Service, tmp_path: Path
+    zookeeper: str, registry: child_process.Service, tmp_path: Path
 ) -> None:
     """Every address that the clients ever knew is gone; the data came to other addresses."""
     port, other_port = free_ports(2)
@@ -83,7 +83,7 @@ def test_all_brokers_are_replaced_while_clients_run(
 
 
 def consumer(
-    zookeeper: str, registry: service.Service, membership: Literal["broker", "zookeeper"]
+    zookeeper: str, registry: child_process.Service, membership: Literal["broker", "zookeeper"]
 ) -> Consumer[dict[str, Any]]:
     return Consumer(
         group=f"by-{membership}",

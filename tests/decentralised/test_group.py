@@ -22,12 +22,12 @@ from consumer_sdk.decentralised.directory import Directory, NotAMemberError
 from consumer_sdk.decentralised.directory import Place as DirectoryPlace
 from consumer_sdk.decentralised.member import Member, Timing
 from consumer_sdk.decentralised.subscription import subscription
-from headworks import service
 from headworks._cli.group import group_app
+from headworks._cli.stack.embedded_zookeeper import Ensemble
+from headworks._server import child_process
+from headworks._zookeeper import Session, open_session, paths
 from headworks.errors import UnreachableError, UsageError
 from headworks.groups import Groups, Kind, Place
-from headworks.zookeeper import Session, open_session, paths
-from headworks.zookeeper.embedded import Ensemble
 from tests.decentralised.cluster import BROKER, declare, eventually, fill, register
 from tests.ensemble import ensemble
 
@@ -73,7 +73,9 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(
-    broker: service.Service, registry: service.Service, tmp_path_factory: pytest.TempPathFactory
+    broker: child_process.Service,
+    registry: child_process.Service,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Cluster]:
     with (
         ensemble(tmp_path_factory.mktemp("zookeeper")) as running,

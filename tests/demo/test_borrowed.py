@@ -6,8 +6,8 @@ import pytest
 
 from headworks._cli.demo.borrowed import borrowed_topics
 from headworks._cli.kafka import admin_of, topics_of
+from headworks._server.child_process import Service
 from headworks.errors import RefusedError, UnreachableError, UsageError
-from headworks.service import Service
 
 NAMES = ("borrowed-a", "borrowed-b")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from headworks.ports import free_ports
+from headworks._cli.stack.ports import free_ports
 
 ROOT = Path(__file__).parent.parent.parent
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -14,19 +14,19 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from typer.testing import CliRunner
 
-from headworks import service
 from headworks._cli.group import group_app
+from headworks._server import child_process
 from headworks.errors import HeadworksError
 from headworks.groups import Groups, Place
-from headworks.groups.log_ends import Timestamps
-from headworks.groups.model import Spot
-from headworks.groups.moving import load
+from headworks.groups._log_ends import Timestamps
+from headworks.groups._model import Spot
+from headworks.groups._moving import load
 
 HOUR = 3_600_000
 
 
 @pytest.fixture(scope="module")
-def topic(broker: service.Service) -> str:
+def topic(broker: child_process.Service) -> str:
     """A topic of two partitions with 100 messages each, one a minute, the last one now."""
     name = f"groups-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": broker.address})
@@ -42,7 +42,7 @@ def topic(broker: service.Service) -> str:
     return name
 
 
-def run(broker: service.Service, *arguments: str, ok: int = 0) -> tuple[Any, str]:
+def run(broker: child_process.Service, *arguments: str, ok: int = 0) -> tuple[Any, str]:
     """What a command printed (JSON), or (`ok` is an exit code) the error it ended with."""
     done = CliRunner().invoke(group_app, [*arguments, "--bootstrap", broker.address])
     if ok:
@@ -54,7 +54,7 @@ def run(broker: service.Service, *arguments: str, ok: int = 0) -> tuple[Any, str
 
 
 def test_a_group_is_moved_shown_exported_deleted_and_imported(
-    broker: service.Service, topic: str, tmp_path: Path
+    broker: child_process.Service, topic: str, tmp_path: Path
 ) -> None:
     name = f"billing-{topic}"
     moved, _ = run(
@@ -84,7 +84,7 @@ def test_a_group_is_moved_shown_exported_deleted_and_imported(
         assert groups.described([name])[0].offsets == {Place(topic, 0): 40, Place(topic, 1): 30}
 
 
-def test_what_a_group_never_read_is_not_hidden(broker: service.Service, topic: str) -> None:
+def test_what_a_group_never_read_is_not_hidden(broker: child_process.Service, topic: str) -> None:
     """Nobody is in it, and in one partition of its topic it has never been."""
     name, fresh = f"half-{topic}", f"fresh-{topic}"
     admin = AdminClient({"bootstrap.servers": broker.address})
@@ -104,7 +104,7 @@ def test_what_a_group_never_read_is_not_hidden(broker: service.Service, topic: s
     assert [(m["topic"], m["partition"]) for m in moved[0]["moves"]] == [(fresh, 0), (topic, 0)]
 
 
-def test_resets_by_time_and_to_the_ends(broker: service.Service, topic: str) -> None:
+def test_resets_by_time_and_to_the_ends(broker: child_process.Service, topic: str) -> None:
     name = f"ends-{topic}"
     hour_ago = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 3600))
     for to, expected in (
@@ -123,7 +123,9 @@ def test_resets_by_time_and_to_the_ends(broker: service.Service, topic: str) -> 
     assert 35 <= moved[0]["moves"][0]["after"] <= 41
 
 
-def test_a_group_that_somebody_is_in_stays_where_it_is(broker: service.Service, topic: str) -> None:
+def test_a_group_that_somebody_is_in_stays_where_it_is(
+    broker: child_process.Service, topic: str
+) -> None:
     name = f"busy-{topic}"
     consumer = confluent_kafka.Consumer(
         {
@@ -168,12 +170,14 @@ def test_a_group_that_somebody_is_in_stays_where_it_is(broker: service.Service, 
         (("list", "--zookeeper", "127.0.0.1:zk"), "is not HOST:PORT"),
     ],
 )
-def test_wrong_input_is_named(broker: service.Service, command: tuple[str, ...], said: str) -> None:
+def test_wrong_input_is_named(
+    broker: child_process.Service, command: tuple[str, ...], said: str
+) -> None:
     assert said in run(broker, *command, ok=2)[1]
 
 
 def test_the_times_of_many_offsets_are_read_and_remembered(
-    broker: service.Service, topic: str
+    broker: child_process.Service, topic: str
 ) -> None:
     spots = [Spot(topic, partition, offset) for partition in (0, 1) for offset in range(0, 100, 7)]
     timestamps = Timestamps(broker.address)

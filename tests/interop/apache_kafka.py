@@ -32,9 +32,9 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from headworks._cli.stack.ports import free_ports
+from headworks._server.child_process import Service
 from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError
-from headworks.ports import free_ports
-from headworks.service import Service
 from tests.interop import maven
 
 __all__ = ["fetch", "java", "start", "version"]

@@ -20,9 +20,9 @@ import xml.etree.ElementTree as ElementTree
 from functools import cache
 from pathlib import Path
 
+from headworks._cli.stack.ports import free_ports
+from headworks._server.child_process import Service
 from headworks.errors import RefusedError, UnreachableError
-from headworks.ports import free_ports
-from headworks.service import Service
 from tests.interop import maven
 
 __all__ = ["VARIABLE", "fetch", "start", "version"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from headworks import service
+from headworks._server import child_process
 
 __all__ = ["VARIABLE", "is_apache_kafka", "log_folder", "start_in_place"]
 
@@ -31,13 +31,13 @@ def is_apache_kafka() -> bool:
     return choice == "apache-kafka"
 
 
-def start_in_place(folder: Path, *options: str) -> service.Service:
+def start_in_place(folder: Path, *options: str) -> child_process.Service:
     """Our broker with `options`, or Apache Kafka, its data in `folder`."""
     if is_apache_kafka():
         from tests.interop import apache_kafka
 
         return apache_kafka.start(folder, config=_CONFIG)
-    return service.start(
+    return child_process.start(
         ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(folder), *options]
     )
 

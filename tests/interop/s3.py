@@ -27,9 +27,9 @@ from typing import Any
 import pytest
 
 from hadoop_loader import object_store
+from headworks._cli.stack.ports import free_ports
+from headworks._server.child_process import Service
 from headworks.errors import UnreachableError
-from headworks.ports import free_ports
-from headworks.service import Service
 from tests.interop import maven
 
 __all__ = ["BUCKET", "LISTED", "configure", "jars", "start"]

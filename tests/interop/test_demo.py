@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headworks.service import Service
+from headworks._server.child_process import Service
 from tests.decentralised.cluster import eventually
 from tests.interop import apache_kafka
 

@@ -17,10 +17,10 @@ from hadoop_loader.commits import CommitLog
 from hadoop_loader.hdfs import HdfsPath, hdfs_path
 from hadoop_loader.lock import HdfsLock
 from hadoop_loader.places import create, matching
-from headworks import service
+from headworks._server import child_process
+from headworks._server.child_process import Service
 from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
-from headworks.service import Service
 from tests.interop import hdfs as hdfs_itself
 from tests.interop.queries import all_there
 from tests.loader.test_commits import a_commit
@@ -117,7 +117,7 @@ def test_killed_in_hdfs_and_nothing_is_lost_or_doubled(
     store = f"sqlite:///{tmp_path / 'registry.db'}"
     broker = ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "broker")]
     registry = ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
-    with service.start(broker) as logs, service.start(registry) as schemas:
+    with child_process.start(broker) as logs, child_process.start(registry) as schemas:
         _killed(Stack(tmp_path, logs, schemas), root)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from headworks.service import Service
+from headworks._server.child_process import Service
 from tests.broker.clients import CONSUMERS, KCAT, PRODUCERS
 from tests.broker.test_clients import FULL, LIBRARIES, PLAIN
 from tests.interop.java_client import JavaClient

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from headworks import service
+from headworks._server import child_process
 from tests.interop import apache_kafka
 from tests.mirror.messages import Sent, content, copied, create, produce, wait_for
 from tests.soak.mirror import committed, end_offsets, read_all
@@ -28,24 +28,26 @@ COUNT = 30_000
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[child_process.Service]:
     with apache_kafka.start(tmp_path_factory.mktemp("kafka")) as running:
         yield running
 
 
 @pytest.fixture(params=["from Kafka", "into Kafka"])
 def sides(
-    request: pytest.FixtureRequest, kafka: service.Service, broker: service.Service
+    request: pytest.FixtureRequest, kafka: child_process.Service, broker: child_process.Service
 ) -> tuple[str, str]:
     """Source and target."""
     ends = (kafka.address, broker.address)
     return ends if request.param == "from Kafka" else ends[::-1]
 
 
-def mirror(sides: tuple[str, str], prefix: str, folder: Path) -> service.Service:
+def mirror(sides: tuple[str, str], prefix: str, folder: Path) -> child_process.Service:
     ends = ["--from", sides[0], "--to", sides[1], "--topics", rf"{prefix}\..*", "--name", prefix]
     each = ["--commit-every", "0.3", "--refresh-every", "0.5", "--data-dir", str(folder)]
-    return service.start(["mirror", *ends, *each, "--no-audit"], log_file=folder / "mirror.log")
+    return child_process.start(
+        ["mirror", *ends, *each, "--no-audit"], log_file=folder / "mirror.log"
+    )
 
 
 def test_everything_arrives_as_it_was_though_the_mirror_is_killed(

@@ -13,10 +13,10 @@ from hadoop_loader import Warehouse, WarehouseConfig
 from hadoop_loader.commits import CommitLog
 from hadoop_loader.places import matching
 from hadoop_loader.s3 import S3Path, s3_path
-from headworks import service
+from headworks._server import child_process
+from headworks._server.child_process import Service
 from headworks.errors import UsageError
 from headworks.registry_client import RegistryClient
-from headworks.service import Service
 from tests.interop import s3 as s3_itself
 from tests.interop.queries import WANTED, all_there
 from tests.loader.test_killed import Stack
@@ -46,7 +46,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     store = f"sqlite:///{tmp_path / 'registry.db'}"
     broker = ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "broker")]
     registry = ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
-    with service.start(broker) as logs, service.start(registry) as schemas:
+    with child_process.start(broker) as logs, child_process.start(registry) as schemas:
         yield Stack(tmp_path, logs, schemas)
 
 

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headworks.audit import WINDOW_MS, window_of
-from headworks.audit.counters import (
+from headworks._audit_counting import WINDOW_MS, window_of
+from headworks._audit_counting.counters import (
     ATTEMPTED,
     BROKER_ERROR,
     DELIVERED,
@@ -31,7 +31,7 @@ from headworks.audit.counters import (
     PendingIncrement,
     leftover_files,
 )
-from headworks.detour import Detour
+from headworks._kafka.partitioner import Detour
 from headworks.errors import UsageError
 from producer_sdk.running import Running
 from tests.counting import Counting
@@ -125,7 +125,7 @@ def test_counts_survive_sigkill_and_a_live_file_is_left_alone(
 ) -> None:
     code = counting.begin + (
         "import sys, time; from pathlib import Path\n"
-        "from headworks.audit.counters import CounterFile, DELIVERED\n"
+        "from headworks._audit_counting.counters import CounterFile, DELIVERED\n"
         f"c = CounterFile(Path({str(tmp_path)!r}))\n"
         "for i in range(1000):\n"
         "    s = c.attempt('flights', 0, 7)\n"
@@ -150,7 +150,7 @@ def test_what_was_not_written_down_before_a_sigkill_is_unresolved_and_never_lost
 ) -> None:
     code = counting.begin + (
         "import sys, time; from pathlib import Path\n"
-        "from headworks.audit.counters import CounterFile\n"
+        "from headworks._audit_counting.counters import CounterFile\n"
         f"c = CounterFile(Path({str(tmp_path)!r}))\n"
         "slots = [c.attempt('flights', 0, 7) for _ in range(20)]\n"
         "for slot in slots[:10]: slot.report(None, None)\n"
@@ -409,7 +409,7 @@ def test_whatever_was_counted_before_the_end_is_in_the_file_and_the_rest_is_refu
 STOPPED = """
 import os, signal
 from pathlib import Path
-from headworks.audit.counters import CounterFile
+from headworks._audit_counting.counters import CounterFile
 from tests.kernel.test_audit_counters import WINDOW_MS, put, sending
 counters = CounterFile(Path({folder!r}))
 running = sending(counters)
@@ -439,7 +439,7 @@ def test_each_attempt_before_a_sigkill_is_in_the_file(
 KILLED = """
 import mmap, threading
 from pathlib import Path
-from headworks.audit.counters import CounterFile
+from headworks._audit_counting.counters import CounterFile
 from tests.kernel.test_audit_counters import put, sending
 counters = CounterFile(Path({folder!r}))
 running = sending(counters)

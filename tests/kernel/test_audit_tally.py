@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headworks.audit.tally import PythonTally, Tally
-from headworks.compiled import COMPILED
+from headworks._audit_counting.tally import PythonTally, Tally
+from headworks._native import COMPILED
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="no compiler when this was installed")
 START, END, AT = -5, 5, 3

@@ -8,8 +8,8 @@ import urllib.request
 
 import pytest
 
-from headworks import metrics_http
-from headworks.metrics_http import Door, MetricsPage
+from headworks._server import metrics_page
+from headworks._server.metrics_page import Door, MetricsPage
 
 
 def is_cut_off(slow: socket.socket) -> bool:
@@ -26,15 +26,15 @@ def is_cut_off(slow: socket.socket) -> bool:
 
 def test_who_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then is in time for each read, and never done."""
-    monkeypatch.setattr(metrics_http, "_SECONDS", 1.0)
-    monkeypatch.setattr(metrics_http, "_AT_A_TIME", 1)
+    monkeypatch.setattr(metrics_page, "_SECONDS", 1.0)
+    monkeypatch.setattr(metrics_page, "_AT_A_TIME", 1)
     page = MetricsPage("127.0.0.1", 0, lambda: b"up 1\n", Door(None, None), None)
     try:
         address = page.url.partition("://")[2].partition("/")[0].split(":")
         with socket.create_connection((address[0], int(address[1])), 20) as slow:
             slow.sendall(b"GET /metrics HTTP/1.1\r\n")
             assert is_cut_off(slow)
-        monkeypatch.setattr(metrics_http, "_SECONDS", 60.0)
+        monkeypatch.setattr(metrics_page, "_SECONDS", 60.0)
         with urllib.request.urlopen(page.url, timeout=60) as answer:
             assert answer.read() == b"up 1\n"
     finally:

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from headworks import compiled
+from headworks import _native
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
-SOURCES = {"headworks/codec/_encoder": "encoder", "headworks/audit/_tally": "tally"}
+SOURCES = {"headworks/_native/_encoder": "encoder", "headworks/_native/_tally": "tally"}
 needs_compiler = pytest.mark.skipif(
     shutil.which("gcc") is None or not Path(sysconfig.get_path("include"), "Python.h").is_file(),
     reason="there is no gcc, or Python's headers are not installed",
@@ -45,9 +45,9 @@ def names(wheel: Path) -> set[str]:
 
 def test_it_holds_what_the_commands_need(names: set[str]) -> None:
     assert {
-        "headworks/catalogue/headworks/audit.avsc",
-        "headworks/catalogue/nyc/flights.avsc",
-        "headworks/catalogue/governance.toml",
+        "headworks/_schemas/headworks/audit.avsc",
+        "headworks/_schemas/nyc/flights.avsc",
+        "headworks/_schemas/governance.toml",
         "headworks/_cli/demo/changes/flights-v2.avsc",
         "headworks/py.typed",
     } <= names
@@ -143,9 +143,9 @@ def hook(root: Path) -> Any:
 @needs_compiler
 @pytest.mark.parametrize("stem", SOURCES)
 def test_what_runs_is_of_this_source(root: Path, stem: str) -> None:
-    assert compiled.COMPILED, "run `python hatch_build.py`"
+    assert _native.COMPILED, "run `python hatch_build.py`"
     digest = hashlib.sha256((root / f"{stem}.c").read_bytes()).hexdigest()
-    running = getattr(compiled, SOURCES[stem])
+    running = getattr(_native, SOURCES[stem])
     assert digest == running.SOURCE, f"{stem}.c was changed: run `python hatch_build.py`"
 
 

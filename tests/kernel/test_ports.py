@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headworks.ports import free_ports
+from headworks._cli.stack.ports import free_ports
 
 
 def test_the_kernel_gives_none_of_them_to_others(tmp_path: Path) -> None:

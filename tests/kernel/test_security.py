@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scramp import ScramClient, ScramMechanism
 
-from headworks.errors import UsageError
-from headworks.security import (
+from headworks._server.security import (
     ANONYMOUS,
     Access,
     Kind,
@@ -22,9 +21,10 @@ from headworks.security import (
     parse_listen,
     refuse_exposure,
 )
-from headworks.security.access import read_grants
-from headworks.security.rereading import Reread
-from headworks.security.users import derive, new_secret, read_users, write_users
+from headworks._server.security.grants import read_grants
+from headworks._server.security.rereading import Reread
+from headworks._server.security.users import derive, new_secret, read_users, write_users
+from headworks.errors import UsageError
 
 ALICE = Principal("alice")
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from headworks import service
+from headworks._server import child_process
 from headworks.errors import UsageError
 
 
-def start_registry(folder: Path, listen: str = "127.0.0.1:0") -> service.Service:
-    return service.start(
+def start_registry(folder: Path, listen: str = "127.0.0.1:0") -> child_process.Service:
+    return child_process.start(
         ["registry", "start", "--listen", listen, "--store", f"sqlite:///{folder / 'r.db'}"]
     )
 
@@ -50,8 +50,8 @@ def test_it_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
         [
             sys.executable,
             "-c",
-            "import sys, time; from headworks import service\n"
-            "s = service.start(['registry', 'start', '--listen', '127.0.0.1:0', '--store', "
+            "import sys, time; from headworks._server import child_process\n"
+            "s = child_process.start(['registry', 'start', '--listen', '127.0.0.1:0', '--store', "
             f"'sqlite:///{tmp_path / 'r.db'}'])\n"
             "print(s.address, s.process.pid, flush=True); time.sleep(60)",
         ],
@@ -73,7 +73,7 @@ def test_it_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
 def test_its_words_can_be_read_while_it_writes_on(tmp_path: Path) -> None:
     """Reading does not move the place at which the service, which shares the file, goes on."""
     listen = ["--listen", "127.0.0.1:0", "--data-dir", str(tmp_path)]
-    with service.start(["broker", "start", *listen]) as running:
+    with child_process.start(["broker", "start", *listen]) as running:
         host, _, port = running.address.partition(":")
         for count in (1, 2, 3):
             with socket.create_connection((host, int(port)), 60) as nonsense:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from headworks._settings import SETTINGS, lookup, resolve
 from headworks.errors import UsageError
-from headworks.settings import SETTINGS, lookup, resolve
 
 
 def write(folder: Path, text: str) -> None:

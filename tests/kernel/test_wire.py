@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headworks.wire import FramingError, prefix, unframe
+from headworks._wire import FramingError, prefix, unframe
 
 
 @given(st.integers(0, 2**32 - 1), st.binary())

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headworks.errors import CorruptError, UnreachableError, UsageError
-from headworks.zookeeper import (
+from headworks._cli.stack.embedded_zookeeper import Ensemble, Server
+from headworks._zookeeper import (
     BrokerNode,
     BrokerWatch,
     MemberNode,
@@ -26,8 +26,8 @@ from headworks.zookeeper import (
     parse_address,
     paths,
 )
-from headworks.zookeeper.embedded import Ensemble, Server
-from headworks.zookeeper.session import kazoo
+from headworks._zookeeper.session import kazoo
+from headworks.errors import CorruptError, UnreachableError, UsageError
 from tests.decentralised.cluster import eventually
 from tests.ensemble import ensemble
 
@@ -224,7 +224,7 @@ def test_three_servers_elect_another_leader(tmp_path: Path) -> None:
 
 _PARENT = """
 import pathlib, sys, time
-from headworks.zookeeper.embedded import Ensemble, Server
+from headworks._cli.stack.embedded_zookeeper import Ensemble, Server
 ensemble = Ensemble(pathlib.Path(sys.argv[1]))
 ensemble.start()
 print(ensemble.servers[0].port, flush=True)

@@ -13,7 +13,7 @@ import pytest
 from hadoop_loader.config import WarehouseConfig
 from hadoop_loader.places import Place, place_of
 from hadoop_loader.session import start_session, stop_session
-from headworks.service import Service
+from headworks._server.child_process import Service
 from tests.interop import hdfs as hdfs_itself
 from tests.interop import s3 as s3_itself
 from tests.loader.memory import World

@@ -20,7 +20,7 @@ from hadoop_loader.policy import Policy
 from hadoop_loader.rewrite import Rewrite, Rewritten, rewrite
 from hadoop_loader.task import Manifest, Task, Writer, load
 from hadoop_loader.work import Parts
-from headworks.wire import prefix
+from headworks._wire import prefix
 
 Json = Any
 

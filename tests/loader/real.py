@@ -19,10 +19,10 @@ from hadoop_loader.loading import Loading
 from hadoop_loader.policy import Policy
 from hadoop_loader.report import LoadReport
 from hadoop_loader.status import status_of
+from headworks._server.child_process import Service
+from headworks._wire import prefix
 from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
-from headworks.service import Service
-from headworks.wire import prefix
 from tests.soak.fire_loader import parts
 
 __all__ = ["Stage"]

@@ -16,9 +16,9 @@ from pyspark.sql.functions import when
 
 import hadoop_loader
 from hadoop_loader.fetch import KafkaLog
-from headworks.broker_client import broker_client
+from headworks._kafka.client_properties import broker_client
+from headworks._server.child_process import Service
 from headworks.registry_client import RegistryClient
-from headworks.service import Service
 from tests.loader.memory import encoded
 
 pytestmark = pytest.mark.spark

@@ -9,9 +9,9 @@ from confluent_kafka import KafkaError, Producer
 
 from hadoop_loader.fetch import KafkaFetcher, KafkaLog
 from hadoop_loader.plan import Range, Watermarks
-from headworks.broker_client import broker_client
+from headworks._kafka.client_properties import broker_client
+from headworks._server.child_process import Service
 from headworks.errors import UnreachableError
-from headworks.service import Service
 
 TOPIC = "loader.fetch"
 

@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import Producer
 
 from hadoop_loader import Warehouse, WarehouseConfig
-from headworks import service
 from headworks._audit.reader import read_ledger
+from headworks._server import child_process
 from headworks.registry_client import RegistryClient
 from tests.loader.memory import encoded
 from tests.loader.test_loading import HOUR, V1, V2
@@ -25,8 +25,8 @@ from tests.loader.test_loading import HOUR, V1, V2
 @dataclass
 class Stack:
     folder: Path
-    broker: service.Service
-    registry: service.Service
+    broker: child_process.Service
+    registry: child_process.Service
 
     def headworks(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         process = self.begin(*arguments, **env)
@@ -64,10 +64,10 @@ class Stack:
 def stack(tmp_path: Path) -> Iterator[Stack]:
     store = f"sqlite:///{tmp_path / 'registry.db'}"
     with (
-        service.start(
+        child_process.start(
             ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "broker")]
         ) as broker,
-        service.start(
+        child_process.start(
             ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
         ) as registry,
     ):

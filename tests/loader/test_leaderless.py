@@ -22,10 +22,10 @@ from hadoop_loader.raw_fetch import BrokerFetcher
 from hadoop_loader.reloading import Rewinding
 from hadoop_loader.status import status_of
 from hadoop_loader.task import Manifest, Task, load
-from headworks.broker_client import broker_client
+from headworks._kafka.client_properties import broker_client
+from headworks._server.child_process import Service
 from headworks.errors import UnreachableError
 from headworks.registry_client import RegistryClient
-from headworks.service import Service
 from tests.broker.clients import eventually
 from tests.broker.cluster import Cluster, cluster
 from tests.loader.memory import MemoryJobs, World, encoded

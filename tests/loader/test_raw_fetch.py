@@ -18,12 +18,12 @@ from hadoop_loader.messages import LAST_MS, NO_SCHEMA, Message, Messages
 from hadoop_loader.plan import GapError, Range
 from hadoop_loader.raw_batches import blocks, messages
 from hadoop_loader.raw_fetch import BrokerFetcher
-from headworks._broker.records import Codec, InvalidBatchError, Record, encode_batch
-from headworks._broker.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL
-from headworks.broker_client import broker_client
+from headworks._kafka.client_properties import broker_client
+from headworks._kafka.records import Codec, InvalidBatchError, Record, encode_batch
+from headworks._kafka.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL
+from headworks._server.child_process import Service
+from headworks._wire import prefix
 from headworks.errors import CorruptError, UnreachableError
-from headworks.service import Service
-from headworks.wire import prefix
 
 LITTLE, MUCH = Choice(1 << 60), Choice(0)
 

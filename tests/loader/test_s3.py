@@ -24,8 +24,8 @@ from hadoop_loader.lease import TERMS, LeaseLock, Terms
 from hadoop_loader.lock import lock
 from hadoop_loader.places import place_of
 from hadoop_loader.s3 import S3Path, s3_path
+from headworks._server.child_process import Service
 from headworks.errors import UnreachableError, UsageError
-from headworks.service import Service
 from tests.interop.s3 import BUCKET, LISTED
 from tests.waiting import until
 

@@ -13,7 +13,7 @@ import pytest
 from hadoop_loader import governed
 from hadoop_loader.governed import Subjects, versions_of
 from hadoop_loader.task import Writer
-from headworks import service
+from headworks._server import child_process
 from headworks.errors import RefusedError
 from headworks.registry_client import Reference, RegistryClient, SubjectVersion
 from headworks.schema import subject_of
@@ -39,7 +39,7 @@ class Counted(RegistryClient):
 
 
 @pytest.fixture
-def client(registry: service.Service) -> Counted:
+def client(registry: child_process.Service) -> Counted:
     return Counted(registry.url)
 
 

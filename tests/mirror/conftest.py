@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headworks import service
+from headworks._server import child_process
 from tests.interop.in_place import start_in_place
 
 _numbers = itertools.count()
@@ -19,9 +19,9 @@ _numbers = itertools.count()
 class Clusters:
     """Two to copy from, one to copy into."""
 
-    east: service.Service
-    west: service.Service
-    target: service.Service
+    east: child_process.Service
+    west: child_process.Service
+    target: child_process.Service
 
 
 @pytest.fixture(scope="package")
@@ -36,10 +36,10 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
 
 
 @pytest.fixture(scope="package")
-def other_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+def other_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[child_process.Service]:
     """A registry beside the shared one, which has other ids."""
     store = f"sqlite:///{tmp_path_factory.mktemp('other') / 'registry.db'}"
-    with service.start(
+    with child_process.start(
         ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
     ) as running:
         yield running
@@ -52,15 +52,17 @@ def prefix() -> str:
 
 
 @pytest.fixture
-def mirror(tmp_path: Path) -> Iterator[Callable[..., service.Service]]:
+def mirror(tmp_path: Path) -> Iterator[Callable[..., child_process.Service]]:
     """Starts mirrors; their log is `mirror.log` in the test's folder."""
-    started: list[service.Service] = []
+    started: list[child_process.Service] = []
 
-    def start(*arguments: str, **options: str) -> service.Service:
+    def start(*arguments: str, **options: str) -> child_process.Service:
         given = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
         each = ["--commit-every", "0.3", "--refresh-every", "0.5", "--data-dir", str(tmp_path)]
         started.append(
-            service.start(["mirror", *each, *arguments, *given], log_file=tmp_path / "mirror.log")
+            child_process.start(
+                ["mirror", *each, *arguments, *given], log_file=tmp_path / "mirror.log"
+            )
         )
         return started[-1]
 

@@ -8,26 +8,27 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from headworks import catalogue, service
+from headworks import _bundled_schemas
 from headworks._audit.balance import Balance
 from headworks._audit.reader import read_ledger
-from headworks._broker.mirror.tier import Tier
-from headworks.audit import AUDIT_TOPIC, window_of
-from headworks.audit.counters import CounterFile
+from headworks._audit_counting import AUDIT_TOPIC, window_of
+from headworks._audit_counting.counters import CounterFile
+from headworks._mirror.audit_tier import Tier
+from headworks._server import child_process
+from headworks._server.child_process import Service
 from headworks.registry_client import RegistryClient
-from headworks.service import Service
 from producer_sdk import Producer
 from producer_sdk.untyped import event_class
 from tests.mirror.conftest import Clusters
 from tests.mirror.messages import create, wait_for
 from tests.soak.mirror import committed
 
-Mirror = Callable[..., service.Service]
+Mirror = Callable[..., child_process.Service]
 
 
 def governed(registry: Service, topic: str) -> str:
     client = RegistryClient(registry.url)
-    text = (catalogue.folder() / "headworks" / "audit.avsc").read_text(encoding="utf-8")
+    text = (_bundled_schemas.folder() / "headworks" / "audit.avsc").read_text(encoding="utf-8")
     client.register(f"{AUDIT_TOPIC}-value", text)
     schema = json.dumps(
         {"type": "record", "name": "Visit", "fields": [{"name": "page", "type": "string"}]}

@@ -18,13 +18,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from headworks import service
+from headworks._server import child_process
 from headworks.errors import UnreachableError, UsageError
 from tests.mirror.conftest import Clusters
 from tests.mirror.messages import SECONDS, Sent, content, copied, create, produce, wait_for
 from tests.soak.mirror import end_offsets, read_all
 
-Mirror = Callable[..., service.Service]
+Mirror = Callable[..., child_process.Service]
 
 
 def samples(count: int) -> list[Sent]:
@@ -72,7 +72,7 @@ def test_messages_arrive_as_they_were(clusters: Clusters, mirror: Mirror, prefix
     assert running.stop() == 0
 
 
-def page(running: service.Service) -> str:
+def page(running: child_process.Service) -> str:
     with urllib.request.urlopen(f"{running.url}/metrics", timeout=SECONDS) as answer:
         text: str = answer.read().decode()
     return text

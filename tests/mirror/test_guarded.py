@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from headworks import service
+from headworks._server import child_process
 from headworks.errors import UnreachableError
 from tests.broker.secure import PASSWORDS, Files, Way
 from tests.mirror.messages import SECONDS
 
-Mirror = Callable[..., service.Service]
+Mirror = Callable[..., child_process.Service]
 
 
 def properties(path: Path, way: Way) -> str:
@@ -29,7 +29,7 @@ def test_each_side_has_its_own_login(tmp_path: Path, mirror: Mirror) -> None:
     for side, user in (("source", "alice"), ("target", "carol")):
         files = Files.make(tmp_path / side)
         listen = ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(files.folder)]
-        started.append(service.start([*listen, *files.tls_options, *files.user_options]))
+        started.append(child_process.start([*listen, *files.tls_options, *files.user_options]))
         ways.append(Way(files, "SASL_SSL", user=user, password=PASSWORDS[user]))
     source, target = started
     try:

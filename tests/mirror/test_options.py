@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headworks._broker.mirror import MirrorOptions, Source, read_properties
-from headworks._broker.mirror.options import whole_names
-from headworks._broker.mirror.topics import ANY_PARTITION, Placing
 from headworks._cli.mirror import _one_each
+from headworks._mirror import MirrorOptions, Source, read_properties
+from headworks._mirror.options import whole_names
+from headworks._mirror.topics import ANY_PARTITION, Placing
 from headworks.errors import UsageError
 
 

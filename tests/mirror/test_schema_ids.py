@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from headworks import service
+from headworks._server import child_process
+from headworks._server.child_process import Service
 from headworks.registry_client import Reference, RegistryClient
-from headworks.service import Service
 from tests.mirror.conftest import Clusters
 from tests.mirror.messages import SECONDS, Sent, copied, create, produce, wait_for
 from tests.soak.mirror import end_offsets
 
-Mirror = Callable[..., service.Service]
+Mirror = Callable[..., child_process.Service]
 
 
 def record(name: str, *fields: tuple[str, str]) -> str:
@@ -123,7 +123,7 @@ def test_schemas_are_copied_before_the_messages_that_need_them(
     """With what they refer to, and their older versions; also what comes while the mirror runs."""
     topic = prefix + "copied"
     store = f"sqlite:///{tmp_path / 'registry.db'}"
-    with service.start(
+    with child_process.start(
         ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
     ) as target:
         client, copy = RegistryClient(other_registry.url), RegistryClient(target.url)

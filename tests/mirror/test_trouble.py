@@ -13,14 +13,14 @@ import psutil
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from headworks import service
+from headworks._server import child_process
 from tests.mirror.conftest import Clusters
 from tests.mirror.messages import SECONDS, Sent, copied, create, produce, wait_for
 from tests.mirror.test_copying import page
 from tests.soak.mirror import committed, judge, read_all
 from tests.soak.process import Broker
 
-Mirror = Callable[..., service.Service]
+Mirror = Callable[..., child_process.Service]
 
 
 def given(clusters: Clusters, topic: str) -> list[str]:

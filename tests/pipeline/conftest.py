@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from headworks import catalogue
-from headworks.audit import publishing
+from headworks import _bundled_schemas
+from headworks._audit_counting import publishing
+from headworks._server.child_process import Service
 from headworks.registry_client import RegistryClient
-from headworks.service import Service
 from producer_sdk import Producer
 from producer_sdk.generator.package import generate, write
 
@@ -67,7 +67,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def topic(tmp_path: Path, registry: Service, monkeypatch: pytest.MonkeyPatch) -> Topic:
     client = RegistryClient(registry.url)
-    audit = catalogue.folder() / "headworks" / "audit.avsc"
+    audit = _bundled_schemas.folder() / "headworks" / "audit.avsc"
     client.register("headworks.audit-value", audit.read_text(encoding="utf-8"))
     number = next(_numbers)
     name = f"clicks-{number}"

@@ -17,8 +17,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from consumer_sdk import Consumer, Message, OnPoison, PoisonMessageError
+from headworks._server.child_process import Service
 from headworks.errors import UsageError
-from headworks.service import Service
 from producer_sdk import Producer
 from tests.pipeline.conftest import Topic
 from tests.waiting import until

@@ -17,12 +17,12 @@ import pytest
 
 from consumer_sdk import Consumer, OnPoison, Partition
 from headworks._audit.reader import read_ledger
-from headworks.audit import publishing
-from headworks.audit.counters import CONSUMED
+from headworks._audit_counting import publishing
+from headworks._audit_counting.counters import CONSUMED
+from headworks._server.child_process import Service
 from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
-from headworks.registry_client.schema_ids import SchemaIds
-from headworks.service import Service
+from headworks.registry_client._schema_ids import SchemaIds
 from producer_sdk import Producer
 from tests.pipeline.conftest import V1_FIELDS, Topic, schema_text
 from tests.pipeline.test_consumer import AT, FAST, consumer, poison, read, read_until

@@ -18,10 +18,10 @@ import pytest
 
 from headworks._audit.balance import Balance, total
 from headworks._audit.reader import read_ledger
+from headworks._server.child_process import Service
 from headworks.codec import EncodeError
 from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
-from headworks.service import Service
 from producer_sdk import DeliveryError, Producer, WhenFull
 from tests.pipeline.conftest import Topic
 from tests.waiting import until

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from headworks import service
+from headworks._server import child_process
 from tests.registry.postgresql import Cluster, is_left_out, running_cluster
 from tests.registry.rest import Rest
 
 STORES = ["sqlite"] if is_left_out() else ["sqlite", "postgresql"]
 
 
-def start_registry(folder: Path) -> service.Service:
+def start_registry(folder: Path) -> child_process.Service:
     return start_on(f"sqlite:///{folder / 'registry.db'}")
 
 
-def start_on(store: str) -> service.Service:
-    return service.start(["registry", "start", "--listen", "127.0.0.1:0", "--store", store])
+def start_on(store: str) -> child_process.Service:
+    return child_process.start(["registry", "start", "--listen", "127.0.0.1:0", "--store", store])
 
 
 @pytest.fixture(scope="session")
@@ -44,13 +44,13 @@ def new_store(request: pytest.FixtureRequest, folder: Path) -> str:
 @pytest.fixture(scope="session", params=STORES)
 def shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[service.Service]:
+) -> Iterator[child_process.Service]:
     with start_on(new_store(request, tmp_path_factory.mktemp("shared"))) as running:
         yield running
 
 
 @pytest.fixture
-def rest(shared: service.Service) -> Iterator[Rest]:
+def rest(shared: child_process.Service) -> Iterator[Rest]:
     """The registry that all tests share, on every kind of store: use subjects of your own."""
     client = Rest(shared.url)
     yield client
@@ -60,14 +60,14 @@ def rest(shared: service.Service) -> Iterator[Rest]:
 @pytest.fixture(scope="module", params=STORES)
 def own_registry(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[service.Service]:
+) -> Iterator[child_process.Service]:
     """A registry for one module, whose global settings its tests may change."""
     with start_on(new_store(request, tmp_path_factory.mktemp("own"))) as running:
         yield running
 
 
 @pytest.fixture
-def own(own_registry: service.Service) -> Iterator[Rest]:
+def own(own_registry: child_process.Service) -> Iterator[Rest]:
     client = Rest(own_registry.url)
     yield client
     client.close()

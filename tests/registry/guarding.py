@@ -16,8 +16,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from headworks import service
-from headworks.security.users import new_secret, write_users
+from headworks._server import child_process
+from headworks._server.security.users import new_secret, write_users
 from tests.registry.rest import Reply, Rest
 
 ISSUER, AUDIENCE = "https://issuer.example", "registry"
@@ -82,10 +82,10 @@ def write_files(folder: Path, grants: str | None = GRANTS) -> list[str]:
     return options
 
 
-def start(folder: Path, *options: str, log_file: Path | None = None) -> service.Service:
+def start(folder: Path, *options: str, log_file: Path | None = None) -> child_process.Service:
     store = f"sqlite:///{folder / 'registry.db'}"
     arguments = ["registry", "start", "--listen", "127.0.0.1:0", "--store", store, *options]
-    return service.start(arguments, log_file=log_file)
+    return child_process.start(arguments, log_file=log_file)
 
 
 class Signer:

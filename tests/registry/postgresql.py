@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psycopg
 
-from headworks.ports import free_ports
+from headworks._cli.stack.ports import free_ports
 
 __all__ = ["Cluster", "is_left_out", "running_cluster"]
 

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from headworks._server.child_process import Service
 from headworks.compatibility import Level, Policy
 from headworks.errors import RefusedError, UnreachableError, UsageError
 from headworks.registry_client import (
@@ -21,7 +22,6 @@ from headworks.registry_client import (
     Registered,
     RegistryClient,
 )
-from headworks.service import Service
 from tests.registry.rest import fresh, record, text_of
 
 V1 = text_of(record("id:long"))

@@ -18,8 +18,8 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from headworks.service import Service
-from headworks.wire import unframe
+from headworks._server.child_process import Service
+from headworks._wire import unframe
 from tests.registry.rest import fresh, record, text_of
 
 V1 = text_of(record("id:long", "name:string"))

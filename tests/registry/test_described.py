@@ -21,8 +21,8 @@ import urllib3
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 
-from headworks import service
 from headworks._registry.service.openapi import ANSWERS
+from headworks._server import child_process
 from tests.registry.conftest import STORES, new_store, start_on
 from tests.registry.rest import Rest
 
@@ -53,7 +53,7 @@ CHECKS = [
 
 
 @pytest.fixture(params=KINDS)
-def fuzzed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[service.Service]:
+def fuzzed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[child_process.Service]:
     with start_on(new_store(request, tmp_path)) as running:
         yield running
 
@@ -83,7 +83,7 @@ def test_the_page_of_the_interface_needs_nothing_from_elsewhere(rest: Rest) -> N
 
 
 @pytest.mark.filterwarnings("ignore::Warning")
-def test_every_operation_answers_as_described(fuzzed: service.Service) -> None:
+def test_every_operation_answers_as_described(fuzzed: child_process.Service) -> None:
     described = schemathesis.openapi.from_url(f"{fuzzed.url}/openapi.json")
     client = Rest(fuzzed.url)
     answered = 0

@@ -13,7 +13,7 @@ import pytest
 from urllib3.exceptions import HTTPError
 
 from headworks._registry.store.database import Database
-from headworks.service import Service
+from headworks._server.child_process import Service
 from tests.registry.conftest import start_on
 from tests.registry.rest import Reply, Rest, record
 from tests.waiting import until

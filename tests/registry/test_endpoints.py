@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from headworks import service
+from headworks._server import child_process
 from tests.registry.rest import V1, Reply, Rest, fresh, record, text_of
 
 ADDRESS = record("street:string", name="Address", namespace="geo")
@@ -78,7 +78,7 @@ class Scene:
 
 
 @pytest.fixture(scope="session")
-def scene(shared: service.Service) -> Iterator[Scene]:
+def scene(shared: child_process.Service) -> Iterator[Scene]:
     rest = Rest(shared.url)
     yield Scene(rest)
     rest.close()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from headworks import service
 from headworks._registry.security.rules import RULES, On
-from headworks.security import Role
-from headworks.security.users import new_secret, write_users
+from headworks._server import child_process
+from headworks._server.security import Role
+from headworks._server.security.users import new_secret, write_users
 from tests.grantees import GRANTEES, NAME, Grantee, grants_file
 from tests.registry.guarding import As, basic, start
 from tests.registry.rest import record, text_of
@@ -32,7 +32,7 @@ ENOUGH = {
 GUARDED = sorted(route for route, rule in RULES.items() if rule.role is not None)
 
 
-def guarded(folder: Path) -> service.Service:
+def guarded(folder: Path) -> child_process.Service:
     users = {one.user: new_secret(one.user) for one in GRANTEES}
     write_users(folder / "users", {**users, "root": new_secret("root")})
     grants = grants_file(name=OWN, prefix=PREFIX, on='["subjects"]')
@@ -42,7 +42,7 @@ def guarded(folder: Path) -> service.Service:
     return start(folder, *files)
 
 
-def log_in(running: service.Service, user: str) -> As:
+def log_in(running: child_process.Service, user: str) -> As:
     return As(running.url, basic(user, user))
 
 
@@ -51,14 +51,14 @@ def may(one: Grantee, role: Role, name: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[child_process.Service]:
     """A registry with nothing in it: an allowed request of the matrix changes nothing."""
     with guarded(tmp_path_factory.mktemp("empty")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[child_process.Service]:
     """A registry with SUBJECTS, each with a schema of its own."""
     with guarded(tmp_path_factory.mktemp("filled")) as running:
         root = log_in(running, "root")
@@ -81,7 +81,7 @@ def by_content(template: str) -> bool:
 
 @pytest.mark.parametrize(("method", "template"), [r for r in GUARDED if not by_content(r[1])])
 def test_a_route_is_open_to_the_role_on_that_name_alone(
-    empty: service.Service, method: str, template: str
+    empty: child_process.Service, method: str, template: str
 ) -> None:
     rule = RULES[method, template]
     assert rule.role is not None
@@ -109,7 +109,7 @@ def test_a_route_is_open_to_the_role_on_that_name_alone(
 
 @pytest.mark.parametrize("one", GRANTEES, ids=lambda one: one.user)
 def test_lists_and_schemas_show_what_the_grant_is_about(
-    filled: service.Service, one: Grantee
+    filled: child_process.Service, one: Grantee
 ) -> None:
     ask, root = log_in(filled, one.user), log_in(filled, "root")
     seen = [name for name in SUBJECTS if may(one, Role.READER, name)]
@@ -140,7 +140,7 @@ def test_lists_and_schemas_show_what_the_grant_is_about(
 
 @pytest.mark.parametrize("one", [o for o in GRANTEES if o.scope == NAME], ids=lambda o: o.user)
 def test_a_name_reaches_no_other_by_reference_alias_or_import(
-    filled: service.Service, one: Grantee
+    filled: child_process.Service, one: Grantee
 ) -> None:
     ask = log_in(filled, one.user)
     for other in SUBJECTS[1:]:

@@ -19,8 +19,8 @@ from headworks._registry.store import Database, schemas
 from headworks.compatibility import Finding, Level, Policy, Version, check_level
 from headworks.errors import SchemaError
 from headworks.schema import Record, Schema, parse
-from headworks.schema.canonical import canonical_text
-from headworks.schema.parse import SharedFields
+from headworks.schema._canonical import canonical_text
+from headworks.schema._parse import SharedFields
 from tests.compatibility.generate import random_pair
 from tests.registry.rest import record, text_of
 

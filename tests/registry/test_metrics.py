@@ -10,8 +10,8 @@ import pytest
 import urllib3
 from prometheus_client.parser import text_string_to_metric_families
 
-from headworks import service
 from headworks._registry.security.rules import RULES
+from headworks._server import child_process
 from tests.registry.guarding import As, basic, start, write_files
 from tests.registry.rest import fresh, record, text_of
 
@@ -40,12 +40,12 @@ class Scrape:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[child_process.Service]:
     with start(tmp_path_factory.mktemp("metrics")) as one:
         yield one
 
 
-def test_requests_and_their_time(running: service.Service) -> None:
+def test_requests_and_their_time(running: child_process.Service) -> None:
     ask, subject = As(running.url, {}), fresh()
     route = "/subjects/{subject}/versions"
     before, began = Scrape(running.url), time.monotonic()
@@ -73,7 +73,7 @@ def test_requests_and_their_time(running: service.Service) -> None:
     assert after.value("info") == 1
 
 
-def test_reads_from_memory(running: service.Service) -> None:
+def test_reads_from_memory(running: child_process.Service) -> None:
     ask = As(running.url, {})
     number = ask("POST", f"/subjects/{fresh()}/versions", {"schema": V1}).body["id"]
     ask("GET", f"/schemas/ids/{number}")
@@ -95,7 +95,7 @@ def test_reads_from_memory(running: service.Service) -> None:
     assert max(kept) > 0
 
 
-def test_totals_follow_the_store(running: service.Service) -> None:
+def test_totals_follow_the_store(running: child_process.Service) -> None:
     ask, subject = As(running.url, {}), fresh()
     before = Scrape(running.url)
     ask("POST", f"/subjects/{subject}/versions", {"schema": V1})
@@ -104,7 +104,7 @@ def test_totals_follow_the_store(running: service.Service) -> None:
     assert Scrape(running.url).value("subjects") == before.value("subjects")
 
 
-def test_labels_are_bounded(running: service.Service) -> None:
+def test_labels_are_bounded(running: child_process.Service) -> None:
     """Whatever callers send, labels are the program's own words."""
     ask = As(running.url, {})
     for number in range(20):

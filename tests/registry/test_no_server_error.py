@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headworks import service
+from headworks._server import child_process
 from tests.registry.rest import Rest
 
 Request = tuple[str, tuple[str, ...]]
@@ -118,7 +118,7 @@ queries = st.dictionaries(st.sampled_from(_NAMES.split()), words, max_size=3)
 
 
 @pytest.fixture(scope="module")
-def fuzzed(own_registry: service.Service) -> Iterator[Rest]:
+def fuzzed(own_registry: child_process.Service) -> Iterator[Rest]:
     client = Rest(own_registry.url)
     yield client
     client.close()

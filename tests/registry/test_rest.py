@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from bench.processes import Usage
-from headworks.service import Service
+from headworks._server.child_process import Service
 from tests.registry.rest import V1, Rest, fresh, record, text_of
 
 SIMPLE = record("id:long")

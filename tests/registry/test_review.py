@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from headworks._registry.security.options import Guarding, open_security
 from headworks._registry.service.app import create_app
 from headworks._registry.store import Database
-from headworks.security.users import new_secret, write_users
+from headworks._server.security.users import new_secret, write_users
 
 GRANTS = """
 [[grants]]

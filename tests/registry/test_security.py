@@ -16,7 +16,6 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.routing import Mount, Route
 
-from headworks import service
 from headworks._registry.security.options import Guarding, open_security
 from headworks._registry.security.permission import Permission
 from headworks._registry.security.rules import RULES, On
@@ -24,9 +23,10 @@ from headworks._registry.security.security import Security
 from headworks._registry.service import compatibility, schemas, settings, subjects, surroundings
 from headworks._registry.service.app import create_app
 from headworks._registry.store import Database
+from headworks._server import child_process
+from headworks._server.security import Role
+from headworks._server.security.users import new_secret, write_users
 from headworks.errors import UsageError
-from headworks.security import Role
-from headworks.security.users import new_secret, write_users
 from tests.registry.guarding import GRANTS, As, basic, start, write_files
 from tests.registry.rest import Reply, record, text_of
 
@@ -35,7 +35,7 @@ OTHER = text_of(record("secret:string", name="Other"))
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[child_process.Service]:
     """A registry with two subjects, one under the grants' prefix and one beside it."""
     folder = tmp_path_factory.mktemp("guarded")
     with start(folder, *write_files(folder)) as running:
@@ -47,22 +47,22 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Servic
 
 
 @pytest.fixture
-def root(guarded: service.Service) -> As:
+def root(guarded: child_process.Service) -> As:
     return As(guarded.url, basic("root"))
 
 
 @pytest.fixture
-def reader(guarded: service.Service) -> As:
+def reader(guarded: child_process.Service) -> As:
     return As(guarded.url, basic("reader"))
 
 
 @pytest.fixture
-def writer(guarded: service.Service) -> As:
+def writer(guarded: child_process.Service) -> As:
     return As(guarded.url, basic("writer"))
 
 
 @pytest.fixture
-def anonymous(guarded: service.Service) -> As:
+def anonymous(guarded: child_process.Service) -> As:
     return As(guarded.url, {})
 
 
@@ -239,7 +239,7 @@ def test_references_need_a_reader(writer: As, root: As) -> None:
     assert root("POST", "/subjects/shop.uses/versions", body).status == 200
 
 
-def test_an_alias_takes_an_admin_of_both(guarded: service.Service, tmp_path: Path) -> None:
+def test_an_alias_takes_an_admin_of_both(guarded: child_process.Service, tmp_path: Path) -> None:
     grants = GRANTS.replace('to = ["keeper"]', 'to = ["nobody"]')
     with start(tmp_path, *write_files(tmp_path, grants)) as running:
         root, keeper = As(running.url, basic("root")), As(running.url, basic("nobody"))
@@ -275,7 +275,9 @@ def test_other_spellings_are_the_same_name(reader: As, writer: As) -> None:
     assert reader("GET", "/subjects/shop.orders%2f..%2fpay.cards/versions").code == 40401
 
 
-def test_a_context_is_not_entered_by_a_name_without_one(guarded: service.Service, root: As) -> None:
+def test_a_context_is_not_entered_by_a_name_without_one(
+    guarded: child_process.Service, root: As
+) -> None:
     secret = text_of(record("x:int", name="Hidden"))
     path = "/subjects/:.vault:shop.hidden/versions"
     assert root("POST", path, {"schema": secret}).status == 200
@@ -299,7 +301,7 @@ def refused(reply: Reply, status: int, *words: str) -> None:
         assert word in reply.body["message"]
 
 
-def test_credentials_that_will_not_do(guarded: service.Service) -> None:
+def test_credentials_that_will_not_do(guarded: child_process.Service) -> None:
     url = guarded.url
     refused(As(url, basic("reader", "wrong"))("GET", "/subjects"), 401, "password is wrong")
     refused(As(url, basic("stranger", "x"))("GET", "/subjects"), 401, "password is wrong")
@@ -322,7 +324,7 @@ def ask_as_both(address: str, *authorizations: str) -> int:
     return status
 
 
-def test_a_401_says_how_to_authenticate(guarded: service.Service) -> None:
+def test_a_401_says_how_to_authenticate(guarded: child_process.Service) -> None:
     reply = urllib3.request("GET", guarded.url + "/subjects")
     assert reply.headers["www-authenticate"] == ('Basic realm="Headworks", charset="UTF-8"')
     assert reply.headers["content-type"] == "application/vnd.schemaregistry.v1+json"
@@ -414,8 +416,8 @@ def test_another_address_takes_authentication(tmp_path: Path) -> None:
     store = ["--store", f"sqlite:///{tmp_path / 'r.db'}"]
     everywhere = ["registry", "start", "--listen", "0.0.0.0:0", *store]
     with pytest.raises(UsageError, match="reachable from other machines"):
-        service.start([*everywhere, "--anonymous", "read"])
-    service.start([*everywhere, *write_files(tmp_path)]).stop()
+        child_process.start([*everywhere, "--anonymous", "read"])
+    child_process.start([*everywhere, *write_files(tmp_path)]).stop()
 
 
 def test_passwords_are_nowhere(tmp_path: Path) -> None:

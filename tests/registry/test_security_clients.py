@@ -13,7 +13,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from headworks import service
+from headworks._server import child_process
 from headworks.errors import RefusedError, UsageError
 from headworks.registry_client import RegistryClient
 from tests.registry.guarding import (
@@ -37,7 +37,9 @@ def signer() -> Signer:
 
 
 @pytest.fixture(scope="module")
-def guarded(signer: Signer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+def guarded(
+    signer: Signer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[child_process.Service]:
     folder = tmp_path_factory.mktemp("clients")
     keys = folder / "keys.json"
     keys.write_bytes(Provider(signer).content)
@@ -51,7 +53,7 @@ def confluent(url: str, **more: str) -> SchemaRegistryClient:
     return SchemaRegistryClient({"url": url, "max.retries": 0, **config})
 
 
-def test_confluents_client_with_a_password(guarded: service.Service) -> None:
+def test_confluents_client_with_a_password(guarded: child_process.Service) -> None:
     user = f"writer:{PASSWORDS['writer']}"
     with confluent(guarded.url, basic_auth_user_info=user) as client:
         context = SerializationContext("shop.clicks", MessageField.VALUE)
@@ -70,7 +72,7 @@ def test_confluents_client_with_a_password(guarded: service.Service) -> None:
     assert (unknown.value.http_status_code, unknown.value.error_code) == (401, 401)
 
 
-def test_confluents_client_with_a_token(guarded: service.Service, signer: Signer) -> None:
+def test_confluents_client_with_a_token(guarded: child_process.Service, signer: Signer) -> None:
     with SchemaRegistryClient(
         {
             "url": guarded.url,
@@ -88,7 +90,7 @@ def with_user(url: str, user_info: str) -> str:
     return url.replace("http://", f"http://{user_info}@")
 
 
-def test_our_client_with_a_user_in_the_url(guarded: service.Service) -> None:
+def test_our_client_with_a_user_in_the_url(guarded: child_process.Service) -> None:
     quoted = "w%C3%B6rds%3A%20with%20a%20colon"
     client = RegistryClient(with_user(guarded.url, f"writer:{quoted}"))
     assert client.url == guarded.url
@@ -99,7 +101,7 @@ def test_our_client_with_a_user_in_the_url(guarded: service.Service) -> None:
 
 
 def test_our_client_with_a_user_by_settings(
-    guarded: service.Service, monkeypatch: pytest.MonkeyPatch
+    guarded: child_process.Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADWORKS_USERNAME", "reader")
     monkeypatch.setenv("HEADWORKS_PASSWORD", PASSWORDS["reader"])
@@ -115,7 +117,7 @@ def test_our_client_with_a_user_by_settings(
         RegistryClient(guarded.url)
 
 
-def test_our_client_with_a_token(guarded: service.Service, signer: Signer) -> None:
+def test_our_client_with_a_token(guarded: child_process.Service, signer: Signer) -> None:
     token = signer.token("max", groups=["makers"])
     assert RegistryClient(guarded.url, token=token).register("shop.t", V1).version == 1
     asked = []
@@ -134,7 +136,7 @@ def test_our_client_with_a_token(guarded: service.Service, signer: Signer) -> No
         RegistryClient(guarded.url, token=token, username="root")
 
 
-def test_a_refusal_says_what_to_do_and_no_secret(guarded: service.Service) -> None:
+def test_a_refusal_says_what_to_do_and_no_secret(guarded: child_process.Service) -> None:
     with pytest.raises(RefusedError) as nobody:
         RegistryClient(guarded.url).subjects()
     assert nobody.value.status == 401
@@ -157,7 +159,7 @@ def test_a_refusal_says_what_to_do_and_no_secret(guarded: service.Service) -> No
 
 
 def test_the_command_line_logs_in(
-    guarded: service.Service, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    guarded: child_process.Service, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HEADWORKS_USERNAME", "root")
     monkeypatch.setenv("HEADWORKS_PASSWORD", PASSWORDS["root"])

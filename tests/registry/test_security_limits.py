@@ -17,11 +17,11 @@ import pytest
 import uvicorn
 
 from bench.processes import Usage
-from headworks import service
 from headworks._registry import connection
 from headworks._registry.connection import LARGEST_HEAD
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.model.shape import SchemaLimits
+from headworks._server import child_process
 from headworks.registry_client import RegistryClient
 from tests.registry.guarding import As, start
 from tests.registry.rest import Reply, fresh, text_of
@@ -30,7 +30,7 @@ Json = object
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[child_process.Service]:
     with start(tmp_path_factory.mktemp("limits")) as one:
         yield one
 
@@ -88,7 +88,7 @@ LARGE: dict[str, tuple[str, int]] = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_a_schema_that_is_too_large(running: service.Service, name: str) -> None:
+def test_a_schema_that_is_too_large(running: child_process.Service, name: str) -> None:
     ask, server = As(running.url, {}), Usage(running.process.pid)
     text, code = LARGE[name]
     before = server.now().cpu
@@ -110,7 +110,7 @@ LARGEST: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("name", LARGEST)
-def test_a_schema_that_just_fits(running: service.Service, name: str) -> None:
+def test_a_schema_that_just_fits(running: child_process.Service, name: str) -> None:
     ask, subject = As(running.url, {}), fresh()
     text = text_of(LARGEST[name])
     for query in ("", "?normalize=true"):
@@ -123,7 +123,7 @@ def test_a_schema_that_just_fits(running: service.Service, name: str) -> None:
     assert ask("POST", check, {"schema": text}).body["is_compatible"]
 
 
-def test_hostile_repetition_takes_bounded_work(running: service.Service) -> None:
+def test_hostile_repetition_takes_bounded_work(running: child_process.Service) -> None:
     """A large type used, and said again, in very many places."""
     large = wide(500)
     again = [{"name": f"u{n}", "type": "Wide"} for n in range(5000)]
@@ -206,7 +206,7 @@ def chunked(size: int) -> Iterator[bytes]:
     yield b"0\r\n\r\n"
 
 
-def test_a_body_without_a_length_is_counted(running: service.Service) -> None:
+def test_a_body_without_a_length_is_counted(running: child_process.Service) -> None:
     answer = exchange(running.address, *chunked(5_000_000))
     assert answer.startswith(b"HTTP/1.1 413")
 
@@ -219,7 +219,7 @@ def test_a_body_without_a_length_is_counted(running: service.Service) -> None:
         b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 60_000,
     ],
 )
-def test_a_head_without_end_is_ended(running: service.Service, head: bytes) -> None:
+def test_a_head_without_end_is_ended(running: child_process.Service, head: bytes) -> None:
     answer = exchange(running.address, head)
     assert answer[:12] in (b"HTTP/1.1 431", b"HTTP/1.1 400", b"")
     assert As(running.url, {})("GET", "/health").status == 200

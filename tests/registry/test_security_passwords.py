@@ -11,8 +11,8 @@ from statistics import median
 import pytest
 
 from headworks._registry.security.passwords import MOST_WAITING, Passwords, TooManyError
-from headworks.security import Principal, Users
-from headworks.security.users import new_secret, write_users
+from headworks._server.security import Principal, Users
+from headworks._server.security.users import new_secret, write_users
 from tests.registry.guarding import As, basic, start, write_files
 
 

@@ -20,11 +20,11 @@ import trustme
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headworks import service
 from headworks._registry.security import keys as key_sets
 from headworks._registry.security.keys import KeysAwayError, KeySet, NoSuchKeyError, read_keys
 from headworks._registry.security.tokens import TokenError, TokenRules, Tokens
-from headworks.security import Principal
+from headworks._server import child_process
+from headworks._server.security import Principal
 from tests.registry.guarding import (
     AUDIENCE,
     GRANTS,
@@ -57,7 +57,7 @@ def provider(signer: Signer) -> Provider:
 @pytest.fixture(scope="module")
 def guarded(
     signer: Signer, provider: Provider, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[service.Service]:
+) -> Iterator[child_process.Service]:
     folder = tmp_path_factory.mktemp("tokens")
     files = write_files(folder, GRANTS)
     with (
@@ -76,7 +76,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_sets, "_TIMEOUT", 60.0)
 
 
-def test_groups_give_roles(guarded: service.Service, signer: Signer) -> None:
+def test_groups_give_roles(guarded: child_process.Service, signer: Signer) -> None:
     keeper = As(guarded.url, bearer(signer.token("kim", groups=["keepers"])))
     maker = As(guarded.url, bearer(signer.token("max", groups=["x", "makers"])))
     nobody = As(guarded.url, bearer(signer.token("ned", groups="other")))
@@ -106,7 +106,7 @@ def when_keys_are_there(one: As) -> Reply:
     return replies[-1]
 
 
-def test_tokens_that_will_not_do(guarded: service.Service, signer: Signer) -> None:
+def test_tokens_that_will_not_do(guarded: child_process.Service, signer: Signer) -> None:
     now = int(time.time())
     good = {"iss": ISSUER, "aud": AUDIENCE, "sub": "kim", "exp": now + 300, "groups": ["keepers"]}
     other = Signer("one")
@@ -146,7 +146,7 @@ def test_tokens_that_will_not_do(guarded: service.Service, signer: Signer) -> No
     assert late("GET", "/subjects").status == 200
 
 
-def test_a_remembered_token_still_expires(guarded: service.Service, signer: Signer) -> None:
+def test_a_remembered_token_still_expires(guarded: child_process.Service, signer: Signer) -> None:
     for left in (2, 10, 30):  # on a machine that stands still, the first may be over too soon
         token = signer.token("kim", exp=int(time.time()) - 30 + left, groups=["keepers"])
         kim = As(guarded.url, bearer(token))
@@ -432,7 +432,7 @@ headers = st.one_of(
 @settings(max_examples=200, deadline=None)
 @given(header=headers)
 def test_no_header_admits_anybody_or_breaks_anything(
-    guarded: service.Service, header: bytes
+    guarded: child_process.Service, header: bytes
 ) -> None:
     plain = bytes(byte for byte in header if byte >= 32 and byte != 127)
     text = plain.decode("latin-1").strip()

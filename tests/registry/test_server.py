@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from headworks import service
 from headworks._registry.server import bind
+from headworks._server import child_process
 from headworks.errors import UnreachableError, UsageError
 from tests.registry.conftest import start_on, start_registry
 from tests.registry.postgresql import Cluster, is_left_out, running_cluster
 from tests.registry.rest import Rest, record
 
 
-def start(*arguments: str) -> service.Service:
-    return service.start(["registry", "start", *arguments])
+def start(*arguments: str) -> child_process.Service:
+    return child_process.start(["registry", "start", *arguments])
 
 
-def test_a_taken_address(registry: service.Service, tmp_path: Path) -> None:
+def test_a_taken_address(registry: child_process.Service, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'r.db'}"
     with pytest.raises(UsageError, match=f"cannot listen on {registry.address}") as refused:
         start("--listen", registry.address, "--store", store)

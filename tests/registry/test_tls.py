@@ -14,7 +14,7 @@ import pytest
 import trustme
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-from headworks import service
+from headworks._server import child_process
 from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
 from tests.registry.guarding import PASSWORDS, start, write_files
@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def secure(folder: Path) -> Iterator[service.Service]:
+def secure(folder: Path) -> Iterator[child_process.Service]:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(folder / "ca.pem")
     pair = authority.issue_cert("127.0.0.1", "localhost")
@@ -40,7 +40,7 @@ def secure(folder: Path) -> Iterator[service.Service]:
         yield running
 
 
-def test_confluents_client(secure: service.Service, folder: Path) -> None:
+def test_confluents_client(secure: child_process.Service, folder: Path) -> None:
     with SchemaRegistryClient(
         {
             "url": f"https://{secure.address}",
@@ -52,7 +52,9 @@ def test_confluents_client(secure: service.Service, folder: Path) -> None:
         assert client.get_schema(schema_id).schema_str
 
 
-def test_our_client(secure: service.Service, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_client(
+    secure: child_process.Service, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = f"https://root:root's%20words@{secure.address}"
     assert RegistryClient(url, tls_ca=folder / "ca.pem").subjects() is not None
     with pytest.raises(UnreachableError, match="is not trusted") as untrusted:
@@ -67,7 +69,7 @@ def test_our_client(secure: service.Service, folder: Path, monkeypatch: pytest.M
         RegistryClient(url.replace("https", "http"), sleep=lambda _: None).subjects()
 
 
-def test_old_versions_of_tls_are_refused(secure: service.Service, folder: Path) -> None:
+def test_old_versions_of_tls_are_refused(secure: child_process.Service, folder: Path) -> None:
     host, _, port = secure.address.partition(":")
 
     def speak(version: ssl.TLSVersion) -> str | None:
@@ -89,7 +91,9 @@ def test_old_versions_of_tls_are_refused(secure: service.Service, folder: Path) 
         speak(ssl.TLSVersion.TLSv1_1)
 
 
-def test_the_ready_line_says_https(secure: service.Service, folder: Path, tmp_path: Path) -> None:
+def test_the_ready_line_says_https(
+    secure: child_process.Service, folder: Path, tmp_path: Path
+) -> None:
     store = f"sqlite:///{tmp_path / 'r.db'}"
     options = ["--tls-cert", str(folder / "cert.pem"), "--tls-key", str(folder / "key.pem")]
     command = ["registry", "start", "--listen", "127.0.0.1:0", "--store", store, *options]

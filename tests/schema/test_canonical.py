@@ -9,8 +9,8 @@ import pytest
 
 from headworks.errors import SchemaError
 from headworks.schema import parse
-from headworks.schema.canonical import canonical_text, fingerprint, normalized_text, parsing_form
-from headworks.schema.model import named_types
+from headworks.schema._canonical import canonical_text, fingerprint, normalized_text, parsing_form
+from headworks.schema._model import named_types
 from tests.compatibility.agreement import check_texts
 from tests.compatibility.generate import random_pair
 from tests.compatibility.oracle import Oracle, compact

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from headworks.schema import parse
-from headworks.schema.difference import differences
+from headworks.schema._difference import differences
 
 
 def changes(old: Any, new: Any) -> list[str]:

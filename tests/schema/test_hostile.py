@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from headworks.compatibility import Level, Policy, Version, check_level, check_pair
-from headworks.compatibility.budget import Budget
+from headworks.compatibility._budget import Budget
 from headworks.errors import SchemaError, UsageError
 from headworks.schema import Schema, parse
-from headworks.schema.canonical import canonical_text, normalized_text, parsing_form
-from headworks.schema.difference import differences
+from headworks.schema._canonical import canonical_text, normalized_text, parsing_form
+from headworks.schema._difference import differences
 
 
 @contextmanager

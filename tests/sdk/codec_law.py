@@ -14,12 +14,12 @@ from typing import Any
 import fastavro
 
 from consumer_sdk import Decoder
+from headworks._native import COMPILED
+from headworks._wire import prefix
 from headworks.codec import EventType
-from headworks.compiled import COMPILED
 from headworks.registry_client import RegistryClient
 from headworks.schema import Array, Fixed, MapType, Record, Schema, Union, parse
-from headworks.schema.canonical import canonical_text
-from headworks.wire import prefix
+from headworks.schema._canonical import canonical_text
 from tests.sdk.defaults import give_defaults, without_logical
 from tests.sdk.packages import build
 from tests.sdk.schemas import Chooser, Data, dumps

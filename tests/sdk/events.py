@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headworks import catalogue
+from headworks import _bundled_schemas
 from headworks.registry_client import RegistryClient
 from tests.sdk.packages import build
 
@@ -54,7 +54,7 @@ def new_site(folder: Path, bootstrap: str, registry: str) -> Site:
     texts = [visit_schema(topic, 1), visit_schema(topic, 2)]
     for text in texts:
         client.register(f"{topic}-value", text)
-    audit = (catalogue.folder() / "headworks" / "audit.avsc").read_text(encoding="utf-8")
+    audit = (_bundled_schemas.folder() / "headworks" / "audit.avsc").read_text(encoding="utf-8")
     client.register("headworks.audit-value", audit)
     one, two = (build(folder, {"visit.avsc": text})["web"] for text in texts)
     return Site(topic, one, two, bootstrap, registry, folder / "state")

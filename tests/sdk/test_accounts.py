@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headworks import service
-from headworks.ports import free_ports
-from headworks.service import Service
+from headworks._cli.stack.ports import free_ports
+from headworks._server import child_process
+from headworks._server.child_process import Service
 from producer_sdk import WhenFull
 from producer_sdk.hung_broker import HungBroker
 from tests.sdk.accounts import ENDS, Child, check, run
@@ -66,7 +66,7 @@ def lone_broker(tmp_path: Path) -> Iterator[Callable[[], Service]]:
     running: list[Service] = []
 
     def start() -> Service:
-        running.append(service.start([*command, str(tmp_path / "broker")]))
+        running.append(child_process.start([*command, str(tmp_path / "broker")]))
         return running[-1]
 
     yield start

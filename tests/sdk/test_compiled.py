@@ -20,8 +20,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from headworks._native import COMPILED
 from headworks.codec import EncodeError
-from headworks.compiled import COMPILED
 from tests.sdk.packages import build
 
 pytestmark = pytest.mark.skipif(
@@ -607,7 +607,7 @@ def test_a_program_goes_with_its_classes(tmp_path: Path) -> None:
     ],
 )
 def test_a_description_that_makes_no_sense_is_refused(given: dict[str, Any]) -> None:
-    from headworks.codec._encoder import Program
+    from headworks._native._encoder import Program
 
     rest = {"time": None, "keys": (), "encode": repr, "message": repr, "key": None}
     with pytest.raises(TypeError):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Consumer
-from headworks.service import Service
+from headworks._server.child_process import Service
 from producer_sdk import Delivery, Interceptor, Producer, event_headers
 from tests.sdk.events import Site, new_site
 

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from headworks import service
 from headworks._audit.reader import read_ledger
-from headworks._broker.records.batch import read_header
-from headworks.audit import window_of
+from headworks._audit_counting import window_of
+from headworks._kafka.records.batch import read_header
+from headworks._server import child_process
+from headworks._server.child_process import Service
 from headworks.registry_client import RegistryClient
-from headworks.service import Service
 from producer_sdk import Producer, WhenFull
 from producer_sdk.hung_broker import HungBroker
 from tests.sdk.accounts import log
@@ -121,7 +121,7 @@ def test_what_times_out(known: Site, hung_broker: HungBroker) -> None:
 def strict_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("strict")
     command = ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(folder)]
-    with service.start([*command, "--no-auto-create"]) as running:
+    with child_process.start([*command, "--no-auto-create"]) as running:
         yield running
 
 
@@ -167,7 +167,7 @@ def seven(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]
     """A broker whose topics have seven partitions, and its folder."""
     folder = tmp_path_factory.mktemp("seven")
     command = ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(folder)]
-    with service.start([*command, "--default-partitions", "7"]) as running:
+    with child_process.start([*command, "--default-partitions", "7"]) as running:
         yield running.address, folder
 
 

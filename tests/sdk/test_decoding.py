@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from consumer_sdk.compiled import DATUM_ERRORS, compiled
+from headworks._decoding.primitives import read_long
 from headworks.codec.varints import int64
-from headworks.decoding.reading import read_long
 from headworks.schema import parse
 from tests.evolution import as_column, evolution, value_of
 from tests.sdk.packages import build

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from headworks.audit import AUDIT_TOPIC
-from headworks.audit.reporting import through
-from headworks.detour import ANY, Detour, _in_doubt, reachable
-from headworks.kafka_clients import KafkaProducer
-from headworks.service import Service
+from headworks._audit_counting import AUDIT_TOPIC
+from headworks._audit_counting.reporting import through
+from headworks._kafka.clients import KafkaProducer
+from headworks._kafka.partitioner import ANY, Detour, _in_doubt, reachable
+from headworks._server.child_process import Service
 from tests.broker.clients import eventually
 
 UP = {"state": "UP", "connects": 1, "disconnects": 0, "stateage": 60e6}

@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from headworks.audit.counters import ATTEMPTED, DELIVERED, OUTCOMES, CounterFile, leftover_files
+from headworks._audit_counting.counters import (
+    ATTEMPTED,
+    DELIVERED,
+    OUTCOMES,
+    CounterFile,
+    leftover_files,
+)
 from producer_sdk.spill import Spill, Spilled, leftover_spills
 from tests.counting import Counting
 
@@ -62,7 +68,7 @@ def test_a_child_survives_what_the_parent_left(tmp_path: Path) -> None:
 HOLDING = """
 import os, signal, sys, time
 from pathlib import Path
-from headworks.audit.counters import DELIVERED, CounterFile
+from headworks._audit_counting.counters import DELIVERED, CounterFile
 from producer_sdk.spill import Spill, Spilled
 folder = Path({folder!r})
 counters, spill = CounterFile(folder), Spill(folder, limit=1 << 20)

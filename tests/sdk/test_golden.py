@@ -22,7 +22,7 @@ def test_golden_files_are_what_the_generator_writes() -> None:
 @pytest.mark.parametrize(
     ("module", "where"),
     [
-        ("headworks_audit.py", "headworks/audit/event.py"),
+        ("headworks_audit.py", "headworks/_audit_counting/event.py"),
         ("headworks_operations.py", "producer_sdk/operations/event.py"),
     ],
 )

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from headworks import service
+from headworks._server import child_process
+from headworks._server.child_process import Service
 from headworks.errors import UnreachableError
 from headworks.registry_client import RegistryClient
-from headworks.registry_client.lock import read_lock
-from headworks.service import Service
+from headworks.registry_client._schema_lock import read_lock
 from producer_sdk import Producer
 from tests.sdk.events import visit_schema
 
@@ -69,7 +69,7 @@ def test_a_new_machine_starts_with_the_lock_while_the_registry_is_away(
     text = visit_schema("away-visits", 1)
     (tmp_path / "schemas" / "visit.avsc").write_text(text)
     store = f"sqlite:///{tmp_path / 'r.db'}"
-    with service.start(
+    with child_process.start(
         ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
     ) as registry:
         url = registry.url

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Consumer
-from headworks import catalogue
+from headworks import _bundled_schemas
+from headworks._server.child_process import Service
 from headworks.registry_client import RegistryClient
-from headworks.service import Service
 from producer_sdk import Producer
 from producer_sdk.operations import EventLogHandler, Metrics
 from producer_sdk.operations.event import LogLine, MetricKind, MetricSample
@@ -128,7 +128,9 @@ def test_they_go_through_a_real_broker(
 ) -> None:
     client = RegistryClient(registry.url)
     for name, topic in (("log_line", "logs"), ("metric_sample", "metrics"), ("audit", "audit")):
-        text = (catalogue.folder() / "headworks" / f"{name}.avsc").read_text(encoding="utf-8")
+        text = (_bundled_schemas.folder() / "headworks" / f"{name}.avsc").read_text(
+            encoding="utf-8"
+        )
         client.register(f"headworks.{topic}-value", text)
     with Producer(broker.address, registry.url, application="shop", state_dir=tmp_path) as producer:
         logger.addHandler(EventLogHandler(producer, application="shop"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headworks.service import Service
+from headworks._server.child_process import Service
 from tests.sdk.events import Site, new_site
 from tests.sdk.packages import environment
 

@@ -12,7 +12,7 @@ import pytest
 
 from consumer_sdk import Consumer
 from consumer_sdk.membership import BrokerMembership
-from headworks.detour import Detour
+from headworks._kafka.partitioner import Detour
 from producer_sdk.running import _SPILL_BATCH, Running
 from producer_sdk.spill import Spill, Spilled, leftover_spills
 

@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from consumer_sdk import Consumer
-from headworks import service
-from headworks.ports import free_ports
-from headworks.service import Service
+from headworks._cli.stack.ports import free_ports
+from headworks._server import child_process
+from headworks._server.child_process import Service
 from producer_sdk import Producer, WhenFull
 from producer_sdk.hung_broker import HungBroker
 from producer_sdk.spill import Spill, Spilled, leftover_spills
@@ -143,7 +143,7 @@ def lone_broker(tmp_path: Path) -> Iterator[Any]:
     running: list[Service] = []
 
     def start() -> Service:
-        running.append(service.start([*command, str(tmp_path / "broker")]))
+        running.append(child_process.start([*command, str(tmp_path / "broker")]))
         return running[-1]
 
     yield start

@@ -21,7 +21,7 @@ from random import Random
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from headworks.zookeeper import live_brokers
+from headworks._zookeeper import live_brokers
 from tests.broker.clients import eventually
 from tests.broker.cluster import Cluster, ClusterBroker, cluster
 from tests.soak.ledger import Ledger

@@ -30,7 +30,7 @@ from confluent_kafka.admin import AdminClient
 from headworks._audit import queries
 from headworks._audit.reconciler import Reconciler
 from headworks._audit.store import AuditStore
-from headworks._cli.stack import running_registry
+from headworks._cli.stack.stack import running_registry
 from headworks.registry_client import RegistryClient
 from tests.soak.fire_mirror import GONE, MIRRORED, Mirrored
 from tests.soak.fire_tables import SHOT, Truth, rows_of_table, truth_of

@@ -21,7 +21,7 @@ from hadoop_loader.policy import Policy
 from hadoop_loader.raw_fetch import BrokerFetcher
 from hadoop_loader.task import Manifest, Task, load
 from hadoop_loader.work import Parts
-from headworks.broker_client import broker_client
+from headworks._kafka.client_properties import broker_client
 from headworks.errors import HeadworksError
 from headworks.registry_client import RegistryClient
 from tests.loader.memory import MemoryCatalog, MemoryJobs, MemoryLog

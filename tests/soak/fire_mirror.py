@@ -27,7 +27,7 @@ from confluent_kafka.admin import AdminClient
 
 from headworks._audit import queries
 from headworks._audit.store import AuditStore
-from headworks.audit import AUDIT_TOPIC
+from headworks._audit_counting import AUDIT_TOPIC
 from tests.soak.fire_tables import Truth, rows_of_log, truth_of
 from tests.soak.mirror import drain, end_offsets
 from tests.soak.process import PATIENCE, Broker, Child, wait_until

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
-from headworks.audit import WINDOW_MS
+from headworks._audit_counting import WINDOW_MS
 from producer_sdk import Producer
 from producer_sdk.untyped import event_class
 from tests.soak.process import PATIENCE

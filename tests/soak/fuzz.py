@@ -19,11 +19,11 @@ from random import Random
 
 import psutil
 
-from headworks._broker.protocol import APIS, MalformedError, decode, parse_header
-from headworks._broker.protocol import fetch as fetch_messages
-from headworks._broker.protocol import produce as produce_messages
-from headworks._broker.protocol.apis import FETCH, PRODUCE
-from headworks._broker.records.varint import write_unsigned
+from headworks._kafka.protocol import APIS, MalformedError, decode, parse_header
+from headworks._kafka.protocol import fetch as fetch_messages
+from headworks._kafka.protocol import produce as produce_messages
+from headworks._kafka.protocol.apis import FETCH, PRODUCE
+from headworks._kafka.records.varint import write_unsigned
 from tests.broker.wire import Wire, agrees, produce, reply
 from tests.soak.process import Broker
 from tests.soak.requests import frame, random_request, spoil, versions

@@ -13,7 +13,7 @@ import struct
 from pathlib import Path
 from random import Random
 
-from headworks._broker.protocol.apis import APIS
+from headworks._kafka.protocol.apis import APIS
 from tests.broker.secure import PASSWORDS, Files
 from tests.broker.wire import Wire, request
 from tests.soak.process import Broker

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headworks.ports import free_ports
+from headworks._cli.stack.ports import free_ports
 
 __all__ = ["java", "metastore", "wait_for"]
 

@@ -18,7 +18,7 @@ from typing import IO
 import psutil
 from confluent_kafka import Producer
 
-from headworks import service
+from headworks._server import child_process
 from headworks.registry_client import RegistryClient
 from tests.loader.memory import encoded
 from tests.loader.test_loading import HOUR, V1, V2
@@ -36,8 +36,10 @@ def staged(folder: Path, rng: Random) -> Iterator[Stage]:
     """A stage in `folder`, with its servers, for as long as the block."""
     store, data = f"sqlite:///{folder / 'registry.db'}", str(folder / "broker")
     with (
-        service.start(["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", data]) as broker,
-        service.start(
+        child_process.start(
+            ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", data]
+        ) as broker,
+        child_process.start(
             ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
         ) as registry,
     ):

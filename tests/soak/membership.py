@@ -29,9 +29,9 @@ from random import Random
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from headworks import service
-from headworks.groups.decentralised import DecentralisedGroups
-from headworks.zookeeper import Session, open_session, paths
+from headworks._server import child_process
+from headworks._zookeeper import Session, open_session, paths
+from headworks.groups._decentralized import DecentralisedGroups
 from tests.decentralised.cluster import encoder
 from tests.ensemble import ensemble
 from tests.soak.worker import SESSION_MS
@@ -156,9 +156,11 @@ class _Pipeline:
             self.zookeeper = stack.enter_context(ensemble(self.folder)).address
             store = f"sqlite:///{self.folder / 'registry.db'}"
             registry = ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
-            self.registry = stack.enter_context(service.start(registry)).url
+            self.registry = stack.enter_context(child_process.start(registry)).url
             self.brokers = [
-                stack.enter_context(service.start(_broker(self.folder, self.zookeeper, number)))
+                stack.enter_context(
+                    child_process.start(_broker(self.folder, self.zookeeper, number))
+                )
                 for number in range(1, _BROKERS + 1)
             ]
             self.session = stack.enter_context(open_session(self.zookeeper))

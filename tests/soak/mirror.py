@@ -31,7 +31,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from headworks import service
+from headworks._server import child_process
 from tests.soak.process import Broker
 
 __all__ = ["Report", "campaign", "committed", "drain", "end_offsets", "judge", "read_all"]
@@ -121,16 +121,16 @@ def campaign(folder: Path, kills: int, seed: int) -> Report:
     return report
 
 
-def _start(source: Broker, target: Broker, folder: Path, log: Path) -> service.Service:
+def _start(source: Broker, target: Broker, folder: Path, log: Path) -> child_process.Service:
     """A mirror whose death the source's group soon notices."""
     quick = folder / "source.properties"
     quick.write_text("session.timeout.ms=1000\nheartbeat.interval.ms=200\n")
     arguments = ["mirror", "--from", source.address, "--to", target.address, "--topics", _TOPIC]
     more = ["--name", "soak", "--no-audit", "--commit-every", "0.5", "--from-config", str(quick)]
-    return service.start([*arguments, *more, "--data-dir", str(folder)], log_file=log)
+    return child_process.start([*arguments, *more, "--data-dir", str(folder)], log_file=log)
 
 
-def _kill(mirror: service.Service, target: Broker, random: Random) -> None:
+def _kill(mirror: child_process.Service, target: Broker, random: Random) -> None:
     """Kill the mirror; now and then while its target is frozen, and it holds what was not taken."""
     frozen = random.random() < 0.5
     if frozen:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from headworks.ports import free_ports
+from headworks._cli.stack.ports import free_ports
 
 __all__ = ["LONGEST", "PATIENCE", "Broker", "Child", "soak", "wait_until"]
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from headworks import service
-from headworks.ports import free_ports
+from headworks._cli.stack.ports import free_ports
+from headworks._server import child_process
 from producer_sdk import WhenFull
 from tests.sdk.accounts import ENDS, Child, check, run
 from tests.sdk.events import new_site
@@ -30,7 +30,7 @@ def hurt(folder: Path, seconds: float, seed: int) -> Report:
     chance, report, began = Random(seed), Report(), time.monotonic()
     store = f"sqlite:///{folder / 'registry.db'}"
     folder.mkdir(parents=True, exist_ok=True)
-    with service.start(
+    with child_process.start(
         ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
     ) as registry:
         broker = _Broker(folder / "broker")
@@ -75,7 +75,7 @@ class _Broker:
     def __init__(self, folder: Path) -> None:
         self.address = f"127.0.0.1:{free_ports(1)[0]}"
         command = ["broker", "start", "--listen", self.address, "--data-dir", str(folder)]
-        self._start: Callable[[], service.Service] = lambda: service.start(command)
+        self._start: Callable[[], child_process.Service] = lambda: child_process.start(command)
         self._running = self._start()
 
     def away(self, seconds: float) -> None:

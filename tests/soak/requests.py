@@ -15,12 +15,12 @@ from typing import Any
 from crc32c import crc32c
 from kio.serial import entity_writer
 
-from headworks._broker.protocol.apis import Api
-from headworks._broker.protocol.older import REQUESTS
-from headworks._broker.protocol.reading import Shape, shape_of
-from headworks._broker.records import HEADER_SIZE, Record, encode_batch
-from headworks._broker.records.batch import HEADER
-from headworks._broker.records.varint import write_unsigned
+from headworks._kafka.protocol.apis import Api
+from headworks._kafka.protocol.message_reader import Shape, shape_of
+from headworks._kafka.protocol.oldest_versions import REQUESTS
+from headworks._kafka.records import HEADER_SIZE, Record, encode_batch
+from headworks._kafka.records.batch import HEADER
+from headworks._kafka.records.varint import write_unsigned
 from tests.broker.wire import kind
 
 __all__ = ["frame", "random_batch", "random_request", "spoil", "versions"]

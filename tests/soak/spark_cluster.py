@@ -19,8 +19,8 @@ from random import Random
 
 from confluent_kafka import Producer
 
-from headworks import service
-from headworks.ports import free_ports
+from headworks._cli.stack.ports import free_ports
+from headworks._server import child_process
 from headworks.registry_client import RegistryClient
 from tests.loader.memory import encoded
 from tests.loader.test_loading import V1
@@ -50,10 +50,12 @@ def prove(folder: Path, seed: int) -> Report:
     with ExitStack() as stack:
         broker_data, store = str(folder / "broker"), f"sqlite:///{folder / 'registry.db'}"
         broker = stack.enter_context(
-            service.start(["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", broker_data])
+            child_process.start(
+                ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", broker_data]
+            )
         )
         registry = stack.enter_context(
-            service.start(["registry", "start", "--listen", "127.0.0.1:0", "--store", store])
+            child_process.start(["registry", "start", "--listen", "127.0.0.1:0", "--store", store])
         )
         address = stack.enter_context(metastore(folder))
         master, workers = stack.enter_context(_cluster(folder))

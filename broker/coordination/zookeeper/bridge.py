@@ -12,9 +12,9 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
+from headworks._zookeeper import Session
+from headworks._zookeeper.session import kazoo
 from headworks.errors import UnreachableError
-from headworks.zookeeper import Session
-from headworks.zookeeper.session import kazoo
 
 __all__ = ["Bridge"]
 

@@ -28,8 +28,8 @@ from headworks._broker.coordination.folder import FolderIdentity, claim_folder
 from headworks._broker.coordination.interface import Member
 from headworks._broker.coordination.lease import BEATS, Lease
 from headworks._broker.coordination.zookeeper.bridge import Bridge
+from headworks._zookeeper import BrokerNode, State, paths
 from headworks.errors import CorruptError, HeadworksError, UnreachableError, UsageError
-from headworks.zookeeper import BrokerNode, State, paths
 
 __all__ = ["Registration"]
 

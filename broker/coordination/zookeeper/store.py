@@ -27,8 +27,8 @@ from headworks._broker.coordination.zookeeper.bridge import Bridge
 from headworks._broker.coordination.zookeeper.commits import Commits
 from headworks._broker.coordination.zookeeper.registration import Registration
 from headworks._broker.coordination.zookeeper.view import View
+from headworks._zookeeper import OffsetNode, TopicNode, open_session, paths
 from headworks.errors import CorruptError, HeadworksError, UnreachableError
-from headworks.zookeeper import OffsetNode, TopicNode, open_session, paths
 
 __all__ = ["ClusterOptions", "ZooKeeperCoordination"]
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from headworks._broker.coordination.interface import Member, Topic
 from headworks._broker.coordination.zookeeper.bridge import Bridge
+from headworks._zookeeper import BrokerNode, State, TopicNode, paths
 from headworks.errors import CorruptError, UnreachableError
-from headworks.zookeeper import BrokerNode, State, TopicNode, paths
 
 __all__ = ["View"]
 

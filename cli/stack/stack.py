@@ -1,0 +1,154 @@
+"""The all-in-one stack: broker, registry, console and audit on loopback, over one data folder.
+
+Rules: what was started is stopped, in reverse order, however the block ends; the platform's own
+schemas (the audit event) are registered before anybody can produce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from headworks._server import child_process
+from headworks.errors import UsageError
+
+__all__ = [
+    "Stack",
+    "meanwhile",
+    "running_audit",
+    "running_console",
+    "running_registry",
+    "running_stack",
+]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A running broker and registry, and the folder of their state."""
+
+    broker: child_process.Service
+    registry: child_process.Service
+    data_dir: Path
+    zookeeper: str | None = None
+
+
+@contextmanager
+def running_stack(
+    data_dir: Path,
+    *,
+    broker: str = "127.0.0.1:0",
+    registry: str = "127.0.0.1:0",
+    zookeeper: str | None = None,
+) -> Iterator[Stack]:
+    """Start broker and registry at the addresses given (port 0: any free one); stop them at exit.
+
+    With `zookeeper` (an address, or "embedded" for one of its own) the broker is number 1 of that
+    cluster. Raises UsageError if the folder cannot be written or an address is taken.
+    """
+    _make(data_dir)
+    start_broker = ["broker", "start", "--listen", broker, "--data-dir", str(data_dir)]
+    log = data_dir / "logs" / "broker.log"
+    with _ensemble(data_dir, zookeeper) as ensemble:
+        start_broker += ["--zookeeper", ensemble or "", "--broker-id", "1"]
+        with (
+            running_registry(data_dir, listen=registry) as one,
+            child_process.start([*start_broker, "--registry", one.url], log_file=log) as two,
+        ):
+            yield Stack(two, one, data_dir, ensemble)
+
+
+@contextmanager
+def _ensemble(data_dir: Path, zookeeper: str | None) -> Iterator[str | None]:
+    """The address of the ZooKeeper to use, started if it is to be an embedded one."""
+    if zookeeper != "embedded":
+        yield zookeeper
+        return
+    from headworks._cli.stack.embedded_zookeeper import Ensemble
+
+    with Ensemble(data_dir / "zookeeper") as running:
+        yield running.address
+
+
+@contextmanager
+def running_registry(
+    data_dir: Path, *, listen: str = "127.0.0.1:0"
+) -> Iterator[child_process.Service]:
+    """Start the registry alone, where the broker is somebody else's; errors as `running_stack`."""
+    _make(data_dir)
+    store = f"sqlite:///{(data_dir / 'registry.db').resolve()}"
+    start = ["registry", "start", "--listen", listen, "--store", store]
+    with child_process.start(start, log_file=data_dir / "logs" / "registry.log") as registry:
+        _register_platform_schemas(registry.url)
+        yield registry
+
+
+@contextmanager
+def running_console(
+    data_dir: Path,
+    *,
+    broker: str,
+    registry: str,
+    listen: str = "127.0.0.1:0",
+    store: str | None = None,
+) -> Iterator[child_process.Service]:
+    """Start the console over a broker, a registry, the folder's warehouse and the audit's store."""
+    start = ["console", "start", "--listen", listen, "--bootstrap", broker]
+    start += ["--registry", registry, "--warehouse", str(data_dir / "warehouse")]
+    start += ["--audit-store", store or f"sqlite:///{(data_dir / 'audit.db').resolve()}"]
+    with child_process.start(start, log_file=data_dir / "logs" / "console.log") as console:
+        yield console
+
+
+@contextmanager
+def meanwhile(starting: AbstractContextManager[T]) -> Iterator[Callable[[], T]]:
+    """Enter a context beside the block; what is yielded waits until it is entered.
+
+    It is left when the block ends, or not at all if it was never entered.
+    """
+    with ThreadPoolExecutor(1, "starting") as pool:
+        entering = pool.submit(starting.__enter__)
+        try:
+            yield entering.result
+        finally:
+            if entering.exception() is None:
+                starting.__exit__(None, None, None)
+
+
+@contextmanager
+def running_audit(
+    data_dir: Path, *, broker: str, registry: str, store: str | None = None
+) -> Iterator[child_process.Service]:
+    """Start the reconciler over `store` (default: in the folder); its address has the metrics."""
+    url = store or f"sqlite:///{(data_dir / 'audit.db').resolve()}"
+    start = ["audit", "run", "--metrics", "127.0.0.1:0", "--bootstrap", broker]
+    start += ["--registry", registry, "--store", url]
+    with child_process.start(start, log_file=data_dir / "logs" / "audit.log") as audit:
+        yield audit
+
+
+def _make(data_dir: Path) -> None:
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write the data folder {data_dir}: {error.strerror}",
+            fix="choose another with --data-dir",
+        ) from None
+
+
+def _register_platform_schemas(registry: str) -> None:
+    # Imported while the servers start, not before they do.
+    from headworks import _bundled_schemas
+    from headworks.registry_client import RegistryClient
+    from headworks.schema import governance_of, parse, subject_of
+
+    client = RegistryClient(registry)
+    for path in sorted((_bundled_schemas.folder() / "headworks").glob("*.avsc")):
+        text = path.read_text(encoding="utf-8")
+        client.register(subject_of(governance_of(parse(text)).topic), text)

@@ -1,0 +1,84 @@
+"""A tier's counts, published on time by a thread with a producer of its own.
+
+Rules: what is counted is in a memory-mapped file, so that a killed process's counts are published
+by the next one of the same folder; the audit's trouble is logged and never the tier's.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headworks._audit_counting.counters import CounterFile
+from headworks._audit_counting.reporting import Reporter, through
+from headworks._kafka.clients import KafkaProducer
+from headworks._kafka.partitioner import Detour
+from headworks.errors import HeadworksError
+from headworks.registry_client._schema_ids import SchemaIds
+
+__all__ = ["Publishing"]
+
+_log = logging.getLogger("headworks.audit")
+_POLL = 0.2
+_CLOSE_SECONDS = 5.0
+
+
+class Publishing:
+    """Publishes `counters` as `tier` every `every` seconds; `close` publishes the rest.
+
+    `client` are the properties of librdkafka for the broker that has the audit topic.
+    """
+
+    def __init__(
+        self,
+        client: Mapping[str, Any],
+        ids: SchemaIds,
+        folder: Path,
+        *,
+        tier: str,
+        application: str,
+        every: float,
+    ) -> None:
+        self.counters = CounterFile(folder)
+        detour = Detour()
+        properties = {**client, "enable.idempotence": True, "linger.ms": 20, "log_level": 2}
+        self._producer = KafkaProducer(detour.client(properties))
+        send = through(self._producer, detour)
+        self._reporter = Reporter(folder, tier=tier, application=application, ids=ids, send=send)
+        self._every = every
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="headworks-audit", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Publish what is left within a few seconds; the next process publishes the remainder."""
+        self._stopping.set()
+        self._thread.join(_CLOSE_SECONDS)
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        while (self._report() or self._reporter.waiting) and time.monotonic() < deadline:
+            self._producer.flush(max(0.1, deadline - time.monotonic()))
+        self._reporter.close()
+        self.counters.close(remove=self.counters.settled())
+
+    def _serve(self) -> None:
+        due = time.monotonic() + self._every
+        while not self._stopping.is_set():
+            try:
+                self._producer.poll(_POLL)
+                if time.monotonic() >= due:
+                    due = time.monotonic() + self._every
+                    self._report()
+            except Exception:
+                _log.exception("publishing audit counts failed")
+                self._stopping.wait(1.0)
+
+    def _report(self) -> int:
+        try:
+            return self._reporter.report_leftovers() + self._reporter.report(self.counters)
+        except HeadworksError as error:
+            _log.warning("audit counts are kept for later: %s", error)
+            return 0

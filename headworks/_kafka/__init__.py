@@ -1,0 +1,10 @@
+"""The Kafka protocol and record format, and the clients that speak them.
+
+- `records`: record batches (format v2), as pure functions over bytes.
+- `protocol`: requests and replies, without I/O; `error_codes`: their codes by name.
+- `client_properties`, `clients`: librdkafka clients, configured as every part needs them.
+- `bootstrap`: the brokers that a client starts with. `partitioner`: keyless messages avoid
+  partitions that no broker serves.
+
+Rule: importing this package imports none of these modules. A user's process needs `clients` only.
+"""

@@ -1,0 +1,81 @@
+"""Which brokers a client of ours begins with: those it is told, or those that live in ZooKeeper.
+
+Rules: one place decides it, for SDKs and command line alike. What is given beats what is set; an
+address of brokers beats one of ZooKeeper. A client that stays holds on to `Brokers`, so that it
+finds its way even when all brokers that it ever knew have been replaced.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headworks._kafka.client_properties import broker_client
+from headworks._settings import lookup, resolve, resolve_optional
+from headworks._zookeeper import live_brokers, open_session
+from headworks._zookeeper.bootstrap_proxy import Doorway
+from headworks.errors import UnreachableError
+
+__all__ = ["Brokers", "bootstrap_of"]
+
+_WAIT = 5.0
+_RECONNECT_MS = 2_000
+
+
+def bootstrap_of(bootstrap: str | None = None, zookeeper: str | None = None) -> str:
+    """HOST:PORT[,HOST:PORT..] of brokers now, by these arguments and this process's settings.
+
+    UnreachableError if ZooKeeper is asked and does not answer, or nobody is registered there.
+    """
+    ensemble = _ensemble(bootstrap, zookeeper)
+    if ensemble is None:
+        return resolve("bootstrap", bootstrap)
+    with open_session(ensemble, wait=_WAIT) as session:
+        brokers = live_brokers(session)
+    if not brokers:
+        raise UnreachableError(
+            f"no broker is registered in the ZooKeeper at {ensemble}",
+            fix="start one with `headworks broker start --zookeeper`, or correct the address",
+        )
+    return ",".join(broker.address for broker in brokers.values())
+
+
+class Brokers:
+    """`bootstrap_of` for a client that stays: found in ZooKeeper they are followed until `close`.
+
+    Over TLS the brokers of the beginning have to do, because a certificate names its own host.
+    """
+
+    def __init__(self, bootstrap: str | None = None, zookeeper: str | None = None) -> None:
+        ensemble = _ensemble(bootstrap, zookeeper)
+        self._doorway: Doorway | None = None
+        if ensemble is None or resolve_optional("tls_ca") is not None:
+            self.address = bootstrap_of(bootstrap, zookeeper)
+        else:
+            self._doorway = Doorway(ensemble)
+            self.address = ",".join((*self._doorway.brokers, self._doorway.address))
+
+    def client(self) -> dict[str, Any]:
+        """What `broker_client` says, for a client that begins there."""
+        properties = broker_client(self.address)
+        if self.followed:
+            properties["reconnect.backoff.max.ms"] = _RECONNECT_MS  # ten seconds by default
+        return properties
+
+    @property
+    def followed(self) -> bool:
+        """Whether brokers that take the place of these will be found."""
+        return self._doorway is not None
+
+    def close(self) -> None:
+        """Follow nobody any more."""
+        if self._doorway is not None:
+            self._doorway.close()
+
+
+def _ensemble(bootstrap: str | None, zookeeper: str | None) -> str | None:
+    """The ZooKeeper to be asked, None if brokers are named."""
+    if bootstrap is not None:
+        return None
+    if zookeeper is not None:
+        return zookeeper
+    return resolve_optional("zookeeper") if lookup("bootstrap").source == "default" else None

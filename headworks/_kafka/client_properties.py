@@ -1,0 +1,51 @@
+"""How a client of ours reaches the broker: address, TLS and user, as librdkafka's properties.
+
+Rules: one place decides it, for SDKs, loader, audit and command line alike. A user speaks
+SCRAM-SHA-256, so that no password crosses the network; TLS is spoken when `tls_ca` is set.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from headworks._settings import resolve_optional
+from headworks.errors import UsageError
+
+__all__ = ["READ_AHEAD", "broker_client"]
+
+# How soon what was read ahead is looked at again once it is full: after librdkafka's own second a
+# quick reader has long emptied it, and waits.
+READ_AHEAD: Final = {"fetch.queue.backoff.ms": 20}
+
+
+def broker_client(bootstrap: str) -> dict[str, Any]:
+    """Properties for any client of the broker at `bootstrap`, by the settings of this process.
+
+    UsageError for a user without a password, or for certificates that cannot be read.
+    """
+    properties: dict[str, Any] = {"bootstrap.servers": bootstrap}
+    username, authority = resolve_optional("username"), resolve_optional("tls_ca")
+    if authority:
+        if not Path(authority).is_file():
+            raise UsageError(f"the file of CA certificates {authority} (tls_ca) is not there")
+        properties["ssl.ca.location"] = authority
+    if username:
+        password = resolve_optional("password")
+        if not password:
+            raise UsageError(
+                f"user {username!r} has no password", fix="set password, or $HEADWORKS_PASSWORD"
+            )
+        properties |= {
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": username,
+            "sasl.password": password,
+        }
+    if username or authority:
+        kind = "sasl" if username else ""
+        properties["security.protocol"] = "_".join(filter(None, (kind, _transport(authority))))
+    return properties
+
+
+def _transport(authority: str | None) -> str:
+    return "ssl" if authority else "plaintext"

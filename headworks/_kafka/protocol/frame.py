@@ -1,0 +1,110 @@
+"""Frames and request headers.
+
+A frame is a 4-byte length and that many bytes. A request opens with api key, version, correlation
+id and client id; where the API's version is flexible, tagged fields follow, which are skipped.
+A reply opens with the correlation id, and an empty tag section where flexible; only ApiVersions
+replies never have one.
+
+Rule: nothing here trusts a length; whatever does not fit raises `MalformedError`. So does a count
+that fits and is absurd: working through it would keep everybody else waiting.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from headworks._kafka.protocol.apis import API_VERSIONS, Api, find_api
+from headworks._kafka.records.batch import Buffer
+from headworks._kafka.records.varint import read_unsigned
+from headworks.errors import CorruptError
+
+__all__ = [
+    "MOST_ELEMENTS",
+    "MOST_IN_ALL",
+    "Header",
+    "MalformedError",
+    "check_count",
+    "parse_header",
+    "read_tag_count",
+    "seal",
+    "skip_tags",
+]
+
+MOST_ELEMENTS = 20_000  # of an array in a request
+MOST_IN_ALL = 60_000  # of all its arrays, however they are nested
+_MOST_TAGS = 1000
+
+_FIXED = struct.Struct(">hhih")
+_LENGTH = struct.Struct(">i")
+_REPLY = struct.Struct(">ii")
+
+
+class MalformedError(CorruptError):
+    """Bytes that are not a request of the protocol; the connection must be closed."""
+
+
+class Header(NamedTuple):
+    """A request's header; `body` is where the body starts in the buffer."""
+
+    key: int
+    version: int
+    correlation: int
+    client_id: str | None
+    body: int
+
+
+def parse_header(buffer: Buffer, position: int, end: int) -> Header:
+    """Read the header of the request that lies at `position`..`end`.
+
+    For an unknown API, or a version that is not served, `body` is where the client id ends.
+    """
+    try:
+        key, version, correlation, size = _FIXED.unpack_from(buffer, position)
+        position += _FIXED.size
+        client_id = None
+        if size >= 0:
+            client_id = str(buffer[position : position + size], "utf-8")
+            position += size
+        api = find_api(key)
+        if api is not None and api.flexible <= version <= api.maximum:
+            position = skip_tags(buffer, position)
+    except (struct.error, IndexError, ValueError, OverflowError) as error:
+        raise MalformedError(f"request header does not parse: {error}") from None
+    if position > end:
+        raise MalformedError("request header runs over the request")
+    return Header(key, version, correlation, client_id, position)
+
+
+def skip_tags(buffer: Buffer, position: int) -> int:
+    """The position after a section of tagged fields."""
+    if buffer[position] == 0:
+        return position + 1
+    count, position = read_tag_count(buffer, position)
+    for _ in range(count):
+        _, position = read_unsigned(buffer, position)
+        size, position = read_unsigned(buffer, position)
+        position += size
+        if position > len(buffer):
+            raise MalformedError("tagged fields run over the request")
+    return position
+
+
+def read_tag_count(buffer: Buffer, position: int) -> tuple[int, int]:
+    """How many tagged fields follow."""
+    count, position = read_unsigned(buffer, position)
+    if count > _MOST_TAGS:
+        raise MalformedError(f"{count} tagged fields are more than {_MOST_TAGS}")
+    return count, position
+
+
+def check_count(what: str, count: int) -> None:
+    """MalformedError for an array that nobody needs so large."""
+    if count > MOST_ELEMENTS:
+        raise MalformedError(f"{count} {what} are more than {MOST_ELEMENTS}")
+
+
+def seal(api: Api, version: int, correlation: int, body: bytes) -> bytes:
+    """A reply frame: length, header and body."""
+    tags = b"\0" if api.is_flexible(version) and api.key != API_VERSIONS else b""
+    return _REPLY.pack(4 + len(tags) + len(body), correlation) + tags + body

@@ -1,0 +1,91 @@
+"""Messages of the APIs that are not on the hot path, by kio's schemas.
+
+Rules:
+
+- A version's schema module is imported when that version is first used.
+- A reply is given as a mapping of field names, nested as the message is; fields that the asked
+  version does not have are left out, fields that are not given take the schema's default, and a
+  field without default must be given (KeyError).
+- Requests come from strangers: see `reading`. Replies are ours: kio writes them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import io
+import struct
+import typing
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+from headworks._kafka.protocol.apis import Api
+from headworks._kafka.protocol.frame import MalformedError
+from headworks._kafka.protocol.message_reader import Body, message_reader, shape_of
+from headworks._kafka.protocol.oldest_versions import REPLIES, REQUESTS
+
+__all__ = ["Fields", "decode", "encode"]
+
+Fields = Mapping[str, Any]
+_NO_TIME = timedelta(0)
+
+
+def decode(api: Api, version: int, body: bytes) -> Any:
+    """The request in `body`: an instance of kio's dataclass for that version (see `older`)."""
+    schema, added = REQUESTS.get((api.key, version), (version, b""))
+    body = Body(body + added)
+    read = message_reader(_entity(api.name, schema, "request"))
+    try:
+        message, position = read(body, 0)
+    except (struct.error, IndexError, ValueError, OverflowError) as error:
+        raise MalformedError(f"{api.name} v{version} does not parse: {error}") from None
+    if position > len(body):
+        raise MalformedError(f"{api.name} v{version} runs over the request")
+    return message
+
+
+def encode(api: Api, version: int, fields: Fields) -> bytes:
+    """The body of a reply."""
+    by_hand = REPLIES.get((api.key, version))
+    if by_hand is not None:
+        return by_hand(fields)
+    kind, write = _writer(api.name, version)
+    with io.BytesIO() as out:
+        write(out, _build(kind, fields))
+        return out.getvalue()
+
+
+@cache
+def _writer(name: str, version: int) -> tuple[type, Callable[[io.BytesIO, Any], None]]:
+    from kio.serial import entity_writer
+
+    kind = _entity(name, version, "response")
+    return kind, typing.cast(Callable[[io.BytesIO, Any], None], entity_writer(kind))
+
+
+@cache
+def _entity(name: str, version: int, side: str) -> Any:
+    module = importlib.import_module(f"kio.schema.{name}.v{version}.{side}")
+    camel = "".join(word.capitalize() for word in name.split("_"))
+    return getattr(module, f"{camel}{side.capitalize()}")
+
+
+def _build(message: Any, fields: Fields) -> Any:
+    given: dict[str, Any] = {}
+    for shape in shape_of(message):
+        if shape.name not in fields:
+            if shape.name == "throttle_time":
+                given[shape.name] = _NO_TIME
+            elif shape.default is dataclasses.MISSING:
+                raise KeyError(f"{message.__qualname__} needs {shape.name!r}")
+            continue
+        value = fields[shape.name]
+        if value is not None and shape.array:
+            nested = shape.nested
+            value = tuple(_build(nested, item) for item in value) if nested else tuple(value)
+        elif value is not None and shape.nested:
+            value = _build(shape.nested, value)
+        given[shape.name] = value
+    return message(**given)

@@ -1,0 +1,21 @@
+"""Record batches that stay in their file: which bytes of which open file to send."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+__all__ = ["FileSlice", "OpenFile"]
+
+
+class OpenFile(Protocol):
+    """A file that stays open while a slice refers to it."""
+
+    fd: int
+
+
+class FileSlice(NamedTuple):
+    """Bytes of an open file, to be sent by sendfile; size 0 if there is nothing to read."""
+
+    descriptor: OpenFile
+    position: int
+    size: int

@@ -1,0 +1,134 @@
+"""Take records out of a batch: what log compaction writes in its place.
+
+Rules:
+
+- Offsets never change: base offset, last offset delta, producer and sequence stay, so what was
+  removed is a gap. The codec stays; the CRC is computed again.
+- Records that stay keep every byte but, at most, their timestamp's difference to the batch.
+- A batch in which tombstones are kept for a while carries when they may go: bit 6 of its attributes
+  says that the base timestamp is that time. Clients compute the same timestamps from it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from headworks._kafka.records.batch import (
+    APPEND_TIME,
+    CODEC_MASK,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_PREFIX,
+    Batch,
+    InvalidBatchError,
+)
+from headworks._kafka.records.compression import compress
+from headworks._kafka.records.varint import read_varint, write_varint
+
+__all__ = ["DELETE_HORIZON", "Entry", "delete_horizon", "emptied", "entries_in", "rewritten"]
+
+DELETE_HORIZON = 0b100_0000
+_NO_TIMESTAMP = -1
+_CRC_FROM = 21
+
+
+class Entry(NamedTuple):
+    """A record as compaction sees it; `rest` is what follows the timestamp, as it lies there."""
+
+    offset: int
+    timestamp: int
+    attributes: int
+    key: bytes | None
+    tombstone: bool
+    rest: bytes
+
+
+def entries_in(data: bytes, batch: Batch) -> Iterator[Entry]:
+    """Every record of an `opened` batch. InvalidBatchError for damage."""
+    position = 0
+    try:
+        for _ in range(batch.record_count):
+            size, position = read_varint(data, position)
+            end = position + size
+            if size < 1 or end > len(data):
+                raise InvalidBatchError("records", f"a record of {size} bytes runs over its batch")
+            yield _entry(data, position, end, batch)
+            position = end
+    except (IndexError, ValueError) as error:
+        raise InvalidBatchError("records", f"a record does not decode: {error}") from None
+
+
+def _entry(data: bytes, position: int, end: int, batch: Batch) -> Entry:
+    attributes = data[position]
+    timestamp_delta, rest = read_varint(data, position + 1)
+    offset_delta, position = read_varint(data, rest)
+    size, position = read_varint(data, position)
+    key = None
+    if size >= 0:
+        key = data[position : position + size]
+        position += size
+    value_size, position = read_varint(data, position)
+    if max(position, position + value_size) > end:
+        raise InvalidBatchError("records", "a field runs over its record")
+    timestamp = batch.base_timestamp + timestamp_delta
+    return Entry(
+        batch.base_offset + offset_delta, timestamp, attributes, key, value_size < 0, data[rest:end]
+    )
+
+
+def delete_horizon(batch: Batch) -> int | None:
+    """When the tombstones of a batch may go (ms), or None if that is not decided yet."""
+    return batch.base_timestamp if batch.attributes & DELETE_HORIZON else None
+
+
+def rewritten(batch: Batch, entries: Iterable[Entry], horizon: int | None) -> bytes:
+    """`batch` with these of its records; `horizon`: when the tombstones among them may go.
+
+    Goes through them once, and holds one at a time; there must be one.
+    """
+    base = batch.base_timestamp if horizon is None else horizon
+    body, count, newest = bytearray(), 0, None
+    for entry in entries:
+        count += 1
+        newest = entry.timestamp if newest is None else max(newest, entry.timestamp)
+        record = bytes((entry.attributes,)) + write_varint(entry.timestamp - base) + entry.rest
+        body += write_varint(len(record)) + record
+    latest = batch.max_timestamp
+    if newest is not None and not batch.attributes & APPEND_TIME:
+        latest = newest
+    attributes = batch.attributes if horizon is None else batch.attributes | DELETE_HORIZON
+    return _sealed(
+        batch._replace(
+            attributes=attributes,
+            base_timestamp=base,
+            max_timestamp=latest,
+            record_count=count,
+        ),
+        compress(batch.codec, bytes(body)),
+    )
+
+
+def emptied(batch: Batch) -> bytes:
+    """`batch` without records: its offsets, producer and sequence are what is left of it."""
+    attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON)
+    return _sealed(
+        batch._replace(
+            attributes=attributes,
+            base_timestamp=_NO_TIMESTAMP,
+            max_timestamp=_NO_TIMESTAMP,
+            record_count=0,
+        ),
+        b"",
+    )
+
+
+def _sealed(batch: Batch, body: bytes) -> bytes:
+    length = HEADER_SIZE - LENGTH_PREFIX + len(body)
+    out = bytearray(HEADER.pack(*batch._replace(length=length)[: len(Batch._fields) - 1]))
+    out += body
+    struct.pack_into(">I", out, 17, crc32c(memoryview(out)[_CRC_FROM:]))
+    return bytes(out)

@@ -1,0 +1,191 @@
+/* The compiled form of headworks/_audit_counting/tally.py: the two steps of counting that every message takes.
+ *
+ * Rules:
+ *
+ * - The Python class is the truth: the same counts, in the same words, at the same moment.
+ * - A step runs no Python and does not let go of the interpreter's lock, so it is one for all threads.
+ * - The word is of a map that its owner will close. While a tally is attached it holds a buffer of it,
+ *   so that who forgets to detach is told so (BufferError), and nothing is written where no map is.
+ * - What is not exactly an int of 64 bits is not counted here: `attempt` declines, and Python, which
+ *   is asked then, counts it or says what is wrong with it.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <structmember.h>
+
+#ifndef HEADWORKS_SOURCE
+#error "HEADWORKS_SOURCE is the SHA-256 of this file: compile it with hatch_build.py"
+#endif
+
+typedef struct {
+    PyObject_HEAD
+    Py_buffer view;              /* of the words of the file; its `obj` is NULL while detached */
+    uint64_t *word;              /* that of `attempted` in it; NULL while detached */
+    Py_ssize_t at;
+    long long start, end;
+    unsigned long long attempted, delivered, bytes;
+    PyObject *undelivered;       /* whom to tell of an error */
+} Tally;
+
+/* Whether `value` is exactly an int (no bool) of 64 bits. */
+static inline int is_long(PyObject *value, long long *number)
+{
+    int overflow = 0;
+    if (!PyLong_CheckExact(value))
+        return 0;
+    *number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    return !overflow;
+}
+
+static int is_two(const char *name, Py_ssize_t count)
+{
+    if (count != 2)
+        PyErr_Format(PyExc_TypeError, "%s takes 2 arguments, not %zd", name, count);
+    return count == 2;
+}
+
+/* ---- the two steps ---- */
+
+static PyObject *Tally_attempt(Tally *self, PyObject *const *given, Py_ssize_t count)
+{
+    long long timestamp, size;
+    if (!is_two("attempt", count))
+        return NULL;
+    if (self->word == NULL || !is_long(given[0], &timestamp) || !is_long(given[1], &size)
+            || timestamp < self->start || timestamp >= self->end || size < 0)
+        Py_RETURN_FALSE;
+    *self->word = ++self->attempted;
+    self->bytes += (unsigned long long)size;
+    Py_RETURN_TRUE;
+}
+
+static PyObject *Tally_report(Tally *self, PyObject *const *given, Py_ssize_t count)
+{
+    if (!is_two("report", count))
+        return NULL;
+    if (given[0] != Py_None)
+        return PyObject_Vectorcall(self->undelivered, given, 2, NULL);
+    self->delivered++;
+    Py_RETURN_NONE;
+}
+
+/* ---- to be there, and to go ---- */
+
+static void detach(Tally *self)
+{
+    self->word = NULL;
+    PyBuffer_Release(&self->view);
+}
+
+static PyObject *Tally_attach(Tally *self, PyObject *words)
+{
+    Py_buffer view;
+    if (words == Py_None) {
+        detach(self);
+        Py_RETURN_NONE;
+    }
+    if (PyObject_GetBuffer(words, &view, PyBUF_WRITABLE) < 0)
+        return NULL;
+    if (view.itemsize != sizeof *self->word || self->at >= view.len / view.itemsize) {
+        PyBuffer_Release(&view);
+        PyErr_SetString(PyExc_ValueError, "these are not the words of a file that has this tally");
+        return NULL;
+    }
+    Py_buffer before = self->view;
+    self->view = view;
+    self->word = (uint64_t *)view.buf + self->at;
+    PyBuffer_Release(&before); /* which does nothing if there was none */
+    Py_RETURN_NONE;
+}
+
+static PyObject *Tally_new(PyTypeObject *type, PyObject *given, PyObject *named)
+{
+    static char *names[] = {"at", "start", "end", "undelivered", NULL};
+    Py_ssize_t at;
+    PyObject *start, *end, *undelivered;
+    if (!PyArg_ParseTupleAndKeywords(
+            given, named, "nO!O!O", names, &at, &PyLong_Type, &start, &PyLong_Type, &end,
+            &undelivered))
+        return NULL;
+    if (at < 0) {
+        PyErr_SetString(PyExc_ValueError, "no word has a number below 0");
+        return NULL;
+    }
+    Tally *self = (Tally *)type->tp_alloc(type, 0); /* all else is 0 */
+    if (self == NULL)
+        return NULL;
+    self->at = at;
+    if (!is_long(start, &self->start) || !is_long(end, &self->end))
+        self->start = self->end = 0; /* of such a time no message is counted here */
+    self->undelivered = Py_NewRef(undelivered);
+    return (PyObject *)self;
+}
+
+static int Tally_traverse(Tally *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->view.obj);
+    Py_VISIT(self->undelivered);
+    return 0;
+}
+
+static void Tally_dealloc(Tally *self)
+{
+    PyObject_GC_UnTrack(self);
+    detach(self);
+    Py_XDECREF(self->undelivered);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyMethodDef Tally_methods[] = {
+    {"attempt", (PyCFunction)(void (*)(void))Tally_attempt, METH_FASTCALL,
+     "Count a message of this window that was handed over; False if its owner must be asked."},
+    {"report", (PyCFunction)(void (*)(void))Tally_report, METH_FASTCALL,
+     "Count a message as delivered, or say what error it has met."},
+    {"attach", (PyCFunction)Tally_attach, METH_O,
+     "Count in these words from now on; in none, if None."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef Tally_members[] = {
+    {"attempted", T_ULONGLONG, offsetof(Tally, attempted), 0, "Messages handed over."},
+    {"delivered", T_ULONGLONG, offsetof(Tally, delivered), 0, "Those of them that arrived."},
+    {"bytes", T_ULONGLONG, offsetof(Tally, bytes), 0, "What all of them hold."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+/* No tp_clear, as a tuple has none: the slot that it tells of errors is in each of its cycles. */
+static PyTypeObject Tally_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "headworks._native._tally.Tally",
+    .tp_doc = "The counts of one topic and window that every message changes.",
+    .tp_basicsize = sizeof(Tally),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = Tally_new,
+    .tp_dealloc = (destructor)Tally_dealloc,
+    .tp_traverse = (traverseproc)Tally_traverse,
+    .tp_methods = Tally_methods,
+    .tp_members = Tally_members,
+};
+
+static int fill_module(PyObject *module)
+{
+    if (PyModule_AddType(module, &Tally_Type) < 0)
+        return -1;
+    return PyModule_AddStringConstant(module, "SOURCE", HEADWORKS_SOURCE);
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, fill_module}, {0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "headworks._native._tally",
+    .m_doc = "The compiled form of the counts that every message changes.",
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__tally(void)
+{
+    return PyModuleDef_Init(&definition);
+}

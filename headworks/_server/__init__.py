@@ -1,0 +1,7 @@
+"""What our servers share, and no user's process imports.
+
+- `security`: users, grants, TLS, and the rule for exposed addresses.
+- `database`: SQLite or PostgreSQL by one URL.
+- `metrics_page`: Prometheus metrics over HTTP. `logs`: text or JSON logs on stderr.
+- `child_process`: servers as child processes that cannot outlive their parent.
+"""

@@ -1,0 +1,25 @@
+"""ZooKeeper as brokers and consumers use it: directories, what stands in them, sessions."""
+
+from headworks._zookeeper.living_brokers import BrokerWatch, live_brokers
+from headworks._zookeeper.nodes import BrokerNode, MemberNode, OffsetNode, TopicNode
+from headworks._zookeeper.session import (
+    EnsembleAddress,
+    Session,
+    State,
+    open_session,
+    parse_address,
+)
+
+__all__ = [
+    "BrokerNode",
+    "BrokerWatch",
+    "EnsembleAddress",
+    "MemberNode",
+    "OffsetNode",
+    "Session",
+    "State",
+    "TopicNode",
+    "live_brokers",
+    "open_session",
+    "parse_address",
+]

@@ -1,0 +1,100 @@
+"""Who is alive: the brokers that are registered, read once or followed.
+
+Rules: a broker that registers itself wrongly does not hide the others: it is logged and left out.
+A follower is called back with the whole picture, never with a difference, from a thread of its own
+and one call at a time; calls that would tell the same thing are left out.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headworks._zookeeper import paths
+from headworks._zookeeper.nodes import BrokerNode
+from headworks._zookeeper.session import Session, State, kazoo
+from headworks.errors import CorruptError
+
+__all__ = ["BrokerWatch", "live_brokers"]
+
+_log = logging.getLogger(__name__)
+_RETRY_SECONDS = 0.5
+
+
+def live_brokers(
+    session: Session, *, watch: Callable[[Any], None] | None = None
+) -> dict[int, BrokerNode]:
+    """The living brokers by id, in order of it; `watch` is called once when that changes.
+
+    kazoo's exceptions if the session fails meanwhile.
+    """
+    exceptions = kazoo("exceptions")
+    client = session.client
+    try:
+        names = client.get_children(paths.BROKERS, watch=watch)
+    except exceptions.NoNodeError:
+        # nobody was ever there; the watch is for when somebody comes
+        if watch is None or client.exists(paths.BROKERS, watch=watch) is None:
+            return {}
+        return live_brokers(session, watch=watch)
+    found = {}
+    for number in sorted(int(name) for name in names if name.isdigit()):
+        path = paths.broker(number)
+        try:
+            found[number] = BrokerNode.load(client.get(path)[0], path)
+        except exceptions.NoNodeError:  # gone meanwhile
+            continue
+        except CorruptError as error:
+            _log.warning("%s", error, extra={"path": path})
+    return found
+
+
+class BrokerWatch:
+    """Follows the living brokers until `stop`; `changed` gets them, first what there is now."""
+
+    def __init__(
+        self, session: Session, changed: Callable[[Mapping[int, BrokerNode]], None]
+    ) -> None:
+        self._session = session
+        self._changed = changed
+        self._dirty = threading.Event()
+        self._dirty.set()
+        self._stopped = False
+        self._told: dict[int, BrokerNode] | None = None
+        session.on_state(self._on_state)
+        self._thread = threading.Thread(target=self._run, name="broker-watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop following; no call is made after it returns, unless from within one."""
+        self._stopped = True
+        self._session.off_state(self._on_state)
+        self._dirty.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _on_state(self, state: State) -> None:
+        if state is State.CONNECTED:  # watches of before say nothing any more
+            self._dirty.set()
+
+    def _on_event(self, _event: object) -> None:
+        self._dirty.set()
+
+    def _run(self) -> None:
+        while True:
+            self._dirty.wait()
+            if self._stopped:
+                return
+            self._dirty.clear()
+            try:
+                found = live_brokers(self._session, watch=self._on_event)
+            except Exception as error:
+                _log.debug("brokers cannot be read now: %r", error)
+                if self._session.state is State.CONNECTED:
+                    threading.Timer(_RETRY_SECONDS, self._dirty.set).start()
+                continue
+            if found != self._told and not self._stopped:
+                self._told = found
+                self._changed(dict(found))

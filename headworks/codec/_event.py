@@ -1,0 +1,124 @@
+"""What a generated class knows of itself: its record, and for an event its schema and topic.
+
+Rules:
+
+- Everything sits in one class attribute, `__headworks__`, so that a field may bear any name.
+- The schema text is the one that was generated from, verbatim; nothing is derived from Python.
+- What encodes is made at the first event, not when a module is imported (`headworks.codec._forms`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+
+from headworks.codec._explain import EncodeError
+from headworks.codec._forms import Form, PythonForm
+from headworks.codec._program import compiled_form
+
+__all__ = ["EncodeError", "Event", "EventType", "RecordType", "event_type"]
+
+T = TypeVar("T")
+
+
+class RecordType(Generic[T]):
+    """A generated record class: its full Avro name, and which attribute holds which field."""
+
+    __slots__ = ("fields", "name")
+
+    def __init__(self, name: str, fields: Mapping[str, str]) -> None:
+        self.name = name
+        self.fields = fields
+
+
+class EventType(RecordType[T]):
+    """A generated class whose record is a whole schema: a message can be made of it.
+
+    `schema` is the text, `fingerprint` the SHA-256 of its
+    canonical form; `topic` and `subject` say where events of it
+    go. `event_time` and `key` read an event's time (milliseconds since 1970 UTC) and message key,
+    or are None if the schema declares none. `types` are the classes of all named types in it.
+    `python` is the generated encoder, and `form` the one that is used.
+    """
+
+    __slots__ = (
+        "_form",
+        "_types",
+        "event_time",
+        "fingerprint",
+        "key",
+        "python",
+        "schema",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        fields: Mapping[str, str],
+        *,
+        schema: str,
+        fingerprint: str,
+        topic: str,
+        encode: Callable[[T], bytes],
+        event_time: Callable[[T], int] | None,
+        key: Callable[[T], bytes | None] | None,
+        types: Callable[[], Mapping[str, type]],
+    ) -> None:
+        super().__init__(name, fields)
+        self.schema = schema
+        self.fingerprint = fingerprint
+        self.topic = topic
+        self.event_time = event_time
+        self.key = key
+        self.python: PythonForm[T] = PythonForm(schema, encode, event_time, key)
+        self._form: Form[T] | None = None
+        self._types = types
+
+    @property
+    def subject(self) -> str:
+        """The registry subject of the topic's values."""
+        return f"{self.topic}-value"
+
+    @property
+    def types(self) -> Mapping[str, type]:
+        """The generated class of every record and enum of the schema, by full name."""
+        return self._types()
+
+    @property
+    def form(self) -> Form[T]:
+        """What encodes: compiled if it was built and the classes are as generated, else `python`.
+
+        Set it to `python` to measure or test that form; a producer keeps what it has begun with.
+        """
+        if self._form is None:
+            compiled = compiled_form(self.schema, self.name, self.types, self.python, self.key)
+            self._form = compiled or self.python
+        return self._form
+
+    @form.setter
+    def form(self, form: Form[T]) -> None:
+        self._form = form
+
+    def encode(self, event: T) -> bytes:
+        """The Avro bytes of `event`, without framing.
+
+        Raises EncodeError, naming the field, the value and the expected type.
+        """
+        return (self._form or self.form).encode(event)
+
+
+@runtime_checkable
+class Event(Protocol):
+    """An instance of a generated class that is a whole schema."""
+
+    __headworks__: ClassVar[EventType[Any]]
+
+
+def event_type(of: object) -> EventType[Any]:
+    """The EventType of an event or of its class; TypeError if it is neither."""
+    found = getattr(of, "__headworks__", None)
+    if not isinstance(found, EventType):
+        what = of.__name__ if isinstance(of, type) else type(of).__name__
+        raise TypeError(f"{what} is not a class that `headworks gen` made of a whole schema")
+    return found

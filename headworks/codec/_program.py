@@ -1,0 +1,200 @@
+"""From a schema and its generated classes to the table that drives the compiled encoder.
+
+Rules:
+
+- The table says what the generated code does, branch for branch (`producer_sdk.generator.encoders`
+  has the rules of unions); the law of tests/sdk/codec_law.py holds both to fastavro's bytes.
+- Where the compiled encoder was not built, or a class is not as it was generated, there is no
+  program: the Python form does it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from headworks.codec._forms import Form, PythonForm
+
+if TYPE_CHECKING:
+    from headworks.schema._model import EnumType, Fixed, Primitive, Record, Schema, Union
+
+__all__ = ["compiled_form"]
+
+T = TypeVar("T")
+Node = tuple[Any, ...]
+_PLAIN: dict[str, type] = {
+    "null": NoneType,
+    "boolean": bool,
+    "int": int,
+    "long": int,
+    "float": float,
+    "double": float,
+    "bytes": bytes,
+    "string": str,
+    "fixed": bytes,
+    "array": list,
+    "map": dict,
+}
+_LOGICAL: dict[str, type] = {
+    "date": date,
+    "time-millis": time,
+    "time-micros": time,
+    "timestamp-millis": datetime,
+    "timestamp-micros": datetime,
+    "local-timestamp-millis": datetime,
+    "local-timestamp-micros": datetime,
+    "uuid": UUID,
+    "decimal": Decimal,
+}
+
+
+def compiled_form(
+    schema: str,
+    name: str,
+    types: Mapping[str, type],
+    python: PythonForm[T],
+    key: object,
+) -> Form[T] | None:
+    """The compiled form of the record `name` of a schema; None if there can be none.
+
+    `types` are the generated classes by full name; `key` is the generated function that makes an
+    event's key.
+    """
+    from headworks._native import encoder  # here, because it begins with this package
+
+    if encoder is None or name not in types:
+        return None
+    from headworks.schema import Record, governance_of, parse
+
+    root = parse(schema, strict=False)
+    assert isinstance(root, Record)
+    governance = governance_of(root)
+    table = _Table(types)
+    table.add(root)
+    time_path = governance.event_time
+    try:
+        return encoder.Program(
+            nodes=tuple(table.nodes),
+            time=None if time_path is None else table.attributes(root, time_path),
+            keys=tuple(table.attributes(root, path) for path in governance.key),
+            encode=python.encode,
+            message=python.message,
+            key=key,
+        )
+    except TypeError:  # a class is not as it was generated
+        return None
+
+
+class _Table:
+    """The nodes of a program; the first is the event's record. A named type is one node."""
+
+    def __init__(self, types: Mapping[str, type]) -> None:
+        self.nodes: list[Node] = []
+        self._types = types
+        self._named: dict[str, int] = {}
+
+    def add(self, schema: Schema) -> int:
+        """The number of the node that writes values of `schema`."""
+        from headworks.schema import Array, EnumType, MapType, Record, Union
+
+        if isinstance(schema, Record | EnumType):
+            found = self._named.get(schema.name)
+            return self._add_named(schema) if found is None else found
+        at = self._reserve()
+        if isinstance(schema, Array):
+            self.nodes[at] = ("array", self.add(schema.items))
+        elif isinstance(schema, MapType):
+            self.nodes[at] = ("map", self.add(schema.values))
+        elif isinstance(schema, Union):
+            self.nodes[at] = ("union", tuple(self._choices(schema)))
+        else:
+            self.nodes[at] = _leaf(schema, at)
+        return at
+
+    def attributes(self, record: Record, path: tuple[str, ...]) -> tuple[str, ...]:
+        """A path of field names, through records, as the attributes of the classes."""
+        from headworks.schema import Record
+
+        found = []
+        for name in path:
+            field = record.field(name)
+            assert field is not None
+            found.append(self._attribute(record, name))
+            if isinstance(field.type, Record):
+                record = field.type
+        return tuple(found)
+
+    def _attribute(self, record: Record, name: str) -> str:
+        made = self._types[record.name].__headworks__  # type: ignore[attr-defined]
+        return str(made.fields[name])
+
+    def _reserve(self) -> int:
+        self.nodes.append(())
+        return len(self.nodes) - 1
+
+    def _add_named(self, schema: Record | EnumType) -> int:
+        from headworks.schema import Record
+
+        at = self._named[schema.name] = self._reserve()
+        cls: Any = self._types[schema.name]
+        if isinstance(schema, Record):
+            fields = [(self._attribute(schema, f.name), self.add(f.type)) for f in schema.fields]
+            self.nodes[at] = ("record", cls, tuple(fields))
+        else:
+            self.nodes[at] = ("enum", cls, tuple(cls))
+        return at
+
+    def _choices(self, union: Union) -> list[Node]:
+        """(branch, class or None for all, only what fits, node), the first that is so is taken."""
+        if union.nullable is not None:
+            null = 0 if union.branches[0].kind == "null" else 1
+            both = [self.add(branch) for branch in union.branches]
+            return [(null, NoneType, 0, both[null]), (1 - null, None, 0, both[1 - null])]
+        groups: dict[type, list[tuple[int, Schema]]] = {}
+        for i, branch in enumerate(union.branches):
+            groups.setdefault(self._class(branch), []).append((i, branch))
+        choices: list[Node] = []
+        for cls, branches in groups.items():
+            for i, branch, guarded in _chosen(cls, branches):
+                choices.append((i, cls, guarded, self.add(branch)))
+            if cls is float and int not in groups:  # as a type checker allows
+                i, _, guarded, node = choices[-1]
+                choices.append((i, int, guarded, node))
+        return choices
+
+    def _class(self, schema: Schema) -> type:
+        """The Python class of a value, which is what unions tell branches apart by."""
+        if schema.kind in ("record", "enum"):
+            return self._types[schema.name]  # type: ignore[union-attr]
+        logical = getattr(schema, "logical", None)
+        return _LOGICAL.get(logical.name if logical else "") or _PLAIN[schema.kind]
+
+
+def _chosen(cls: type, branches: list[tuple[int, Schema]]) -> list[tuple[int, Schema, int]]:
+    """The branches of one class that can be chosen, in order, and whether a value must fit."""
+    if cls is float:
+        index, branch = next((b for b in branches if b[1].kind == "double"), branches[0])
+        return [(index, branch, 0)]
+    chosen = []
+    for n, (index, branch) in enumerate(branches):
+        narrow = (cls is int and branch.kind == "int") or (cls is bytes and branch.kind == "fixed")
+        guarded = narrow and n + 1 < len(branches)
+        chosen.append((index, branch, int(guarded)))
+        if not guarded:
+            break
+    return chosen
+
+
+def _leaf(schema: Primitive | Fixed, at: int) -> Node:
+    logical = schema.logical.name if schema.logical else ""
+    if logical == "decimal":
+        return ("python",)
+    if logical == "uuid":
+        return ("uuid-fixed" if schema.kind == "fixed" else "uuid", UUID, (("int", at),))
+    if logical in _LOGICAL:
+        return (logical,)
+    return ("fixed", schema.size) if schema.kind == "fixed" else (schema.kind,)

@@ -1,0 +1,130 @@
+"""What a compatibility check is asked and what it answers: levels, policies, versions, findings.
+
+Frozen values without behaviour beyond their own form; the rules are in `rules`, the checks in
+`resolution` and `table`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from headworks.errors import UsageError
+from headworks.schema._model import Schema
+
+__all__ = ["Finding", "Level", "Policy", "Version"]
+
+
+class Level(StrEnum):
+    """Who must be able to read whose data: the registry's compatibility level.
+
+    BACKWARD: consumers on the new schema read the old data. FORWARD: consumers on the old schema
+    read the new data. FULL: both. _TRANSITIVE: against every version, not only the latest.
+    """
+
+    NONE = "NONE"
+    BACKWARD = "BACKWARD"
+    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
+    FORWARD = "FORWARD"
+    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
+    FULL = "FULL"
+    FULL_TRANSITIVE = "FULL_TRANSITIVE"
+
+    @classmethod
+    def read(cls, text: str) -> Level:
+        """The level of that name, in any case; UsageError if there is none."""
+        try:
+            return cls(text.upper())
+        except ValueError:
+            raise UsageError(
+                f"{text!r} is not a compatibility level", fix=f"use one of {', '.join(cls)}"
+            ) from None
+
+    @property
+    def backward(self) -> bool:
+        """Whether the new schema must read old data."""
+        return self.startswith(("BACKWARD", "FULL"))
+
+    @property
+    def forward(self) -> bool:
+        """Whether old schemas must read new data."""
+        return self.startswith(("FORWARD", "FULL"))
+
+    @property
+    def transitive(self) -> bool:
+        """Whether every version counts, not only the latest."""
+        return self.endswith("_TRANSITIVE")
+
+
+class Policy(StrEnum):
+    """Which changes count as breaking, from lax to strict; each adds to the one before it."""
+
+    AVRO = "avro"
+    STRICT = "strict"
+    WAREHOUSE = "warehouse"
+
+    @classmethod
+    def read(cls, text: str) -> Policy:
+        """The policy of that name, in any case; UsageError if there is none."""
+        try:
+            return cls(text.lower())
+        except ValueError:
+            raise UsageError(
+                f"{text!r} is not a compatibility policy", fix=f"use one of {', '.join(cls)}"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A registered version of a subject."""
+
+    number: int
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One reason why one schema cannot follow another.
+
+    `rule` is a stable id, documented in docs/compatibility.md; `kind` is Avro Java's name of the
+    incompatibility, or ours where Java has none. The pointers are JSON pointers into the two
+    texts; a version of None is the proposed schema. `path` is the dotted path of the field.
+    """
+
+    rule: str
+    kind: str
+    message: str
+    fix: str
+    path: str
+    reader_pointer: str
+    writer_pointer: str
+    reader_version: int | None = None
+    writer_version: int | None = None
+
+    def as_dict(self) -> dict[str, str | int | None]:
+        """The finding as JSON: what the registry answers and the gate prints."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, object]) -> Finding:
+        """Read what `as_dict` gave; members that are not known are left out."""
+
+        def text(key: str) -> str:
+            return str(value.get(key) or "")
+
+        def number(key: str) -> int | None:
+            found = value.get(key)
+            return found if isinstance(found, int) else None
+
+        return cls(
+            rule=text("rule"),
+            kind=text("kind"),
+            message=text("message"),
+            fix=text("fix"),
+            path=text("path"),
+            reader_pointer=text("reader_pointer"),
+            writer_pointer=text("writer_pointer"),
+            reader_version=number("reader_version"),
+            writer_version=number("writer_version"),
+        )

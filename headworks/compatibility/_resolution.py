@@ -1,0 +1,386 @@
+"""Schema resolution: can this reader decode everything that writer wrote (Avro 1.12.0, same title)?
+
+The verdict is that of Avro Java 1.12.1's `SchemaCompatibility`, order of work and memo included,
+because a pair of recursive types takes its answer from what was assumed on the way. What differs:
+
+- Every cause is reported, and inside a union the cause in the branch that was meant, where Java
+  says only "missing branch".
+- Under the strict policies the same walk also notes what Java lets through although the data does
+  not survive it. Such notes never change which branches resolve.
+
+Rules: nothing recurses on the schema (pairs wait on an explicit stack), each pair of nodes is
+compared once, and a Budget bounds the whole; the order of findings is that of the reader's fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from headworks.compatibility import _messages as say
+from headworks.compatibility._budget import Budget
+from headworks.compatibility._finding import Finding, Policy
+from headworks.compatibility._messages import Note
+from headworks.compatibility._rules import RULES
+from headworks.compatibility._soundness import (
+    default_problem,
+    living_aliases,
+    living_field_aliases,
+    logical_problem,
+)
+from headworks.compatibility._wording import Sides, rename_of, simple_name
+from headworks.schema._model import (
+    Array,
+    EnumType,
+    Field,
+    Fixed,
+    MapType,
+    Named,
+    Primitive,
+    Record,
+    Schema,
+    Union,
+)
+
+__all__ = ["resolve"]
+
+_NOTE: Final = 50
+_PROMOTED: Final = frozenset(
+    [
+        ("long", "int"),
+        ("float", "int"),
+        ("float", "long"),
+        ("double", "int"),
+        ("double", "long"),
+        ("double", "float"),
+        ("bytes", "string"),
+        ("string", "bytes"),
+    ]
+)
+
+
+def resolve(
+    reader: Schema, writer: Schema, policy: Policy, sides: Sides, budget: Budget
+) -> list[Finding]:
+    """Every reason why `reader` cannot decode what `writer` wrote; none if it always can."""
+    budget.next_pair()
+    return _Resolution(policy is not Policy.AVRO, sides, budget).run(reader, writer)
+
+
+@dataclass(eq=False, slots=True)
+class _Outcome:
+    """What came of one pair: whether it resolves, its own notes, and the pairs below it."""
+
+    ok: bool
+    notes: list[Note] = field(default_factory=list)
+    parts: list[tuple[str, _Outcome]] = field(default_factory=list)
+
+
+_FINE: Final = _Outcome(ok=True)
+_Walk = Generator[tuple[Schema, Schema], _Outcome, _Outcome]
+
+
+@dataclass(slots=True)
+class _Resolution:
+    strict: bool
+    sides: Sides
+    budget: Budget
+    memo: dict[tuple[int, int], _Outcome] = field(default_factory=dict)
+    fields_of: dict[int, dict[str, Field]] = field(default_factory=dict)
+    # Pairs for which Java throws instead of answering: final, wherever they occur.
+    ambiguous: list[_Outcome] = field(default_factory=list)
+
+    def run(self, reader: Schema, writer: Schema) -> list[Finding]:
+        tops = [self._drive(reader, writer), *self.ambiguous]
+        if self.strict:
+            tops.append(self._aliases(reader, writer))
+        return self._collect(tops)
+
+    def _drive(self, reader: Schema, writer: Schema) -> _Outcome:
+        """Run the comparison of a pair, and of all pairs below it, without recursion."""
+        stack: list[tuple[tuple[int, int], _Walk]] = []
+        asked = (reader, writer)
+        while True:
+            key = (id(asked[0]), id(asked[1]))
+            answer = self.memo.get(key)
+            if answer is None:
+                # Until its answer is known, a pair met again below itself counts as fine.
+                self.memo[key] = _FINE
+                stack.append((key, self._pair(*asked)))
+            while stack:
+                key, walk = stack[-1]
+                try:
+                    asked = next(walk) if answer is None else walk.send(answer)
+                    break
+                except StopIteration as done:
+                    answer = self.memo[key] = done.value
+                    stack.pop()
+            else:
+                assert answer is not None
+                return answer
+
+    def _collect(self, tops: Sequence[_Outcome]) -> list[Finding]:
+        seen: set[int] = set()
+        found: dict[tuple[str, str, str], Finding] = {}
+        stack = [("", top) for top in reversed(tops)]
+        while stack:
+            path, outcome = stack.pop()
+            if id(outcome) in seen:
+                continue
+            seen.add(id(outcome))
+            for note in outcome.notes:
+                key = (note.rule, note.reader_pointer, note.writer_pointer)
+                found.setdefault(key, self._finding(note, path))
+            for step, part in reversed(outcome.parts):
+                stack.append((path + step if step[:1] in "[{" else _dotted(path, step), part))
+        return list(found.values())
+
+    def _finding(self, note: Note, path: str) -> Finding:
+        message = note.message
+        if path:
+            message = f"{message} (field {path})"
+        return Finding(
+            rule=note.rule,
+            kind=RULES[note.rule].kind,
+            message=message[:1].upper() + message[1:],
+            fix=note.fix,
+            path=path,
+            reader_pointer=note.reader_pointer,
+            writer_pointer=note.writer_pointer,
+            reader_version=self.sides.reader,
+            writer_version=self.sides.writer,
+        )
+
+    def _aliases(self, reader: Schema, writer: Schema) -> _Outcome:
+        notes = [say.living_alias(self.sides, *pair) for pair in living_aliases(reader, writer)]
+        pairs = living_field_aliases(reader, writer)
+        notes += [say.ambiguous_field(self.sides, *pair, rule="HW107") for pair in pairs]
+        return _Outcome(ok=True, notes=notes)
+
+    def _bad(self, note: Note) -> _Outcome:
+        """A pair that does not resolve; to say why costs more than to see it."""
+        self.budget.spend(_NOTE)
+        return _Outcome(ok=False, notes=[note])
+
+    # One pair of types.
+
+    def _pair(self, reader: Schema, writer: Schema) -> _Walk:
+        self.budget.spend(1)
+        if isinstance(writer, Union):
+            return (yield from self._from_union(reader, writer))
+        if isinstance(reader, Union):
+            return (yield from self._into_union(reader, writer))
+        if isinstance(reader, Primitive) and isinstance(writer, Primitive):
+            return self._primitives(reader, writer)
+        if isinstance(reader, Array) and isinstance(writer, Array):
+            return _below("[]", (yield reader.items, writer.items))
+        if isinstance(reader, MapType) and isinstance(writer, MapType):
+            return _below("{}", (yield reader.values, writer.values))
+        if isinstance(reader, Record) and isinstance(writer, Record):
+            return (yield from self._records(reader, writer))
+        if isinstance(reader, EnumType) and isinstance(writer, EnumType):
+            return self._enums(reader, writer)
+        if isinstance(reader, Fixed) and isinstance(writer, Fixed):
+            return self._fixeds(reader, writer)
+        return self._bad(say.type_mismatch(self.sides, reader, writer))
+
+    def _primitives(self, reader: Primitive, writer: Primitive) -> _Outcome:
+        if reader.kind == writer.kind or (reader.kind, writer.kind) in _PROMOTED:
+            return self._meaning(reader, writer) if self.strict else _FINE
+        return self._bad(say.type_mismatch(self.sides, reader, writer))
+
+    def _meaning(self, reader: Primitive | Fixed, writer: Primitive | Fixed) -> _Outcome:
+        problem = logical_problem(reader, writer)
+        if problem is None:
+            return _FINE
+        note = say.misread(self.sides, reader, writer, *problem)
+        return _Outcome(ok=True, notes=[note])
+
+    # Named types.
+
+    def _name(self, reader: Named, writer: Named) -> list[Note]:
+        if simple_name(reader.name) == simple_name(writer.name) or writer.name in reader.aliases:
+            return []
+        self.budget.spend(_NOTE)
+        return [say.name_mismatch(self.sides, reader, writer)]
+
+    def _fixeds(self, reader: Fixed, writer: Fixed) -> _Outcome:
+        notes = self._name(reader, writer)
+        if reader.size != writer.size:
+            notes.append(say.fixed_size(self.sides, reader, writer))
+        if notes:
+            return _Outcome(ok=False, notes=notes)
+        return self._meaning(reader, writer) if self.strict else _FINE
+
+    def _enums(self, reader: EnumType, writer: EnumType) -> _Outcome:
+        notes = self._name(reader, writer)
+        known = frozenset(reader.symbols)
+        missing = [symbol for symbol in writer.symbols if symbol not in known]
+        if missing and reader.default is None:
+            notes.append(say.missing_symbols(self.sides, reader, writer, missing))
+        return _Outcome(ok=False, notes=notes) if notes else _FINE
+
+    def _records(self, reader: Record, writer: Record) -> _Walk:
+        self.budget.spend(len(reader.fields))
+        notes = self._name(reader, writer)
+        ok, parts = not notes, list[tuple[str, _Outcome]]()
+        theirs = self._fields_of(writer)
+        feeds: dict[int, Field] = {}
+        for mine in reader.fields:
+            if mine.shared and not mine.aliases and theirs.get(mine.name) is mine:
+                feeds.setdefault(id(mine), mine)
+                continue
+            matches = _matches(mine, theirs)
+            if len(matches) > 1:
+                outcome = self._bad(say.ambiguous_field(self.sides, mine, matches[0]))
+                self.ambiguous.append(outcome)
+            elif not matches:
+                outcome = self._absent(mine, reader, writer)
+            else:
+                (other,) = matches
+                left, right = mine.type, other.type
+                if isinstance(left, Primitive) and isinstance(right, Primitive):
+                    outcome = self._primitives(left, right)
+                else:
+                    outcome = yield left, right
+                if self.strict:
+                    first = feeds.setdefault(id(other), mine)
+                    if first is not mine:
+                        notes.append(say.fed_twice(self.sides, first, mine, other))
+                    if mine.name != other.name and not _same(reader, writer):
+                        note = say.unreached_alias(self.sides, mine, other, reader, writer)
+                        notes.append(note)
+            if outcome is not _FINE:
+                ok = ok and outcome.ok
+                parts.append((mine.name, outcome))
+        return _Outcome(ok, notes, parts) if notes or parts else _FINE
+
+    def _fields_of(self, record: Record) -> dict[str, Field]:
+        found = self.fields_of.get(id(record))
+        if found is None:
+            found = self.fields_of[id(record)] = {f.name: f for f in record.fields}
+        return found
+
+    def _absent(self, mine: Field, reader: Record, writer: Record) -> _Outcome:
+        if not mine.has_default:
+            old = rename_of(mine, reader, writer) if self.budget.guess() else None
+            return self._bad(say.absent_field(self.sides, mine, old, writer))
+        problem = default_problem(mine) if self.strict else None
+        if problem is None:
+            return _FINE
+        note = say.bad_default(self.sides, mine, writer, problem)
+        return _Outcome(ok=True, notes=[note])
+
+    # Unions.
+
+    def _from_union(self, reader: Schema, writer: Union) -> _Walk:
+        """Whatever branch was written, the reader must resolve it."""
+        ok, parts = True, list[tuple[str, _Outcome]]()
+        for branch in writer.branches:
+            if isinstance(reader, Union) and isinstance(branch, Primitive):
+                outcome = self._primitive_into_union(reader, branch)
+            else:
+                outcome = yield reader, branch
+            if outcome is not _FINE:
+                ok = ok and outcome.ok
+                parts.append(("", outcome))
+        return _Outcome(ok, [], parts) if parts else _FINE
+
+    def _primitive_into_union(self, reader: Union, writer: Primitive) -> _Outcome:
+        """`_into_union` for a primitive: no pair below it has to wait."""
+        chosen = None
+        for branch in reader.branches:
+            if isinstance(branch, Primitive):
+                if branch.kind == writer.kind:
+                    return self._meaning(branch, writer) if self.strict else _FINE
+                if chosen is None and (branch.kind, writer.kind) in _PROMOTED:
+                    chosen = branch
+        self.budget.spend(len(reader.branches))
+        if chosen is not None:
+            return self._meaning(chosen, writer) if self.strict else _FINE
+        return self._no_branch(reader, writer, [])
+
+    def _into_union(self, reader: Union, writer: Schema) -> _Walk:
+        """Some branch must resolve it: the first that does, as Java decides."""
+        if isinstance(writer, Primitive):
+            return self._primitive_into_union(reader, writer)
+        self.budget.spend(len(reader.branches))
+        tried: list[tuple[Schema, _Outcome]] = []
+        for branch in reader.branches:
+            outcome = yield branch, writer
+            if outcome.ok:
+                if not self.strict or isinstance(writer, (Array, MapType)):
+                    return _below("", outcome)
+                return self._named_branch(reader, branch, writer, outcome)
+            tried.append((branch, outcome))
+        return self._no_branch(reader, writer, tried)
+
+    def _named_branch(
+        self, reader: Union, branch: Schema, writer: Schema, outcome: _Outcome
+    ) -> _Outcome:
+        """Java resolves by simple name what it then decodes by full name: say where these part."""
+        assert isinstance(writer, (Record, EnumType, Fixed))
+        assert isinstance(branch, (Record, EnumType, Fixed))
+        notes = []
+        rivals = [
+            other
+            for other in reader.branches
+            if isinstance(other, (Record, EnumType, Fixed)) and _answers(other, writer)
+        ]
+        if len(rivals) > 1:
+            notes.append(say.ambiguous_branch(self.sides, reader, writer, len(rivals)))
+        elif not isinstance(writer, Record) and not _same(branch, writer):
+            notes.append(say.moved_branch(self.sides, branch, writer))
+        if not notes:
+            return _below("", outcome)
+        return _Outcome(ok=True, notes=notes, parts=_below("", outcome).parts)
+
+    def _no_branch(
+        self, reader: Union, writer: Schema, tried: Sequence[tuple[Schema, _Outcome]]
+    ) -> _Outcome:
+        meant = _meant(writer, tried)
+        if meant is not None:
+            return _Outcome(ok=False, parts=[("", meant)])
+        return self._bad(say.missing_branch(self.sides, reader, writer))
+
+
+def _meant(writer: Schema, tried: Sequence[tuple[Schema, _Outcome]]) -> _Outcome | None:
+    """The failed branch that was meant for `writer`: of its kind and name, if there is one."""
+    alike = [(branch, outcome) for branch, outcome in tried if branch.kind == writer.kind]
+    if isinstance(writer, (Record, EnumType, Fixed)):
+        for branch, outcome in alike:
+            assert isinstance(branch, (Record, EnumType, Fixed))
+            same = simple_name(branch.name) == simple_name(writer.name)
+            if same or writer.name in branch.aliases:
+                return outcome
+    return alike[0][1] if len(alike) == 1 else None
+
+
+def _same(reader: Named, writer: Named) -> bool:
+    """Whether the names are equal in full, as a decoder wants them."""
+    return reader.name == writer.name or writer.name in reader.aliases
+
+
+def _answers(branch: Named, writer: Named) -> bool:
+    """Whether the branch has, by name or alias, the simple name of the writer's type."""
+    simple = simple_name(writer.name)
+    return any(simple_name(name) == simple for name in (branch.name, *branch.aliases))
+
+
+def _matches(mine: Field, theirs: dict[str, Field]) -> list[Field]:
+    direct = theirs.get(mine.name)
+    found = [] if direct is None else [direct]
+    for alias in mine.aliases:
+        other = theirs.get(alias)
+        if other is not None:
+            found.append(other)
+    return found
+
+
+def _below(step: str, outcome: _Outcome) -> _Outcome:
+    return outcome if outcome is _FINE else _Outcome(outcome.ok, [], [(step, outcome)])
+
+
+def _dotted(path: str, step: str) -> str:
+    return f"{path}.{step}" if path and step else path or step

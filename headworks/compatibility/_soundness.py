@@ -1,0 +1,186 @@
+"""What Avro Java calls compatible although the data does not survive it (policy `strict`).
+
+Pure questions about one pair of types, or about one default; `resolution` asks them where it
+meets them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, cast
+
+from headworks.compatibility._wording import simple_name, type_name
+from headworks.schema._defaults import is_default
+from headworks.schema._model import (
+    Array,
+    EnumType,
+    Field,
+    Fixed,
+    Json,
+    MapType,
+    Named,
+    Primitive,
+    Record,
+    Schema,
+    Union,
+    named_types,
+)
+from headworks.schema._quoting import quote
+
+__all__ = ["default_problem", "living_aliases", "living_field_aliases", "logical_problem"]
+
+_NUMBERS: Final = ("int", "long", "float", "double")
+
+
+def living_aliases(reader: Schema, writer: Schema) -> Iterator[tuple[Named, Named]]:
+    """Types of the reader with an alias that another of its types answers to as well.
+
+    A reader renames the writer's types by its aliases before it looks at them: all of them, twice
+    (so that an alias which names a type with an alias of its own leads on), and whatever type was
+    meant to take the values because its simple name is the same.
+    """
+    mine = list(named_types(reader))
+    theirs = {node.name: node for node in named_types(writer)}
+    claims = Counter([node.name for node in mine] + [a for node in mine for a in set(node.aliases)])
+    renamed = {node.name: theirs[a] for node in mine for a in node.aliases if a in theirs}
+    loose = Counter(
+        (node.kind, simple_name(node.name))
+        for node in mine
+        if node.name not in theirs and node.name not in renamed
+    )
+    for node in mine:
+        for alias in node.aliases:
+            other = theirs.get(alias) or renamed.get(alias)
+            if other is None or alias == node.name:
+                continue
+            taken = alias in theirs and (other.kind, simple_name(alias)) in loose
+            if claims[alias] > 1 or taken:
+                yield node, other
+
+
+def living_field_aliases(reader: Schema, writer: Schema) -> Iterator[tuple[Field, Field]]:
+    """Fields with an alias that the writer's record of that name has beside the field itself.
+
+    Also in records that resolution never meets: aliases are applied to all of the writer's schema,
+    and twice, so that an alias which names a field with an alias of its own leads on.
+    """
+    theirs = {node.name: node for node in named_types(writer) if isinstance(node, Record)}
+    for node in named_types(reader):
+        if isinstance(node, Record):
+            for name in dict.fromkeys((node.name, *node.aliases)):
+                if name in theirs:
+                    yield from _living_in(node, theirs[name])
+
+
+def _living_in(mine: Record, other: Record) -> Iterator[tuple[Field, Field]]:
+    known = {f.name: f for f in other.fields}
+    aliased = {f.name: f for f in mine.fields if f.aliases}
+    for one in aliased.values():
+        for alias in one.aliases:
+            if alias in known and one.name in known and alias != one.name:
+                yield one, known[one.name]
+            next_ = aliased.get(alias)
+            if next_ is not None and next_ is not one:
+                led = (known[a] for a in next_.aliases if a in known and a != next_.name)
+                yield from ((one, field) for field in led)
+
+
+def logical_problem(
+    reader: Primitive | Fixed, writer: Primitive | Fixed
+) -> tuple[str, str, str] | None:
+    """Rule, reason and fix if a value means something else to the reader; None if it does not."""
+    mine, other = reader.logical, writer.logical
+    if reader.kind == "string" and writer.kind == "bytes":
+        why = "bytes that are not UTF-8 are no string"
+        return "HW106", why, "keep bytes, or add a new string field, with a default"
+    if mine == other:
+        return None
+    why = f"{type_name(writer)} is taken for {type_name(reader)}"
+    if "decimal" in (mine and mine.name, other and other.name):
+        return "HW104", why, "keep precision and scale, or add a new field, with a default"
+    if mine is None and other is not None and other.name == "uuid":
+        return None
+    fix = "keep the logical type, or add a new field of the new one, with a default"
+    return "HW105", why, fix
+
+
+def default_problem(field: Field) -> str | None:
+    """Why the default of `field` cannot be decoded as its type; None if it can."""
+    if isinstance(field.type, Union) and field.default == []:
+        return "Avro Java takes no empty list for a union"
+    return _problem(field)
+
+
+# What is still to be looked at: a value of a type; with a field, its default; with an id, the end
+# of what lies below that field's default.
+_Step = tuple[Schema, Json, Field | None] | int
+
+
+def _problem(top: Field) -> str | None:
+    """The first problem in the default of `top`, and in the defaults that it falls back on.
+
+    Each type is asked once about each value, without recursion: defaults of defaults may double at
+    every step, and lead as far as there are records.
+    """
+    seen: set[tuple[int, int]] = set()
+    around: set[int] = set()
+    stack: list[_Step] = [(top.type, cast(Json, top.default), top)]
+    while stack:
+        step = stack.pop()
+        if isinstance(step, int):
+            around.discard(step)
+            continue
+        schema, value, origin = step
+        if origin is not None:
+            if id(origin) in around:
+                return f"the default of {origin.name!r} holds itself"
+            around.add(id(origin))
+            stack.append(id(origin))
+        if (id(schema), id(value)) in seen:
+            continue
+        seen.add((id(schema), id(value)))
+        below = _below(schema, value)
+        if isinstance(below, str):
+            return below
+        stack.extend(reversed(below))
+    return None
+
+
+def _below(schema: Schema, value: Json) -> str | list[_Step]:
+    """What is wrong with the value itself, or the values inside it."""
+    if isinstance(schema, Union):
+        return _branch(schema, value)
+    if isinstance(schema, EnumType) and value not in schema.symbols:
+        return f"{quote(value)} is not a symbol of {schema.name}"
+    if isinstance(schema, Fixed) and isinstance(value, str) and len(value) != schema.size:
+        return f"{schema.name} has {schema.size} bytes, not {len(value)}"
+    if schema.kind in ("bytes", "fixed") and isinstance(value, str):
+        return [] if all(c <= "\xff" for c in value) else f"{quote(value)} is not a text of bytes"
+    if isinstance(schema, Array) and isinstance(value, list):
+        return [(schema.items, item, None) for item in value]
+    if isinstance(schema, MapType) and isinstance(value, dict):
+        return [(schema.values, item, None) for item in value.values()]
+    if isinstance(schema, Record) and isinstance(value, dict):
+        return [
+            (one.type, value[one.name], None)
+            if one.name in value
+            else (one.type, cast(Json, one.default), one)
+            for one in schema.fields
+        ]
+    return []
+
+
+def _branch(union: Union, value: Json) -> str | list[_Step]:
+    """Java encodes a default with the first branch that is no simple type, or that takes it.
+
+    Any number is taken by any type of numbers, and cut to it.
+    """
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    for branch in union.branches:
+        if is_default(branch, value):
+            return [(branch, value, None)]
+        taken = isinstance(branch, (Record, EnumType, Array, MapType))
+        if taken or (number and branch.kind in _NUMBERS):
+            return f"Avro Java takes {quote(value)} for {type_name(branch)}, which comes first"
+    return []

@@ -1,0 +1,154 @@
+"""The words of a finding: how a type, a side and a rename are called in a sentence.
+
+Pure text. Every name that comes from a schema is cut to a bounded length, so that a hostile
+schema cannot make a message of any size.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headworks.schema._canonical import canonical_text
+from headworks.schema._model import (
+    Array,
+    EnumType,
+    Field,
+    Fixed,
+    MapType,
+    Primitive,
+    Record,
+    Schema,
+    Union,
+)
+
+__all__ = ["Sides", "default_hint", "listed", "rename_of", "simple_name", "type_name"]
+
+_MANY = 8
+# Renames are guessed in records of at most so many fields, both sides together: names are compared
+# each with each.
+_COMPARED = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Who reads and who wrote: their version numbers, None for the proposed schema.
+
+    `between_versions` is false when two bare schemas are compared.
+    """
+
+    reader: int | None = None
+    writer: int | None = None
+    between_versions: bool = False
+
+    @property
+    def proposed_reads(self) -> bool:
+        """Whether the reader is the schema that can still be changed."""
+        return self.reader is None
+
+    @property
+    def who(self) -> str:
+        """The reader, as the subject of a sentence."""
+        if not self.between_versions:
+            return "the reader"
+        if self.reader is None:
+            return "consumers on the proposed schema"
+        return f"consumers on version {self.reader}"
+
+    @property
+    def data(self) -> str:
+        """The writer's data."""
+        if not self.between_versions:
+            return "the writer's data"
+        if self.writer is None:
+            return "data written with the proposed schema"
+        return f"data written with version {self.writer}"
+
+    @property
+    def cannot(self) -> str:
+        """The opening of most messages."""
+        return f"{self.who} cannot read {self.data}"
+
+
+def simple_name(name: str) -> str:
+    """A full name without its namespace."""
+    return name.rpartition(".")[2]
+
+
+def type_name(schema: Schema, depth: int = 2) -> str:
+    """A type in a few words: `int`, `long (timestamp-millis)`, `array of record a.Leg`."""
+    if isinstance(schema, Primitive):
+        return _with_logical(schema.kind, schema)
+    if isinstance(schema, Fixed):
+        return _with_logical(f"fixed {_cut(schema.name)} ({schema.size} bytes)", schema)
+    if isinstance(schema, (Record, EnumType)):
+        return f"{schema.kind} {_cut(schema.name)}"
+    if depth == 0:
+        return schema.kind
+    if isinstance(schema, Array):
+        return f"array of {type_name(schema.items, depth - 1)}"
+    if isinstance(schema, MapType):
+        return f"map of {type_name(schema.values, depth - 1)}"
+    names = [type_name(branch, depth - 1) for branch in schema.branches[: _MANY + 1]]
+    if len(names) > _MANY:
+        names[_MANY:] = ["..."]
+    return f"[{', '.join(names)}]"
+
+
+def _with_logical(text: str, schema: Primitive | Fixed) -> str:
+    logical = schema.logical
+    if logical is None:
+        return text
+    if logical.name == "decimal":
+        return f"{text} (decimal({logical.precision},{logical.scale}))"
+    return f"{text} ({logical.name})"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in a sentence, quoted, at most a handful: `"A", "B" and 3 more`."""
+    every = list(names)
+    shown = ", ".join(f'"{_cut(name)}"' for name in every[:_MANY])
+    return shown if len(every) <= _MANY else f"{shown} and {len(every) - _MANY} more"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+def default_hint(schema: Schema) -> str:
+    """An example of a default for a field of that type."""
+    if isinstance(schema, Union):
+        return default_hint(schema.branches[0]) if schema.branches else "null"
+    if isinstance(schema, EnumType):
+        return f'"{schema.symbols[0]}"' if schema.symbols else '""'
+    examples = {
+        "null": "null",
+        "boolean": "false",
+        "int": "0",
+        "long": "0",
+        "float": "0.0",
+        "double": "0.0",
+        "array": "[]",
+        "map": "{}",
+        "record": "{...}",
+    }
+    return examples.get(schema.kind, '""')
+
+
+def rename_of(missing: Field, reader: Record, writer: Record) -> Field | None:
+    """The writer's field that `missing` may be the new name of: unread, alike, of its type."""
+    if len(reader.fields) + len(writer.fields) > _COMPARED:
+        return None
+    known = {name for f in reader.fields for name in (f.name, *f.aliases)}
+    free = {f.name: f for f in writer.fields if f.name not in known}
+    if not free:
+        return None
+    close = difflib.get_close_matches(missing.name, free, n=1, cutoff=0.6)
+    if close:
+        return free[close[0]]
+    if len(free) == 1:
+        (only,) = free.values()
+        if canonical_text(only.type) == canonical_text(missing.type):
+            return only
+    return None

@@ -1,0 +1,187 @@
+"""Groups that balance themselves, as their directories in ZooKeeper tell.
+
+Rules:
+
+- Read only through `_all`, which has every question of one level under way at once: the time is
+  that of a few round trips, however many groups and topics there are.
+- What goes away between two questions was not there.
+- A change of positions is checked against the group's members first, and is one transaction per
+  `_AT_ONCE` partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from headworks._zookeeper import paths
+from headworks._zookeeper.nodes import OffsetNode, TopicNode
+from headworks._zookeeper.session import Session, kazoo
+from headworks.errors import RefusedError, UnreachableError, UsageError
+from headworks.groups._model import Kind, Listed, Member, Place
+
+__all__ = ["DecentralisedGroups", "DecentralisedState"]
+
+T = TypeVar("T")
+_TIMEOUT = 15.0
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class DecentralisedState:
+    """What a group's directories say: its members, who owns what, its positions."""
+
+    name: str
+    members: tuple[Member, ...]
+    owners: Mapping[Place, str]
+    offsets: Mapping[Place, int]
+
+    @property
+    def active(self) -> bool:
+        """Whether somebody is in it."""
+        return bool(self.members)
+
+
+class DecentralisedGroups:
+    """The groups below /consumers of an ensemble."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._client = session.client
+
+    def listed(self) -> list[Listed]:
+        """Groups that have had members of this kind, sorted by name."""
+        names = [paths.name_of(name) for name in self._children([paths.CONSUMERS])[0] or ()]
+        members = self._children([paths.members(name) for name in names])
+        return [
+            Listed(name, Kind.DECENTRALISED, bool(found), "stable" if found else "empty")
+            for name, found in sorted(zip(names, members, strict=True))
+            if found is not None
+        ]
+
+    def described(self, names: Sequence[str]) -> dict[str, DecentralisedState]:
+        """Members, owners and positions of groups."""
+        members = self._children([paths.members(name) for name in names])
+        owners = self._values(names, paths.owners, paths.group_topic_owners)
+        offsets = self._values(names, paths.offsets, paths.group_topic_offsets)
+        found = {}
+        for name, ids, owned, positions in zip(names, members, owners, offsets, strict=True):
+            by_place = {place: value.decode() for (place, _), value in owned.items()}
+            found[name] = DecentralisedState(
+                name,
+                tuple(_member(paths.name_of(one), by_place) for one in sorted(ids or ())),
+                by_place,
+                {
+                    place: OffsetNode.load(value, path).offset
+                    for (place, path), value in positions.items()
+                    if value
+                },
+            )
+        return found
+
+    def set_offsets(self, name: str, offsets: Mapping[Place, int]) -> None:
+        """Move a group that nobody is in; RefusedError if somebody is."""
+        self._refuse_active(name, "moved")
+        brokers = self._brokers_of({place.topic for place in offsets})
+        items = sorted(offsets.items())
+        values: dict[str, bytes] = {}
+        for place, offset in items:
+            assigned = brokers.get(place.topic, ())
+            if not 0 <= place.partition < len(assigned):
+                raise UsageError(
+                    f"there is no partition {place.partition} of topic {place.topic!r}",
+                    fix="see `headworks topic list`",
+                )
+            where = (name, place.topic, assigned[place.partition], place.partition)
+            values[paths.offset(*where)] = OffsetNode(offset).dump()
+        for path in sorted({path.rpartition("/")[0] for path in values} | {paths.members(name)}):
+            self._client.ensure_path(path)
+        known = dict(zip(values, self._all(self._client.exists_async, values), strict=True))
+        written = list(values.items())
+        for first in range(0, len(written), _AT_ONCE):
+            change = self._client.transaction()
+            for path, value in written[first : first + _AT_ONCE]:
+                (change.create if known[path] is None else change.set_data)(path, value)
+            for outcome in change.commit():
+                if isinstance(outcome, Exception):
+                    raise RefusedError(f"ZooKeeper did not move group {name}: {outcome!r}")
+
+    def delete(self, name: str) -> None:
+        """Forget a group that nobody is in, and its positions; RefusedError if somebody is."""
+        self._refuse_active(name, "deleted")
+        self._client.delete(paths.group(name), recursive=True)
+
+    def _refuse_active(self, name: str, what: str) -> None:
+        members = self._children([paths.members(name)])[0]
+        if members:
+            raise RefusedError(
+                f"group {name} has {len(members)} members, and is not {what} under their feet",
+                fix="stop its consumers first",
+            )
+
+    def _brokers_of(self, topics: Iterable[str]) -> dict[str, tuple[int, ...]]:
+        names = sorted(topics)
+        nodes = self._all(self._client.get_async, [paths.topic(name) for name in names])
+        return {
+            name: TopicNode.load(node[0], paths.topic(name)).assignment
+            for name, node in zip(names, nodes, strict=True)
+            if node is not None
+        }
+
+    def _values(
+        self,
+        names: Sequence[str],
+        above: Callable[[str], str],
+        of_topic: Callable[[str, str], str],
+    ) -> list[dict[tuple[Place, str], bytes]]:
+        """For each group, the values of the nodes of its partitions, with their paths."""
+        topics = self._children([above(name) for name in names])
+        asked = [
+            (index, paths.name_of(topic))
+            for index, found in enumerate(topics)
+            for topic in found or ()
+        ]
+        below = [of_topic(names[index], topic) for index, topic in asked]
+        partitions = self._children(below)
+        nodes = [
+            (index, Place(topic, paths.broker_partition_of(one)[1]), f"{path}/{one}")
+            for (index, topic), path, found in zip(asked, below, partitions, strict=True)
+            for one in found or ()
+        ]
+        values = self._all(self._client.get_async, [path for _, _, path in nodes])
+        found_of: list[dict[tuple[Place, str], bytes]] = [{} for _ in names]
+        for (index, place, path), value in zip(nodes, values, strict=True):
+            if value is not None:
+                found_of[index][place, path] = value[0]
+        return found_of
+
+    def _children(self, parents: Sequence[str]) -> list[list[str] | None]:
+        return self._all(self._client.get_children_async, parents)
+
+    def _all(self, ask: Callable[[str], Any], nodes: Iterable[str]) -> list[Any]:
+        """The answers to a question about many nodes; None for a node that is not there."""
+        exceptions = kazoo("exceptions")
+        under_way = [ask(path) for path in nodes]
+        found = []
+        for answer in under_way:
+            try:
+                found.append(answer.get(timeout=_TIMEOUT))
+            except exceptions.NoNodeError:
+                found.append(None)
+            except (
+                exceptions.ConnectionLoss,
+                exceptions.SessionExpiredError,
+                exceptions.ConnectionClosedError,
+                kazoo("handlers.threading").KazooTimeoutError,
+            ) as error:
+                raise UnreachableError(
+                    f"ZooKeeper at {self._session.address} stopped answering: {error!r}",
+                    fix="try again when it is back",
+                ) from None
+        return found
+
+
+def _member(name: str, owners: Mapping[Place, str]) -> Member:
+    mine = tuple(sorted(place for place, owner in owners.items() if owner == name))
+    return Member(name, name.rpartition(":")[0], mine)

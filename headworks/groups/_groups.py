@@ -1,0 +1,219 @@
+"""Both kinds of groups as one: list them, describe them with their lag, move and delete them.
+
+Rules:
+
+- The number of calls grows with groups, not with topics or partitions: describing all groups is
+  one listing, one description, one call for the partitions of all topics and one for each end of
+  the logs, a pipelined read of ZooKeeper, and an OffsetFetch per classic group, a hundred under way
+  at once.
+- A group is shown in all partitions of the topics that it has been in: where it never committed
+  there may be messages that nobody has read.
+- Ages of unread messages are read within `age_timeout` seconds, all partitions at once; what is
+  not known then is None. They are remembered, so that who asks every few seconds reads little.
+- A group in which somebody is, is never moved or deleted.
+- In cluster mode brokers list every group that has positions, those of the other kind too: a
+  group with a directory of members is decentralised.
+- Not shared between threads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+
+from headworks._zookeeper.session import Session, open_session
+from headworks.errors import RefusedError, UsageError
+from headworks.groups._classic import ClassicGroups, ClassicState
+from headworks.groups._decentralized import DecentralisedGroups, DecentralisedState
+from headworks.groups._log_ends import Ends, LogEnds, Timestamps
+from headworks.groups._model import Group, Kind, Listed, Place, Position
+
+__all__ = ["Groups"]
+
+_WAIT = 5.0
+
+
+class Groups:
+    """The groups of the broker or cluster at `bootstrap`, and of `zookeeper` if it is given.
+
+    UnreachableError if ZooKeeper does not answer; the broker is asked at the first call.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        zookeeper: str | None = None,
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._classic = ClassicGroups(bootstrap)
+        self.log_ends = LogEnds(self._classic)
+        self._timestamps = Timestamps(bootstrap)
+        self._session: Session | None = None
+        self._decentralised: DecentralisedGroups | None = None
+        if zookeeper is not None:
+            self._session = open_session(zookeeper, wait=_WAIT)
+            self._decentralised = DecentralisedGroups(self._session)
+        self._now = now
+
+    def listed(self) -> list[Listed]:
+        """All groups, sorted by name."""
+        found = {group.name: group for group in self._classic.listed()}
+        for group in () if self._decentralised is None else self._decentralised.listed():
+            # Somebody in it by the broker's protocol, and nobody by the other: it changed sides.
+            if group.active or not (group.name in found and found[group.name].active):
+                found[group.name] = group
+        return [found[name] for name in sorted(found)]
+
+    def described(
+        self, names: Iterable[str] | None = None, *, age_timeout: float = 5.0
+    ) -> list[Group]:
+        """Groups with members, positions and lag: those named, or all.
+
+        With `age_timeout` 0 no message is read, and ages are None where something is unread.
+        UsageError for a group that is not there.
+        """
+        listed = {group.name: group for group in self.listed()}
+        wanted = sorted(listed) if names is None else list(dict.fromkeys(names))
+        for name in wanted:
+            if name not in listed:
+                raise UsageError(f"there is no group {name!r}", fix="see `headworks group list`")
+        classic = [name for name in wanted if listed[name].kind is Kind.CLASSIC]
+        others = [name for name in wanted if listed[name].kind is Kind.DECENTRALISED]
+        states = self._classic.described(classic)
+        offsets = self._classic.offsets(classic)
+        registered = self._registry.described(others) if others else {}
+        parts = [_classic(states[name], offsets[name]) for name in classic]
+        parts += [_decentralised(registered[name]) for name in others]
+        return self._measured(parts, age_timeout)
+
+    def partitions(self, topics: Iterable[str]) -> list[Place]:
+        """All partitions of topics; UsageError for one that is not there."""
+        return self._classic.partitions(topics)
+
+    def move(self, name: str, offsets: Mapping[Place, int], *, kind: Kind | None = None) -> None:
+        """Set positions of a group; RefusedError if somebody is in it.
+
+        A group that is not there is made, of `kind` (classic if that is not told).
+        """
+        found = self.refuse_active([name]).get(name)
+        if (found.kind if found else kind or Kind.CLASSIC) is Kind.DECENTRALISED:
+            self._registry.set_offsets(name, offsets)
+        else:
+            self._classic.set_offsets(name, offsets)
+
+    def delete(self, name: str) -> None:
+        """Forget a group; UsageError if it is not there, RefusedError if somebody is in it."""
+        found = self.refuse_active([name]).get(name)
+        if found is None:
+            raise UsageError(f"there is no group {name!r}", fix="see `headworks group list`")
+        if found.kind is Kind.DECENTRALISED:
+            self._registry.delete(name)
+        else:
+            self._classic.delete(name)
+
+    def refuse_active(self, names: Iterable[str]) -> dict[str, Listed]:
+        """Those of `names` that are there; RefusedError if somebody is in one of them."""
+        listed = {group.name: group for group in self.listed()}
+        found = {name: listed[name] for name in names if name in listed}
+        for group in found.values():
+            if group.active:
+                raise RefusedError(
+                    f"group {group.name} is {group.state}: somebody reads for it, and would be"
+                    " moved under their feet",
+                    fix="stop its consumers first",
+                )
+        return found
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._timestamps.close()
+        if self._session is not None:
+            self._session.close()
+
+    def __enter__(self) -> Groups:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def _registry(self) -> DecentralisedGroups:
+        if self._decentralised is None:
+            raise UsageError(
+                "decentralised groups live in ZooKeeper, and none is named",
+                fix="give --zookeeper, or set `zookeeper`",
+            )
+        return self._decentralised
+
+    def _measured(self, groups: Sequence[Group], age_timeout: float) -> list[Group]:
+        wholes = self._whole_topics(groups)
+        places = {Place(p.topic, p.partition) for positions in wholes for p in positions}
+        ends = self.log_ends.of(places)
+        with_ends = [[_at_ends(p, ends) for p in positions] for positions in wholes]
+        unread = {spot for ps in with_ends for p in ps if (spot := p.next_unread) is not None}
+        times = self._timestamps.of(unread, age_timeout) if unread and age_timeout > 0 else {}
+        now = int(self._now() * 1000)
+
+        def aged(position: Position) -> Position:
+            spot = position.next_unread
+            if spot is None:
+                behind = None if position.lag is None else 0
+            else:
+                behind = max(0, now - times[spot]) if spot in times else None
+            return replace(position, behind_ms=behind)
+
+        return [
+            Group(g.name, g.kind, g.active, g.state, g.members, tuple(map(aged, positions)))
+            for g, positions in zip(groups, with_ends, strict=True)
+        ]
+
+    def _whole_topics(self, groups: Sequence[Group]) -> list[list[Position]]:
+        """The groups' positions, with the partitions of their topics where they have none."""
+        topics = {p.topic for group in groups for p in group.positions}
+        partitions: dict[str, list[Place]] = {}
+        for place in self._classic.present(topics) if topics else ():
+            partitions.setdefault(place.topic, []).append(place)
+        found = []
+        for group in groups:
+            known = {Place(p.topic, p.partition): p for p in group.positions}
+            for topic in {place.topic for place in known}:
+                for place in partitions.get(topic, ()):
+                    known.setdefault(place, _position(place))
+            found.append([known[place] for place in sorted(known)])
+        return found
+
+
+def _classic(state: ClassicState, offsets: Mapping[Place, int]) -> Group:
+    owners = {place: member.name for member in state.members for place in member.partitions}
+    positions = _positions(owners, offsets)
+    return Group(state.name, Kind.CLASSIC, state.active, state.state, state.members, positions)
+
+
+def _decentralised(state: DecentralisedState) -> Group:
+    shown = "stable" if state.active else "empty"
+    positions = _positions(state.owners, state.offsets)
+    return Group(state.name, Kind.DECENTRALISED, state.active, shown, state.members, positions)
+
+
+def _positions(owners: Mapping[Place, str], offsets: Mapping[Place, int]) -> tuple[Position, ...]:
+    return tuple(
+        _position(place, offsets.get(place), owners.get(place))
+        for place in sorted(owners.keys() | offsets.keys())
+    )
+
+
+def _position(place: Place, committed: int | None = None, owner: str | None = None) -> Position:
+    return Position(*place, committed, None, None, None, owner)
+
+
+def _at_ends(position: Position, ends: Mapping[Place, Ends]) -> Position:
+    found = ends.get(Place(position.topic, position.partition))
+    return position if found is None else replace(position, start=found.start, end=found.end)

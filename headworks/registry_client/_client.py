@@ -1,0 +1,354 @@
+"""RegistryClient: register, look up and read schemas, levels and findings.
+
+Rules:
+
+- A schema by id never changes, so it is asked for once per client and kept for ever. Nothing
+  else is cached: versions, levels and subjects may change under us.
+- An absent subject is an answer (None, an empty list), not an error.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from urllib.parse import quote
+
+from headworks.compatibility import Finding, Level, Policy
+from headworks.errors import HeadworksError, RefusedError, UnreachableError
+from headworks.registry_client._answers import (
+    Compatibility,
+    Group,
+    IncompatibleSchemaError,
+    Reference,
+    Registered,
+    SubjectVersion,
+)
+from headworks.registry_client._credentials import Token
+from headworks.registry_client._transport import Answer, Transport
+
+__all__ = ["RegistryClient"]
+
+_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
+_INVALID_SCHEMA = 42201
+_PAGE = 1000
+_MOST_STEPS_BACK = 50
+_IMPORT = "IMPORT"
+
+
+class RegistryClient:
+    """A schema registry at `url`; safe to share between threads and across a fork.
+
+    Who to be: `username` and `password`, or a `token` (or a function that gives one), or what is
+    in `url`, or the settings `username` and `password`. `tls_ca` is the file of CA certificates by
+    which an https registry is checked (or the setting of that name).
+
+    Every method raises UnreachableError if no registry answers within `timeout` seconds (in any
+    of `attempts`), and RefusedError, with the registry's status and code, if it says no.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        username: str | None = None,
+        password: str | None = None,
+        token: Token | None = None,
+        tls_ca: str | os.PathLike[str] | None = None,
+        timeout: float = 5.0,
+        attempts: int = 4,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._transport = Transport(
+            url,
+            timeout=timeout,
+            attempts=attempts,
+            sleep=sleep,
+            username=username,
+            password=password,
+            token=token,
+            tls_ca=tls_ca,
+        )
+        # Bounded by the number of schemas the registry has: only known ids are kept.
+        self._texts: dict[tuple[str, int], str] = {}
+
+    @property
+    def url(self) -> str:
+        """The registry's address, without credentials."""
+        return self._transport.url
+
+    def schema_text(self, schema_id: int, subject: str = "") -> str:
+        """The text of a schema, complete in itself: its references are inlined.
+
+        Ids are of a context: for another one than the default, name a `subject` of it.
+        """
+        context = _context_of(subject)
+        text = self._texts.get((context, schema_id))
+        if text is None:
+            path = f"/schemas/ids/{schema_id}"
+            found = self._ask("GET", f"{path}?subject={_quoted(subject)}" if context else path)
+            if found.get("references"):
+                of = f"&subject={_quoted(subject)}" if context else ""
+                found = self._ask("GET", f"{path}?format=resolved{of}")
+            text = self._texts.setdefault((context, schema_id), str(found["schema"]))
+        return text
+
+    def register(
+        self, subject: str, text: str, *, references: Sequence[Reference] = ()
+    ) -> Registered:
+        """Register a schema in `subject`, or find it there, and return its id and version.
+
+        Raises IncompatibleSchemaError, with its findings, if a reader would break.
+        """
+        body = _schema_body(text, references)
+        found = self._ask("POST", f"/subjects/{_quoted(subject)}/versions", body)
+        if "version" in found:
+            return Registered(int(found["id"]), int(found["version"]))
+        # Registries before Confluent 8 answer with the id alone.
+        again = self.lookup(subject, text, references=references)
+        if again is None:
+            raise RefusedError(
+                f"{self.url} does not find the schema just registered in {subject}",
+                status=404,
+                code=_NO_SCHEMA,
+            )
+        return again
+
+    def lookup(
+        self, subject: str, text: str, *, references: Sequence[Reference] = ()
+    ) -> Registered | None:
+        """The id and version of a schema in `subject`, or None if it is not there."""
+        found = self._ask_optional(
+            "POST", f"/subjects/{_quoted(subject)}", _schema_body(text, references)
+        )
+        return None if found is None else Registered(int(found["id"]), int(found["version"]))
+
+    def latest(self, subject: str) -> SubjectVersion | None:
+        """The newest version of `subject`, or None if there is no such subject."""
+        found = self._ask_optional("GET", f"/subjects/{_quoted(subject)}/versions/latest")
+        return None if found is None else _subject_version(found)
+
+    def version(self, subject: str, number: int, *, deleted: bool = False) -> SubjectVersion:
+        """Version `number` of `subject`; RefusedError (40401, 40402) if there is none.
+
+        With `deleted` also one that was deleted, but for good.
+        """
+        path = f"/subjects/{_quoted(subject)}/versions/{number}"
+        return _subject_version(self._ask("GET", f"{path}?deleted=true" if deleted else path))
+
+    def versions(self, subject: str) -> list[int]:
+        """The live version numbers of `subject`, ascending; empty if there is no such subject."""
+        found = self._ask_optional("GET", f"/subjects/{_quoted(subject)}/versions")
+        return [] if found is None else [int(number) for number in found]
+
+    def version_of(self, schema_id: int, subject: str) -> int | None:
+        """The version under which `subject` has a schema, a deleted one too; None if it has not."""
+        return max((n for name, n in self.uses(schema_id) if name == subject), default=None)
+
+    def uses(self, schema_id: int) -> list[tuple[str, int]]:
+        """The subjects and versions that have a schema, deleted ones too; empty: none."""
+        found = self._ask_optional("GET", f"/schemas/ids/{schema_id}/versions?deleted=true")
+        return [(str(at["subject"]), int(at["version"])) for at in found or ()]
+
+    def import_version(self, version: SubjectVersion) -> None:
+        """Register a version of another registry, under the id and the number it has there.
+
+        Its subject goes into mode IMPORT, and stays there: it is the other registry's. Raises
+        RefusedError if the id, or the number, stands for something else here.
+        """
+        subject = _quoted(version.subject)
+        mode = self._ask("GET", f"/mode/{subject}?defaultToGlobal=true")["mode"]
+        if mode != _IMPORT:
+            self._ask("PUT", f"/mode/{subject}?force=true", {"mode": _IMPORT})
+        body = _schema_body(version.text, version.references)
+        numbers = {"id": version.id, "version": version.version}
+        self._ask("POST", f"/subjects/{subject}/versions", {**body, **numbers})
+
+    def history(self, subject: str) -> list[SubjectVersion]:
+        """Every live version of `subject`, oldest first."""
+        return [self.version(subject, number) for number in self.versions(subject)]
+
+    def listing(
+        self,
+        prefix: str = "",
+        *,
+        latest_only: bool = False,
+        deleted: bool = False,
+        aliases: bool = False,
+        most: int | None = None,
+    ) -> list[SubjectVersion]:
+        """The versions of the subjects whose names begin so; few requests, however many.
+
+        Those of the default context, or of all with the prefix `:*:`. The live ones; with `deleted`
+        also those that were deleted, but for good; with `aliases` also those of subjects for which
+        such a name stands. If there are `most` or more, the first of them, `most` at least.
+
+        Each page begins with the last version of the one before: where they do not join, something
+        was registered or deleted meanwhile, and the page before is read again. A page may be
+        shorter than was asked for, so the last is the one that brings nothing.
+        """
+        found: list[SubjectVersion] = []
+        query = f"subjectPrefix={_quoted(prefix)}&latestOnly={str(latest_only).lower()}"
+        query += "&deleted=true" if deleted else ""
+        query += "&aliases=true" if aliases else ""
+        for _ in range(_MOST_STEPS_BACK):
+            while True:
+                first = max(0, len(found) - 1)
+                at = f"/schemas?{query}&offset={first}&limit={_PAGE}"
+                page = [_subject_version(one) for one in self._ask("GET", at)]
+                if page in (found, found[-1:]):  # all of it again: there are no pages
+                    return found
+                if found and (not page or page[0] != found[-1]):
+                    break
+                found[first:] = page
+                if most is not None and len(found) >= most:
+                    return found
+            del found[-_PAGE:]
+        raise UnreachableError(
+            f"the schemas at {self.url} change faster than they can be listed",
+            fix="run this again when less is registered or deleted there",
+        )
+
+    def subjects(self) -> list[str]:
+        """The names of all live subjects."""
+        return [str(name) for name in self._ask("GET", "/subjects")]
+
+    def compatibility(self, subject: str | None = None) -> Compatibility:
+        """The level and policy in force for `subject` (None: for subjects without their own)."""
+        path = "/config" if subject is None else f"/config/{_quoted(subject)}?defaultToGlobal=true"
+        found = self._ask("GET", path)
+        policy = found.get("policy")
+        return Compatibility(
+            Level(found["compatibilityLevel"]),
+            Policy.AVRO if policy is None else Policy(policy),
+            _group(found),
+        )
+
+    def mode(self, subject: str) -> str:
+        """What may be done to `subject`: READWRITE, or READONLY, READONLY_OVERRIDE, IMPORT, .."""
+        return str(self._ask("GET", f"/mode/{_quoted(subject)}?defaultToGlobal=true")["mode"])
+
+    def set_compatibility(
+        self, subject: str | None, level: Level | str, policy: Policy | str | None = None
+    ) -> None:
+        """Set level and policy of `subject` (None: the default of all); policy None: as it is."""
+        body: dict[str, object] = {"compatibility": Level(level).value}
+        if policy is not None:
+            body["policy"] = Policy(policy).value
+        self._ask("PUT", "/config" if subject is None else f"/config/{_quoted(subject)}", body)
+
+    def check(
+        self,
+        subject: str,
+        text: str,
+        version: int | str = "all",
+        *,
+        references: Sequence[Reference] = (),
+    ) -> list[Finding]:
+        """What would break if `text` were registered in `subject`; empty: nothing.
+
+        `version`: "all" for what the subject's level asks for, or one version ("latest", 3).
+        Raises RefusedError if the schema is invalid or there is no such version.
+        """
+        path = f"/compatibility/subjects/{_quoted(subject)}/versions"
+        if version != "all":
+            path += f"/{version}"
+        found = self._ask("POST", f"{path}?verbose=true", _schema_body(text, references))
+        if found["is_compatible"]:
+            return []
+        if not found.get("findings"):
+            raise RefusedError(
+                f"{self.url} refuses the schema for {subject}: "
+                + "; ".join(str(message) for message in found.get("messages", ())),
+                status=422,
+                code=_INVALID_SCHEMA,
+            )
+        return [Finding.from_dict(finding) for finding in found["findings"]]
+
+    def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
+        status, answer = self._transport.request(method, path, body)
+        if status >= 300:
+            raise self._refusal(status, answer)
+        return answer
+
+    def _ask_optional(
+        self, method: str, path: str, body: Mapping[str, object] | None = None
+    ) -> Answer | None:
+        try:
+            return self._ask(method, path, body)
+        except RefusedError as error:
+            if error.code in (_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA):
+                return None
+            raise
+
+    def _refusal(self, status: int, answer: Answer) -> HeadworksError:
+        body = answer if isinstance(answer, dict) else {}
+        code = int(body.get("error_code", status))
+        message = str(body.get("message", f"status {status}"))
+        if status == 409 and code in (409, 40901):
+            findings = [Finding.from_dict(finding) for finding in body.get("findings", ())]
+            if findings:
+                more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+                message = f"incompatible schema: {findings[0].message}{more}"
+            return IncompatibleSchemaError(
+                f"{self.url}: {message}",
+                findings,
+                fix=findings[0].fix if findings else None,
+            )
+        fix = None
+        if status == 401:
+            fix = self._transport.credentials.fix
+        elif status == 403:
+            fix = "ask whoever keeps the registry's file of grants (`--access`) for that role"
+        return RefusedError(
+            f"{self.url} refused ({code}): {message}", status=status, code=code, fix=fix
+        )
+
+
+def _context_of(subject: str) -> str:
+    """`:.context:` of a subject that names one; nothing for one in the default context."""
+    return subject[: subject.find(":", 1) + 1] if subject.startswith(":.") else ""
+
+
+def _quoted(subject: str) -> str:
+    return quote(subject, safe="")
+
+
+def _schema_body(text: str, references: Sequence[Reference]) -> dict[str, object]:
+    body: dict[str, object] = {"schema": text}
+    if references:
+        body["references"] = [
+            {"name": each.name, "subject": each.subject, "version": each.version}
+            for each in references
+        ]
+    return body
+
+
+def _subject_version(found: Answer) -> SubjectVersion:
+    return SubjectVersion(
+        str(found["subject"]),
+        int(found["version"]),
+        int(found["id"]),
+        str(found["schema"]),
+        tuple(
+            Reference(str(each["name"]), str(each["subject"]), int(each["version"]))
+            for each in found.get("references") or ()
+        ),
+        _properties(found.get("metadata")),
+        found.get("ts"),
+        tuple(map(str, found.get("aliases") or ())),
+    )
+
+
+def _properties(metadata: Answer) -> dict[str, str]:
+    return dict((metadata or {}).get("properties") or {})
+
+
+def _group(config: Answer) -> Group | None:
+    name = config.get("compatibilityGroup")
+    if not name:
+        return None
+    default, override = (
+        _properties(config.get(key)).get(name) for key in ("defaultMetadata", "overrideMetadata")
+    )
+    return Group(name, default, override)

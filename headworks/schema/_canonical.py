@@ -1,0 +1,222 @@
+"""The printed forms of a schema: canonical text, parsing form, normalized text, fingerprints.
+
+- `canonical_text` is character for character what Avro Java 1.12.1 prints: compact, namespaces
+  written only where they change, a type spelt out once and named afterwards, everything that is
+  not structure (doc, aliases, defaults, properties) kept. The registry stores it, and two schemas
+  are the same schema when it is equal.
+- `parsing_form` is the specification's Parsing Canonical Form: structure only, full names.
+- `normalized_text` is the canonical text with properties and aliases sorted and names in full,
+  so that texts that differ only in such order are one.
+
+Rules: printing never recurses (an explicit stack), so depth costs no Python stack; numbers are
+printed as Java prints a double, strings as Jackson escapes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import cast
+
+from headworks.schema._model import (
+    PRIMITIVES,
+    Array,
+    EnumType,
+    Field,
+    Fixed,
+    Json,
+    MapType,
+    Named,
+    Primitive,
+    Record,
+    Schema,
+    Union,
+)
+
+__all__ = ["canonical_text", "fingerprint", "normalized_text", "parsing_form", "structure_text"]
+
+# Simple names that Java always writes in full, because they are also names of kinds of types.
+_KINDS = frozenset(("record", "enum", "array", "map", "union", "fixed", *PRIMITIVES))
+_ESCAPED = re.compile(r'[\x00-\x1f"\\]')
+_SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f"}
+_SHORT["\r"] = "\\r"
+
+
+def canonical_text(schema: Schema) -> str:
+    """The schema's text exactly as Avro Java 1.12.1's `Schema.toString()` prints it."""
+    return _Printer().text(schema)
+
+
+def normalized_text(schema: Schema) -> str:
+    """The canonical text with properties and aliases sorted and every name written in full."""
+    return _Printer(in_full=True, ordered=True).text(schema)
+
+
+def parsing_form(schema: Schema) -> str:
+    """The Parsing Canonical Form (Avro 1.12.0, "Transforming into Parsing Canonical Form")."""
+    return _Printer(in_full=True, structure_only=True, decoration=False).text(schema)
+
+
+def structure_text(schema: Schema) -> str:
+    """The canonical text without docs and aliases: what Java compares to call two types equal."""
+    return _Printer(decoration=False).text(schema)
+
+
+def fingerprint(schema: Schema) -> str:
+    """SHA-256, in hexadecimal, of the canonical text in UTF-8."""
+    return hashlib.sha256(canonical_text(schema).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# What is still to be printed: text as it is, or a type with the namespace around it.
+_Part = str | tuple[Schema, str]
+
+
+@dataclass(slots=True)
+class _Printer:
+    """Prints one schema. `in_full`: full names, no namespaces; `ordered`: sorted attributes;
+    `decoration`: docs and aliases; `structure_only`: nothing but structure."""
+
+    in_full: bool = False
+    ordered: bool = False
+    decoration: bool = True
+    structure_only: bool = False
+    seen: set[str] = field(default_factory=set)
+
+    def text(self, schema: Schema) -> str:
+        out: list[str] = []
+        stack: list[_Part] = [(schema, "")]
+        while stack:
+            part = stack.pop()
+            if isinstance(part, str):
+                out.append(part)
+            else:
+                stack.extend(reversed(self._expand(*part)))
+        return "".join(out)
+
+    def _expand(self, node: Schema, space: str) -> list[_Part]:
+        if isinstance(node, Primitive):
+            if self.structure_only or not node.props:
+                return [_quote(node.kind)]
+            return [f'{{"type":{_quote(node.kind)}', *self._props(node), "}"]
+        if isinstance(node, Union):
+            parts: list[_Part] = ["["]
+            for i, branch in enumerate(node.branches):
+                parts += [",", (branch, space)] if i else [(branch, space)]
+            return [*parts, "]"]
+        if isinstance(node, Array):
+            return ['{"type":"array","items":', (node.items, space), *self._props(node), "}"]
+        if isinstance(node, MapType):
+            return ['{"type":"map","values":', (node.values, space), *self._props(node), "}"]
+        if node.name in self.seen:
+            return [_quote(self._reference(node.name, space))]
+        self.seen.add(node.name)
+        return self._definition(node, space)
+
+    def _definition(self, node: Named, around: str) -> list[_Part]:
+        space, _, simple = node.name.rpartition(".")
+        kind = "error" if isinstance(node, Record) and node.is_error else node.kind
+        if self.structure_only:
+            head = f'{{"name":{_quote(node.name)},"type":{_quote(node.kind)}'
+        elif self.in_full:
+            head = f'{{"type":{_quote(kind)},"name":{_quote(node.name)}'
+            if around and not space:
+                head += ',"namespace":""'
+        else:
+            head = f'{{"type":{_quote(kind)},"name":{_quote(simple)}'
+            if space != around:
+                head += f',"namespace":{_quote(space)}'
+        if node.doc is not None and self.decoration:
+            head += f',"doc":{_quote(node.doc)}'
+        parts: list[_Part] = [head]
+        if isinstance(node, Fixed):
+            parts.append(f',"size":{node.size}')
+        elif isinstance(node, EnumType):
+            parts.append(f',"symbols":[{",".join(map(_quote, node.symbols))}]')
+            if node.default is not None and not self.structure_only:
+                parts.append(f',"default":{_quote(node.default)}')
+        else:
+            parts.append(',"fields":[')
+            for i, one in enumerate(node.fields):
+                parts += [*([","] if i else []), *self._field(one, space)]
+            parts.append("]")
+        aliases = [self._reference(alias, space) for alias in node.aliases]
+        return [*parts, *self._props(node), *self._aliases(aliases), "}"]
+
+    def _field(self, one: Field, space: str) -> list[_Part]:
+        parts: list[_Part] = [f'{{"name":{_quote(one.name)},"type":', (one.type, space)]
+        if self.structure_only:
+            return [*parts, "}"]
+        if one.doc is not None and self.decoration:
+            parts.append(f',"doc":{_quote(one.doc)}')
+        if one.has_default:
+            parts.append(f',"default":{_json(cast(Json, one.default))}')
+        if one.order not in (None, "ascending"):
+            parts.append(f',"order":{_quote(str(one.order))}')
+        return [*parts, *self._aliases(one.aliases), *self._props(one), "}"]
+
+    def _aliases(self, aliases: Iterable[str]) -> list[_Part]:
+        unique = list(dict.fromkeys(aliases))
+        if not unique or not self.decoration:
+            return []
+        ordered = sorted(unique) if self.ordered else unique
+        return [f',"aliases":[{",".join(map(_quote, ordered))}]']
+
+    def _props(self, node: Schema | Field) -> list[_Part]:
+        if self.structure_only or isinstance(node, Union):
+            return []
+        items = sorted(node.props.items()) if self.ordered else node.props.items()
+        return [f",{_quote(key)}:{_json(value)}" for key, value in items]
+
+    def _reference(self, name: str, around: str) -> str:
+        space, _, simple = name.rpartition(".")
+        if self.in_full or space != around or simple in _KINDS:
+            return name
+        return simple
+
+
+def _quote(text: str) -> str:
+    return '"' + _ESCAPED.sub(_escape, text) + '"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    char = match.group()
+    return _SHORT.get(char) or f"\\u{ord(char):04X}"
+
+
+def _json(value: Json) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _quote(value)
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return _double(value)
+    if isinstance(value, list):
+        return f"[{','.join(map(_json, value))}]"
+    return "{" + ",".join(f"{_quote(k)}:{_json(v)}" for k, v in value.items()) + "}"
+
+
+def _double(value: float) -> str:
+    """`Double.toString`: plain between 1e-3 and 1e7, else one digit before the point and E."""
+    if not math.isfinite(value):
+        return '"NaN"' if math.isnan(value) else ('"Infinity"' if value > 0 else '"-Infinity"')
+    if value == 0:
+        return "-0.0" if math.copysign(1, value) < 0 else "0.0"
+    sign = "-" if value < 0 else ""
+    mantissa, _, exponent = f"{abs(value)!r}".partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits, point = whole + fraction, len(whole) + int(exponent or 0)
+    stripped = digits.lstrip("0")
+    point -= len(digits) - len(stripped)
+    digits = stripped.rstrip("0")
+    if -2 <= point <= 7:
+        whole = digits[: max(point, 0)].ljust(point, "0") or "0"
+        rest = "0" * -min(point, 0) + digits[max(point, 0) :]
+        return f"{sign}{whole}.{rest or '0'}"
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{point - 1}"

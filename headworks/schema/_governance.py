@@ -1,0 +1,122 @@
+"""What Headworks reads from a schema, so that no topic needs configuration anywhere else.
+
+A top-level record may carry one attribute `headworks`, an object with these members:
+
+- `topic`: the topic of these events (default: the record's simple name, lower-cased);
+- `event_time`: dotted path of the field that says when the event happened, a
+  timestamp-millis or timestamp-micros; it becomes the record timestamp and the table partition;
+- `key`: list of dotted paths whose values, joined by "|", are the message key;
+- `owner`: who answers for the topic.
+
+The attribute is part of the schema text, so the registry keeps it with every version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headworks.errors import SchemaError
+from headworks.schema._model import Primitive, Record, Schema
+
+__all__ = ["Governance", "governance_of", "key_subject_of", "subject_of", "topic_of"]
+
+_MEMBERS = ("topic", "event_time", "key", "owner")
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Governance:
+    """The `headworks` attribute of an event's schema, read and checked."""
+
+    topic: str
+    event_time: Path | None = None
+    key: tuple[Path, ...] = ()
+    owner: str | None = None
+
+
+def governance_of(schema: Schema) -> Governance:
+    """Read the `headworks` attribute of a top-level record.
+
+    Raises SchemaError if `schema` is not a record, if a member is unknown or has the wrong type,
+    or if a path names no field (event_time: no timestamp field).
+    """
+    if not isinstance(schema, Record):
+        raise SchemaError(
+            f"an event must be a record, not {schema.kind}",
+            rule="event-is-record",
+            fix="wrap the value in a record with one field",
+        )
+    simple = schema.name.rpartition(".")[2]
+    raw = schema.props.get("headworks", {})
+    where = f"{schema.pointer}/headworks"
+    if not isinstance(raw, dict):
+        raise SchemaError("`headworks` must be an object", pointer=where, rule="governance")
+    for member in raw:
+        if member not in _MEMBERS:
+            raise SchemaError(
+                f"unknown member {member!r}",
+                pointer=f"{where}/{member}",
+                rule="governance",
+                fix=f"use one of {', '.join(_MEMBERS)}",
+            )
+    topic, owner = raw.get("topic", simple.lower()), raw.get("owner")
+    event_time, key = raw.get("event_time"), raw.get("key", [])
+    if not isinstance(topic, str) or not (owner is None or isinstance(owner, str)):
+        raise SchemaError("topic and owner must be strings", pointer=where, rule="governance")
+    if not isinstance(key, list):
+        raise SchemaError("key must be a list of field paths", pointer=where, rule="governance")
+    return Governance(
+        topic=topic,
+        event_time=None if event_time is None else _time_path(schema, event_time, where),
+        key=tuple(_path(schema, item, f"{where}/key")[0] for item in key),
+        owner=owner,
+    )
+
+
+def subject_of(topic: str) -> str:
+    """The registry subject of the values of `topic` (Confluent's TopicNameStrategy)."""
+    return f"{topic}-value"
+
+
+def key_subject_of(topic: str) -> str:
+    """The registry subject of the keys of `topic`, where they have a schema."""
+    return f"{topic}-key"
+
+
+def topic_of(subject: str) -> str | None:
+    """The topic whose values a subject governs; None if it is named in another way.
+
+    Subjects of another context than the default one govern topics of other clusters.
+    """
+    topic = subject.removesuffix("-value")
+    return topic if topic and topic != subject and not topic.startswith(":.") else None
+
+
+def _path(record: Record, text: object, where: str) -> tuple[Path, Schema]:
+    if not isinstance(text, str) or not text:
+        raise SchemaError("a field path must be a string", pointer=where, rule="governance")
+    node: Schema = record
+    for part in text.split("."):
+        found = node.field(part) if isinstance(node, Record) else None
+        if found is None:
+            raise SchemaError(
+                f"path {text!r} names no field: {part!r} is not in it",
+                pointer=where,
+                rule="governance",
+                fix="give the dotted path of a field of this record, through records only",
+            )
+        node = found.type
+    return tuple(text.split(".")), node
+
+
+def _time_path(record: Record, text: object, where: str) -> Path:
+    path, node = _path(record, text, f"{where}/event_time")
+    logical = node.logical.name if isinstance(node, Primitive) and node.logical else None
+    if logical not in ("timestamp-millis", "timestamp-micros"):
+        raise SchemaError(
+            f"event_time {text!r} is not a timestamp-millis or timestamp-micros",
+            pointer=f"{where}/event_time",
+            rule="governance",
+            fix="point it at a non-null field of one of these logical types",
+        )
+    return path

@@ -1,0 +1,447 @@
+"""Avro schema text to nodes (Avro 1.12.0 specification, "Schema Declaration", "Names").
+
+Rules:
+
+- Refuses what Avro Java 1.12.1 refuses with default validation; every refusal is a SchemaError
+  with the JSON pointer of the offending place.
+- Two texts that Java reads are refused on purpose: a type named before it is defined (the
+  specification forbids it and most other readers cannot follow), and types nested more than
+  MAX_DEPTH deep (Java overflows its stack somewhere).
+- `strict=False` reads what a registry once accepted: defaults are then not validated.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+import re
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from headworks.errors import SchemaError
+from headworks.schema._canonical import structure_text
+from headworks.schema._defaults import check_default
+from headworks.schema._model import (
+    NO_DEFAULT,
+    PRIMITIVES,
+    Array,
+    EnumType,
+    Field,
+    Fixed,
+    Json,
+    Logical,
+    MapType,
+    Named,
+    Primitive,
+    PrimitiveKind,
+    Record,
+    Schema,
+    Union,
+)
+from headworks.schema._quoting import quote
+
+__all__ = ["MAX_DEPTH", "SharedFields", "decode", "parse", "without_comments"]
+
+MAX_DEPTH = 120
+# JSON values that are kept as they are (defaults, properties) nest at most so deep.
+MAX_VALUE_DEPTH = 100
+# Fields read before, by pointer and by their JSON, packed.
+SharedFields = MutableMapping[tuple[str, bytes], Field]
+_NAME = re.compile(r"[^\W\d]\w*\Z")
+# Attributes that Avro defines for any type: never kept as properties, as in Java.
+_NAMED_RESERVED = ("type", "name", "namespace", "doc", "aliases")
+_RESERVED = frozenset((*_NAMED_RESERVED, "fields", "items", "values", "symbols", "size"))
+_ENUM_RESERVED = _RESERVED | {"default"}
+_FIELD_RESERVED = frozenset(("name", "type", "doc", "default", "order", "aliases"))
+_ORDERS = ("ascending", "descending", "ignore")
+# What does not end goes to the end of the text, so that no text takes more than one pass.
+_COMMENT = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|/\*.*?(?:\*/|\Z)|//[^\n]*', re.DOTALL)
+_LOGICAL_BASE: Mapping[str, tuple[str, ...]] = {
+    "date": ("int",),
+    "time-millis": ("int",),
+    "time-micros": ("long",),
+    "timestamp-millis": ("long",),
+    "timestamp-micros": ("long",),
+    "timestamp-nanos": ("long",),
+    "local-timestamp-millis": ("long",),
+    "local-timestamp-micros": ("long",),
+    "local-timestamp-nanos": ("long",),
+    "uuid": ("string", "fixed"),
+    "decimal": ("bytes", "fixed"),
+    "duration": ("fixed",),
+}
+
+
+def parse(
+    source: str | Json,
+    *,
+    references: Mapping[str, Named] | None = None,
+    strict: bool = True,
+    base: str = "",
+    shared: SharedFields | None = None,
+) -> Schema:
+    """Parse schema text, or JSON already decoded, into nodes.
+
+    `references` are named types defined elsewhere, by full name. `base` goes before every pointer:
+    the name of the document, when nodes of several will meet. Raises SchemaError, naming the
+    place as a JSON pointer and the rule, if the text is not JSON or not an Avro schema.
+
+    `shared` makes many versions of one schema cheap to hold and to compare: a field without named
+    types that stands, word for word, where it stood in an earlier text is that text's node. Lenient
+    texts add theirs. A strict one is validated all the same, and adds none: what is proposed may
+    be anything.
+    """
+    value = decode(source) if isinstance(source, str) else source
+    return _Parser(dict(references or {}), strict, shared).schema(value, "", base, 0)
+
+
+def decode(text: str) -> Json:
+    """Decode schema text as JSON with Avro's comments; SchemaError if it is not."""
+    if not text.strip():
+        raise SchemaError("the schema is empty", rule="json")
+    try:
+        return cast(Json, json.loads(text, parse_constant=_no_constant))
+    except RecursionError:
+        raise SchemaError("the schema is nested too deeply", rule="depth") from None
+    except ValueError as error:
+        bare = without_comments(text)
+        if bare != text:
+            return decode(bare)
+        fix = f'write "{text}", in quotes' if text in PRIMITIVES else None
+        raise SchemaError(f"the schema is not JSON: {error}", rule="json", fix=fix) from None
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def without_comments(text: str) -> str:
+    """The text with white space in the place of comments: every position stays."""
+    return _COMMENT.sub(_blank, text)
+
+
+def _blank(match: re.Match[str]) -> str:
+    """A comment becomes as much white space (Avro allows them); a string stays."""
+    text = match.group()
+    return text if text[0] == '"' else re.sub(r"[^\n]", " ", text)
+
+
+@dataclass(slots=True)
+class _Parser:
+    names: dict[str, Named]
+    strict: bool
+    shared: SharedFields | None = None
+    # How often a named type was used or defined: what does neither means the same in any text.
+    touched: int = 0
+    # Records whose definition is being read: named already, fields not yet known.
+    open: set[str] = field(default_factory=set)
+
+    def schema(self, value: Json, namespace: str, at: str, depth: int) -> Schema:
+        if depth > MAX_DEPTH:
+            raise SchemaError(
+                f"types are nested more than {MAX_DEPTH} deep", pointer=at, rule="depth"
+            )
+        if isinstance(value, str):
+            return self._named_or_primitive(value, namespace, {}, at)
+        if isinstance(value, list):
+            return self._union(value, namespace, at, depth)
+        if not isinstance(value, dict):
+            raise SchemaError(
+                f"a type must be a name, an object or a list, not {quote(value)}", pointer=at
+            )
+        kind = value.get("type")
+        if not isinstance(kind, str):
+            fix = None if kind is None else "put the inner type in its place: no wrapper is needed"
+            raise SchemaError("a type object needs a `type` that is a name", pointer=at, fix=fix)
+        if kind in PRIMITIVES:
+            return self._named_or_primitive(kind, namespace, _props(value, _RESERVED), at)
+        if kind in ("record", "error"):
+            return self._record(value, kind, namespace, at, depth)
+        if kind == "enum":
+            return self._enum(value, namespace, at)
+        if kind == "fixed":
+            return self._fixed(value, namespace, at)
+        if kind == "array":
+            items = self._member(value, "items", at)
+            inner = self.schema(items, namespace, f"{at}/items", depth + 1)
+            return Array(inner, _props(value, _RESERVED), at)
+        if kind == "map":
+            values = self._member(value, "values", at)
+            inner = self.schema(values, namespace, f"{at}/values", depth + 1)
+            return MapType(inner, _props(value, _RESERVED), at)
+        return self._named_or_primitive(kind, namespace, {}, at)
+
+    def _named_or_primitive(
+        self, name: str, namespace: str, props: Mapping[str, Json], at: str
+    ) -> Schema:
+        if name in PRIMITIVES:
+            kind: PrimitiveKind = name
+            return Primitive(kind, _logical(props, kind, 0), props, at)
+        self.touched += 1
+        # `.Name` is the one without a namespace, wherever it stands.
+        qualified = "." in name or not namespace
+        full = name.removeprefix(".") if qualified else f"{namespace}.{name}"
+        # As Java looks: types already complete, by full name and then without a namespace, and only
+        # then, by full name alone, those that are being defined around this place.
+        candidates = [n for n in (full, name) if n in self.names and n not in self.open]
+        found = self.names.get(candidates[0] if candidates else full)
+        if found is None:
+            raise SchemaError(
+                f"type {full!r} is not defined",
+                pointer=at,
+                rule="undefined-type",
+                fix="define it earlier in the text, or register it and add a reference",
+            )
+        return found
+
+    def _union(self, branches: list[Json], namespace: str, at: str, depth: int) -> Union:
+        nodes: list[Schema] = []
+        seen: set[str] = set()
+        for i, branch in enumerate(branches):
+            node = self.schema(branch, namespace, f"{at}/{i}", depth + 1)
+            if isinstance(node, Union):
+                raise SchemaError("a union may not hold a union", pointer=f"{at}/{i}")
+            key = node.name if isinstance(node, (Record, EnumType, Fixed)) else node.kind
+            if key in seen:
+                raise SchemaError(f"branch {key} occurs twice in a union", pointer=f"{at}/{i}")
+            seen.add(key)
+            nodes.append(node)
+        return Union(tuple(nodes), at)
+
+    def _record(
+        self, value: dict[str, Json], kind: str, namespace: str, at: str, depth: int
+    ) -> Record:
+        name, space = self._name(value, namespace, at)
+        record = Record(
+            name,
+            (),
+            _aliases(value, space, at),
+            _text(value, "doc"),
+            _props(value, _RESERVED),
+            at,
+            is_error=kind == "error",
+        )
+        outer = self.names.get(name)
+        if name in self.open:
+            raise SchemaError(f"type {name!r} is defined inside itself", pointer=at, rule="names")
+        self.names[name] = record
+        self.open.add(name)
+        fields = self._member(value, "fields", at)
+        if not isinstance(fields, list):
+            raise SchemaError("`fields` must be a list", pointer=f"{at}/fields")
+        record.fields = tuple(
+            self._shared_field(f, space, f"{at}/fields/{i}", depth) for i, f in enumerate(fields)
+        )
+        seen: set[str] = set()
+        for f in record.fields:
+            if f.name in seen:
+                raise SchemaError(
+                    f"field {f.name!r} occurs twice in {name}", pointer=f.pointer, rule="names"
+                )
+            seen.add(f.name)
+        self.open.remove(name)
+        return cast(Record, self._define(record, outer))
+
+    def _shared_field(self, value: Json, namespace: str, at: str, depth: int) -> Field:
+        if self.shared is None:
+            return self._field(value, namespace, at, depth)
+        # Version 2 of the format writes equal values as equal bytes: no references to objects.
+        key = (at, marshal.dumps(value, 2))
+        known = self.shared.get(key)
+        if self.strict:
+            own = self._field(value, namespace, at, depth)
+            return own if known is None else known
+        if known is None:
+            before = self.touched
+            known = self._field(value, namespace, at, depth)
+            if self.touched == before:
+                known.shared = True
+                self.shared[key] = known
+        return known
+
+    def _field(self, value: Json, namespace: str, at: str, depth: int) -> Field:
+        if not isinstance(value, dict):
+            raise SchemaError("a field must be an object", pointer=at)
+        name = value.get("name")
+        if not isinstance(name, str) or not _NAME.match(name):
+            raise SchemaError(
+                f"{quote(name)} is not a field name", pointer=f"{at}/name", rule="names"
+            )
+        type_ = self.schema(self._member(value, "type", at), namespace, f"{at}/type", depth + 1)
+        default = value.get("default", NO_DEFAULT)
+        if isinstance(default, str) and type_.kind in ("float", "double"):
+            default = _number(default, f"{at}/default")
+        elif isinstance(default, (dict, list)):
+            _bounded(default)
+        if self.strict and default is not NO_DEFAULT:
+            check_default(type_, cast(Json, default), f"{at}/default", self.open)
+        order = value.get("order", "ascending")
+        if not isinstance(order, str) or order.lower() not in _ORDERS:
+            raise SchemaError(f"{quote(order)} is not a sort order", pointer=f"{at}/order")
+        return Field(
+            name,
+            type_,
+            default,
+            tuple(dict.fromkeys(_strings(value, "aliases", at))),
+            _text(value, "doc"),
+            order.lower(),
+            _props(value, _FIELD_RESERVED),
+            at,
+        )
+
+    def _enum(self, value: dict[str, Json], namespace: str, at: str) -> EnumType:
+        name, space = self._name(value, namespace, at)
+        symbols = tuple(_strings(value, "symbols", at, required=True))
+        seen: set[str] = set()
+        for i, symbol in enumerate(symbols):
+            here = f"{at}/symbols/{i}"
+            if not _NAME.match(symbol):
+                raise SchemaError(
+                    f"{quote(symbol)} is not an enum symbol", pointer=here, rule="names"
+                )
+            if symbol in seen:
+                raise SchemaError(f"symbol {symbol!r} occurs twice", pointer=here, rule="names")
+            seen.add(symbol)
+        default = _text(value, "default")
+        if default is not None and default not in seen:
+            raise SchemaError(
+                f"enum default {quote(default)} is not one of its symbols", pointer=f"{at}/default"
+            )
+        doc, props = _text(value, "doc"), _props(value, _ENUM_RESERVED)
+        node = EnumType(name, symbols, default, _aliases(value, space, at), doc, props, at)
+        return cast(EnumType, self._define(node, self.names.get(name)))
+
+    def _fixed(self, value: dict[str, Json], namespace: str, at: str) -> Fixed:
+        name, space = self._name(value, namespace, at)
+        size = self._member(value, "size", at)
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**31:
+            raise SchemaError(f"size {quote(size)} is not a length", pointer=f"{at}/size")
+        doc, props = _text(value, "doc"), _props(value, _RESERVED)
+        logical = _logical(props, "fixed", size)
+        node = Fixed(name, size, _aliases(value, space, at), doc, logical, props, at)
+        return cast(Fixed, self._define(node, self.names.get(name)))
+
+    def _define(self, node: Named, known: Named | None) -> Named:
+        """Enter a definition. The same one a second time is the first one again, as in Java."""
+        self.touched += 1
+        if known is None:
+            self.names[node.name] = node
+            return node
+        if structure_text(known) != structure_text(node):
+            raise SchemaError(
+                f"type {node.name!r} is defined twice, differently",
+                pointer=node.pointer,
+                rule="names",
+                fix="name the first definition instead, or give this one another name",
+            )
+        self.names[node.name] = known
+        return known
+
+    def _name(self, value: dict[str, Json], namespace: str, at: str) -> tuple[str, str]:
+        name = value.get("name")
+        if not isinstance(name, str) or not name:
+            raise SchemaError("a named type needs a `name`", pointer=at, rule="names")
+        space = _text(value, "namespace")
+        if "." in name:
+            space, _, name = name.rpartition(".")
+        elif space is None:
+            space = namespace
+        if name in PRIMITIVES and not space:
+            raise SchemaError(f"{name!r} is a primitive type", pointer=f"{at}/name", rule="names")
+        for part in [name, *(space.split(".") if space else [])]:
+            if not _NAME.match(part):
+                raise SchemaError(
+                    f"{quote(part)} is not a name", pointer=f"{at}/name", rule="names"
+                )
+        return (f"{space}.{name}" if space else name), space
+
+    @staticmethod
+    def _member(value: dict[str, Json], key: str, at: str) -> Json:
+        if key not in value:
+            raise SchemaError(f"`{key}` is missing", pointer=at)
+        return value[key]
+
+
+def _props(value: dict[str, Json], reserved: frozenset[str]) -> dict[str, Json]:
+    found = {k: v for k, v in value.items() if k not in reserved}
+    for kept in found.values():
+        if isinstance(kept, (dict, list)):
+            _bounded(kept)
+    return found
+
+
+def _bounded(value: Json) -> None:
+    """Raise SchemaError if a value that is kept as it is nests too deeply for those who read it."""
+    level: list[Json] = [value]
+    for _ in range(MAX_VALUE_DEPTH):
+        below: list[Json] = []
+        for one in level:
+            if isinstance(one, dict):
+                below += one.values()
+            elif isinstance(one, list):
+                below += one
+        if not below:
+            return
+        level = below
+    raise SchemaError(f"a value is nested more than {MAX_VALUE_DEPTH} deep", rule="depth")
+
+
+def _text(value: dict[str, Json], key: str) -> str | None:
+    """A text attribute; one that is no text counts as absent, as in Java."""
+    found = value.get(key)
+    return found if isinstance(found, str) else None
+
+
+def _number(text: str, at: str) -> float:
+    """Java reads a text as the default of a float or double ("NaN", "1.5")."""
+    stripped = text.strip()
+    if stripped.lower().lstrip("+-") in ("nan", "inf", "infinity"):
+        if stripped.lstrip("+-") in ("NaN", "Infinity"):
+            return float(stripped)
+    elif "_" not in stripped:
+        try:
+            return float(stripped)
+        except ValueError:
+            pass
+    raise SchemaError(f"default {quote(text)} is not a number", pointer=at, rule="default")
+
+
+def _strings(value: dict[str, Json], key: str, at: str, *, required: bool = False) -> list[str]:
+    found = value.get(key)
+    if key not in value and not required:
+        return []
+    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+        raise SchemaError(f"`{key}` must be a list of strings", pointer=f"{at}/{key}")
+    return cast(list[str], found)
+
+
+def _aliases(value: dict[str, Json], namespace: str, at: str) -> tuple[str, ...]:
+    return tuple(
+        dict.fromkeys(
+            alias if "." in alias or not namespace else f"{namespace}.{alias}"
+            for alias in _strings(value, "aliases", at)
+        )
+    )
+
+
+def _logical(props: Mapping[str, Json], kind: str, size: int) -> Logical | None:
+    name = props.get("logicalType")
+    if not isinstance(name, str) or kind not in _LOGICAL_BASE.get(name, ()):
+        return None
+    if name == "decimal":
+        return _decimal(props, kind, size)
+    if (name == "uuid" and kind == "fixed" and size != 16) or (name == "duration" and size != 12):
+        return None
+    return Logical(name)
+
+
+def _decimal(props: Mapping[str, Json], kind: str, size: int) -> Logical | None:
+    precision, scale = props.get("precision"), props.get("scale", 0)
+    if not isinstance(precision, int) or not isinstance(scale, int) or precision <= 0:
+        return None
+    if not 0 <= scale <= precision:
+        return None
+    if kind == "fixed" and (size == 0 or precision > len(str(2 ** (8 * size - 1) - 1)) - 1):
+        return None
+    return Logical("decimal", precision, scale)

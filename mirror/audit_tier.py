@@ -1,0 +1,70 @@
+"""The mirror as a tier of the audit: what it copied, per topic and window, told to the target.
+
+Rules: what is handed to the target is counted as attempted before, and as mirrored after the
+target has acknowledged it; what a killed mirror, or a broken session, had on the way is
+`unresolved`, and comes again. The audit topic itself is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from headworks._audit_counting import AUDIT_TOPIC
+from headworks._audit_counting.counters import ATTEMPTED, MIRRORED, TOO_LARGE, UNRESOLVED
+from headworks._audit_counting.publishing import Publishing
+from headworks.registry_client._schema_ids import SchemaIds
+
+__all__ = ["Counts", "Tier"]
+
+# (topic, window) -> [messages, bytes of values]
+Counts = dict[tuple[str, int], list[int]]
+_EVERY = 10.0
+
+
+class Tier:
+    """Counts what all sources of a mirror copy, and publishes it to the target's audit topic."""
+
+    def __init__(
+        self, client: Mapping[str, Any], registry: str, folder: Path, *, tier: str
+    ) -> None:
+        self._publishing = Publishing(
+            client,
+            SchemaIds(registry, folder),
+            folder,
+            tier=tier,
+            application="headworks-mirror",
+            every=_EVERY,
+        )
+        self._counters = self._publishing.counters
+
+    def attempted(self, counts: Counts) -> None:
+        """These are about to be sent."""
+        for topic, window, messages, size in _counted(counts):
+            self._counters.count(topic, window, size, ATTEMPTED, messages)
+
+    def mirrored(self, counts: Counts) -> None:
+        """The target has these."""
+        for topic, window, messages, _ in _counted(counts):
+            self._counters.count(topic, window, 0, MIRRORED, messages)
+
+    def unresolved(self, counts: Counts) -> None:
+        """Whether the target has these is not known; they are sent again."""
+        for topic, window, messages, _ in _counted(counts):
+            self._counters.count(topic, window, 0, UNRESOLVED, messages)
+
+    def too_large(self, topic: str, window: int) -> None:
+        """The target did not take this one, and it was left out."""
+        if topic != AUDIT_TOPIC:
+            self._counters.count(topic, window, 0, TOO_LARGE)
+
+    def close(self) -> None:
+        """Publish what is left within a few seconds; the next process publishes the remainder."""
+        self._publishing.close()
+
+
+def _counted(counts: Counts) -> Iterator[tuple[str, int, int, int]]:
+    for (topic, window), (messages, size) in counts.items():
+        if topic != AUDIT_TOPIC and messages:
+            yield topic, window, messages, size

@@ -1,0 +1,89 @@
+"""The mirror's Prometheus metrics. Rules: a scrape reads numbers that are there, and asks nobody.
+
+prometheus-client is imported only here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from headworks._mirror.progress import Progress
+from headworks._server.metrics_page import Door, MetricsPage
+
+__all__ = ["MirrorMetrics"]
+
+_TOPIC = ["source", "topic"]
+
+
+class MirrorMetrics(MetricsPage):
+    """Serves `/metrics` until `stop`."""
+
+    def __init__(self, host: str, port: int, sources: Sequence[Progress]) -> None:
+        registry = CollectorRegistry()
+        registry.register(_Collector(sources))
+        ProcessCollector(registry=registry)
+        super().__init__(host, port, lambda: generate_latest(registry), Door(None, None), None)
+
+
+class _Collector:
+    def __init__(self, sources: Sequence[Progress]) -> None:
+        self._sources = sources
+
+    def describe(self) -> list[Metric]:
+        """Nothing: registering must not collect."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        for attribute, name, text in (
+            ("messages", "mirror_messages", "Messages that the target has acknowledged."),
+            ("bytes", "mirror_bytes", "Bytes of their values."),
+            ("too_large", "mirror_too_large", "Messages left out: too large for the target."),
+            ("lost", "mirror_lost", "Messages that the source no longer had."),
+        ):
+            family = CounterMetricFamily(name, text, labels=_TOPIC)
+            for source in self._sources:
+                for topic, count in sorted(getattr(source, attribute).items()):
+                    family.add_metric([source.source, topic], count)
+            yield family
+        yield from self._lags()
+        yield from self._health()
+
+    def _lags(self) -> Iterator[Metric]:
+        messages = GaugeMetricFamily("mirror_lag_messages", "Not mirrored yet.", labels=_TOPIC)
+        seconds = GaugeMetricFamily(
+            "mirror_lag_seconds",
+            "Age of the last mirrored message, by its timestamp, while any is left; else 0.",
+            labels=_TOPIC,
+        )
+        for source in self._sources:
+            for topic, lag in sorted(source.lags.items()):
+                messages.add_metric([source.source, topic], lag.messages)
+                if lag.seconds is not None:
+                    seconds.add_metric([source.source, topic], lag.seconds)
+        yield from (messages, seconds)
+
+    def _health(self) -> Iterator[Metric]:
+        labels = ["source"]
+        sessions = CounterMetricFamily("mirror_sessions", "Sessions begun.", labels=labels)
+        refused = GaugeMetricFamily(
+            "mirror_refused_topics", "Topics that the target does not take.", labels=labels
+        )
+        since = GaugeMetricFamily(
+            "mirror_checkpoint_age_seconds", "Since the last checkpoint.", labels=labels
+        )
+        errors: Any = CounterMetricFamily(
+            "mirror_errors", "Errors of clients and registries.", labels=["source", "kind"]
+        )
+        for source in self._sources:
+            sessions.add_metric([source.source], source.sessions)
+            refused.add_metric([source.source], source.refused_topics)
+            if source.acknowledged_at:
+                since.add_metric([source.source], time.time() - source.acknowledged_at)
+            for kind, count in sorted(source.errors.items()):
+                errors.add_metric([source.source, kind], count)
+        yield from (sessions, refused, since, errors)

@@ -1,0 +1,241 @@
+"""The source's side of a session: a member of the mirror's group, which never commits by itself.
+
+Rules: partitions begin at their committed offsets, or at the beginning; an offset that is not there
+any more is never skipped silently. What librdkafka reads ahead is bounded by bytes. Callbacks of
+librdkafka raise nothing: `check` raises what they met.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+import confluent_kafka
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+
+from headworks._kafka.client_properties import READ_AHEAD
+from headworks._mirror.errors import DENIED, NO_TOPIC, PASSING, RETRIED, Position, TroubleError
+from headworks._mirror.options import MirrorOptions, Source
+from headworks._mirror.progress import Lag, Progress
+from headworks.errors import FindingsError, RefusedError
+
+__all__ = ["Reader"]
+
+_log = logging.getLogger("headworks.mirror")
+_TIMEOUT = 10.0
+_KEEP_ALIVE = 30.0  # well below the 5 minutes after which a group gives up a silent member
+_AHEAD = 100_000  # messages
+
+
+class Reader:
+    """Reads for a session; `before_revoke` is called while its partitions are still its own."""
+
+    def __init__(
+        self,
+        options: MirrorOptions,
+        source: Source,
+        progress: Progress,
+        before_revoke: Callable[[], None],
+    ) -> None:
+        self._options, self._source, self._progress = options, source, progress
+        self._before_revoke = before_revoke
+        self.committed: dict[tuple[str, int], int] = {}
+        self._subscribed: set[str] = set()
+        self._trouble: str | None = None
+        self._closing = False
+        self._polled = time.monotonic()
+        self._consumer = confluent_kafka.Consumer(
+            {
+                **READ_AHEAD,
+                "session.timeout.ms": 10_000,  # so long a killed mirror's partitions lie idle
+                "topic.metadata.refresh.interval.ms": options.refresh_ms,  # for new partitions
+                **source.client,
+                "partition.assignment.strategy": "roundrobin",  # an eager one: all partitions go
+                "group.id": options.group,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",
+                "queued.max.messages.kbytes": max(1, options.buffer_bytes // 2048),
+                "queued.min.messages": _AHEAD,
+                "error_cb": self._client_error,
+                "log_level": 2,
+            }
+        )
+
+    def subscribe(self, names: set[str]) -> None:
+        """Read these topics from now on."""
+        if names == self._subscribed:
+            return
+        _log.info(
+            "mirroring %d topics of %s",
+            len(names),
+            self._source.bootstrap,
+            extra={"source": self._source.bootstrap, "topics": sorted(names)},
+        )
+        if names:
+            callbacks = {"on_assign": self._assigned, "on_revoke": self._revoked}
+            self._consumer.subscribe(sorted(names), **callbacks)
+        else:
+            self._consumer.unsubscribe()
+        self._subscribed = names
+
+    def read(self, most: int, timeout: float) -> list[confluent_kafka.Message]:
+        """Messages that are there, or the first ones to come within `timeout` seconds."""
+        found = self._consumer.consume(1, timeout)
+        if found:
+            found += self._consumer.consume(most, 0)
+        self._polled = time.monotonic()
+        return self._messages(found)
+
+    def keep_alive(self) -> list[confluent_kafka.Message]:
+        """To be called often while nothing is read: stays a member of the group.
+
+        Messages come only if partitions have just been assigned anew.
+        """
+        if time.monotonic() - self._polled < _KEEP_ALIVE:
+            return []
+        assigned = self._consumer.assignment()
+        self._consumer.pause(assigned)
+        found = self._consumer.consume(1, 0)
+        if self._consumer.assignment() == assigned:
+            self._consumer.resume(assigned)
+        self._polled = time.monotonic()
+        return self._messages(found)
+
+    def commit(self, position: Position) -> None:
+        """Commit on the source, and wait for it; TroubleError if it is not done."""
+        changed = {
+            at: offset for at, offset in position.items() if self.committed.get(at) != offset
+        }
+        if not changed:
+            return
+        places = [TopicPartition(*at, offset) for at, offset in changed.items()]
+        try:
+            self._consumer.commit(offsets=places, asynchronous=False)
+        except KafkaException as error:
+            raise TroubleError(f"the source did not commit: {error.args[0].str()}") from None
+        self.committed.update(changed)
+
+    def past(self, position: Position) -> bool:
+        """Whether everything before `position` is committed, or another member's."""
+        mine = {(place.topic, place.partition) for place in self._consumer.assignment()}
+        return all(
+            self.committed.get(at, 0) >= offset for at, offset in position.items() if at in mine
+        )
+
+    def lags(self, last_times: Mapping[str, int]) -> dict[str, Lag]:
+        """What is left of each topic, by what the source last told; `last_times` in ms."""
+        left: dict[str, int] = {}
+        for place in self._consumer.assignment():
+            _, high = self._consumer.get_watermark_offsets(place, cached=True)
+            at = self.committed.get((place.topic, place.partition), 0)
+            left[place.topic] = left.get(place.topic, 0) + max(0, high - at)
+        now = time.time()
+        return {
+            topic: Lag(messages, _age(now, last_times.get(topic)) if messages else 0.0)
+            for topic, messages in left.items()
+        }
+
+    def check(self) -> None:
+        """TroubleError for what a callback has met."""
+        if self._trouble is not None:
+            raise TroubleError(self._trouble)
+
+    def close(self) -> None:
+        """Leave the group, committing nothing."""
+        self._closing = True
+        self._consumer.close()
+
+    def _messages(self, found: list[confluent_kafka.Message]) -> list[confluent_kafka.Message]:
+        messages = []
+        for message in found:
+            problem = message.error()
+            if problem is None:
+                messages.append(message)
+            else:
+                self._event(message, problem)
+        self.check()
+        return messages
+
+    def _event(self, message: confluent_kafka.Message, problem: KafkaError) -> None:
+        code = problem.code()
+        self._progress.errors[problem.name().lower()] += 1
+        if code == KafkaError._AUTO_OFFSET_RESET:
+            self._not_there(message)
+        elif code in DENIED:
+            raise RefusedError(
+                f"the source {self._source.bootstrap} refuses: {problem.str()}",
+                fix=f"let the mirror's user read the topics and the group {self._options.group}",
+            )
+        elif code in PASSING or code in NO_TOPIC:
+            _log.warning(
+                "source %s: %s",
+                self._source.bootstrap,
+                problem.str(),
+                extra={"source": self._source.bootstrap, "error": problem.name()},
+            )
+        else:
+            raise TroubleError(f"source {self._source.bootstrap}: {problem.str()}")
+
+    def _not_there(self, message: confluent_kafka.Message) -> None:
+        """The offset to go on at is not there any more: say what is gone, or go on behind it."""
+        topic, index = message.topic() or "", message.partition() or 0
+        place = TopicPartition(topic, index)
+        low, high = self._consumer.get_watermark_offsets(place, timeout=_TIMEOUT)
+        wanted = self.committed.get((topic, index), 0)
+        what = (
+            f"source {self._source.bootstrap}, {topic} partition {index}: offset {wanted} or a "
+            f"later one is wanted, {low} to {high} are there"
+        )
+        if not self._options.skip_lost:
+            raise FindingsError(
+                f"{what}: what lay between was removed before it was mirrored, or the topic was "
+                f"made anew",
+                fix="go on at what is there with --skip-lost",
+            )
+        self._progress.lost[topic] += max(0, low - wanted)
+        self.commit({(topic, index): low})
+        raise TroubleError(f"{what}; going on at {low}")
+
+    def _assigned(
+        self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]
+    ) -> None:
+        try:
+            places = consumer.committed(partitions, timeout=_TIMEOUT)
+        except KafkaException as error:
+            self._trouble = f"committed offsets cannot be read: {error.args[0].str()}"
+            return
+        for place in places:
+            self.committed[place.topic, place.partition] = max(0, place.offset)
+            if place.offset < 0:
+                place.offset = OFFSET_BEGINNING
+        consumer.assign(places)
+
+    def _revoked(self, _consumer: object, _partitions: list[TopicPartition]) -> None:
+        if not self._closing and self._trouble is None:
+            try:
+                self._before_revoke()
+            except Exception as error:
+                self._trouble = f"no checkpoint before a rebalance: {error}"
+        self.committed.clear()
+
+    def _client_error(self, error: KafkaError) -> None:
+        if self._closing:
+            return
+        self._progress.errors[f"source:{error.name().lower()}"] += 1
+        # That all brokers are down is said once; each attempt to connect is not worth a warning.
+        level = logging.DEBUG if error.code() in RETRIED else logging.WARNING
+        _log.log(
+            level,
+            "source %s: %s",
+            self._source.bootstrap,
+            error.str(),
+            extra={"source": self._source.bootstrap, "error": error.name()},
+        )
+        if error.fatal():
+            self._trouble = self._trouble or error.str()
+
+
+def _age(now: float, last: int | None) -> float | None:
+    return None if last is None else max(0.0, now - last / 1000)

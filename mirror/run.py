@@ -1,0 +1,102 @@
+"""The mirror as a process: checks first, then a thread per source until a signal comes.
+
+Rules: it starts only if both sides (and the registries it was told to compare) answer; it ends with
+what was acknowledged committed, and with the error of the first source that cannot go on.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+
+from headworks._mirror.audit_tier import Tier
+from headworks._mirror.metrics import MirrorMetrics
+from headworks._mirror.options import MirrorOptions, Source
+from headworks._mirror.progress import Progress
+from headworks._mirror.schema_ids import SchemaIds
+from headworks._mirror.session import Companions
+from headworks._mirror.stream import Stream
+from headworks._mirror.topics import Topics
+from headworks._server.security import parse_listen, refuse_exposure
+from headworks.registry_client import RegistryClient
+
+__all__ = ["run"]
+
+
+def run(options: MirrorOptions) -> None:
+    """Mirror until SIGTERM or SIGINT."""
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    found = [_companions(options, source) for source in options.sources]
+    page = _page(options, [one.progress for one in found])
+    tier = None
+    try:
+        if options.audit:
+            tier = Tier(options.target_client, options.registry, options.folder, tier=options.tier)
+        streams = [
+            Stream(
+                options,
+                source,
+                Companions(one.topics, one.schema_ids, tier, one.progress),
+                stopping,
+                stopping.set,
+            )
+            for source, one in zip(options.sources, found, strict=True)
+        ]
+        for stream in streams:
+            stream.start()
+        _say(options, page)
+        while not stopping.wait(0.5):
+            pass
+        _join(streams)
+    finally:
+        if tier is not None:
+            tier.close()
+        if page is not None:
+            page.stop()
+
+
+def _companions(options: MirrorOptions, source: Source) -> Companions:
+    """Check that what the source needs answers."""
+    topics = Topics(source.client, options.target_client, options.wants)
+    topics.check()
+    ids = None
+    if source.registry is not None:
+        theirs, ours = RegistryClient(source.registry), RegistryClient(options.registry)
+        for registry in (theirs, ours):
+            registry.subjects()
+        ids = SchemaIds(theirs, ours, copy=options.copy_schemas)
+    return Companions(topics, ids, None, Progress(source.bootstrap))
+
+
+def _page(options: MirrorOptions, sources: list[Progress]) -> MirrorMetrics | None:
+    if options.metrics is None:
+        return None
+    host, port = parse_listen(options.metrics, "--metrics")
+    refuse_exposure(host, what="page of metrics", guarded=False, insecure=options.insecure)
+    return MirrorMetrics(host, port, sources)
+
+
+def _say(options: MirrorOptions, page: MirrorMetrics | None) -> None:
+    sources = [source.bootstrap for source in options.sources]
+    if options.as_json:
+        listen = "" if page is None else page.url.partition("://")[2].partition("/")[0]
+        told = {"service": "mirror", "listen": listen, "from": sources, "to": options.target}
+        print(json.dumps(told), flush=True)
+        return
+    print(f"mirroring {', '.join(sources)} into {options.target} as {options.tier}", flush=True)
+    if page is not None:
+        print(f"metrics at {page.url}", flush=True)
+
+
+def _join(streams: list[Stream]) -> None:
+    failures = []
+    for stream in streams:
+        try:
+            stream.join()
+        except BaseException as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]

@@ -1,0 +1,106 @@
+"""The schema ids in mirrored messages: they must mean on the target what they mean on the source.
+
+Rules: bytes are never changed, so an id that the target's registry does not know, or knows as
+something else, must not pass: the mirror stops before that message, or copies the schema first.
+What begins with the magic byte and no registry's id is no governed message, and passes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+
+from headworks._wire import HEADER_SIZE, MAGIC, unframe
+from headworks.errors import FindingsError, RefusedError
+from headworks.registry_client import RegistryClient
+
+__all__ = ["SchemaIds"]
+
+_log = logging.getLogger("headworks.mirror")
+_NO_SCHEMA = 40403
+_MOST_KNOWN = 100_000
+
+
+class SchemaIds:
+    """Compares ids between `source` and `target`, once each; with `copy` makes them agree."""
+
+    def __init__(self, source: RegistryClient, target: RegistryClient, *, copy: bool) -> None:
+        self._source = source
+        self._target = target
+        self._copy = copy
+        self._settled: set[bytes] = set()
+
+    def check(self, data: bytes | None, where: Callable[[], str]) -> None:
+        """See to the id that a key or a value begins with, if it is one; `where` names its place.
+
+        Raises FindingsError if the registries do not agree, UnreachableError if one is away.
+        """
+        if not data or data[0] != MAGIC or len(data) < HEADER_SIZE:
+            return
+        prefix = data[:HEADER_SIZE]
+        if prefix in self._settled:
+            return
+        self._settle(unframe(data)[0], where())
+        if len(self._settled) >= _MOST_KNOWN:
+            self._settled.clear()
+        self._settled.add(prefix)
+
+    def _settle(self, schema_id: int, where: str) -> None:
+        ours = _text(self._source, schema_id)
+        if ours is None:
+            return
+        theirs = _text(self._target, schema_id)
+        if theirs is None and self._copy:
+            self._copy_uses(schema_id)
+            theirs = _text(self._target, schema_id)
+        if theirs is None:
+            raise FindingsError(
+                f"{where} is written in schema {schema_id} of {self._source.url}, "
+                f"which {self._target.url} does not have",
+                fix="let --registry-mirror copy schemas, or share one registry",
+            )
+        if json.loads(ours) != json.loads(theirs):
+            raise FindingsError(
+                f"{where} is written in schema {schema_id}, which is one schema in "
+                f"{self._source.url} and another in {self._target.url}: "
+                f"{_names(self._source, schema_id)} there, {_names(self._target, schema_id)} here",
+                fix="ids must mean the same on both sides: begin with an empty registry on the "
+                "target and --registry-mirror, or share one registry",
+            )
+
+    def _copy_uses(self, schema_id: int) -> None:
+        """Copy every subject that has the schema, all its versions."""
+        done: set[tuple[str, int]] = set()
+        for subject, number in self._source.uses(schema_id):
+            for version in sorted({number, *self._source.versions(subject)}):
+                self._copy_version(subject, version, done)
+
+    def _copy_version(self, subject: str, number: int, done: set[tuple[str, int]]) -> None:
+        """Copy a version after those that it refers to."""
+        if (subject, number) in done:
+            return
+        done.add((subject, number))
+        version = self._source.version(subject, number, deleted=True)
+        for reference in version.references:
+            self._copy_version(reference.subject, reference.version, done)
+        if (subject, number) in self._target.uses(version.id):
+            return
+        self._target.import_version(version)
+        about = {"subject": subject, "version": number, "schema_id": version.id}
+        _log.info("copied %s version %d, id %d", subject, number, version.id, extra=about)
+
+
+def _text(registry: RegistryClient, schema_id: int) -> str | None:
+    try:
+        return registry.schema_text(schema_id)
+    except RefusedError as error:
+        if error.code == _NO_SCHEMA:
+            return None
+        raise
+
+
+def _names(registry: RegistryClient, schema_id: int) -> str:
+    """The subjects that have it, as an error names them."""
+    names = sorted({subject for subject, _ in registry.uses(schema_id)})
+    return ", ".join(names[:3]) or "no subject"

@@ -1,0 +1,253 @@
+"""One life of a mirror's reader and sender: it begins and ends at committed offsets.
+
+Rules:
+
+- An offset is committed on the source only after the target has acknowledged every message before
+  it (a checkpoint). Any trouble ends the session; the next one begins at the committed offsets, so
+  the worst that can happen is that messages since the last checkpoint come twice.
+- If a message fails, the next session is careful (see `sender`) up to where this one was.
+- When the sender is full, reading stops until the target has taken something: memory is bounded.
+- Everything runs in the source's own thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+
+import confluent_kafka
+from confluent_kafka import KafkaException
+
+from headworks._audit_counting import window_of
+from headworks._mirror.audit_tier import Counts, Tier
+from headworks._mirror.errors import Position, TroubleError
+from headworks._mirror.options import MirrorOptions, Source
+from headworks._mirror.progress import Progress
+from headworks._mirror.reader import Reader
+from headworks._mirror.schema_ids import SchemaIds
+from headworks._mirror.sender import Sender
+from headworks._mirror.topics import Topics
+from headworks.errors import UnreachableError
+
+__all__ = ["Companions", "Session"]
+
+_log = logging.getLogger("headworks.mirror")
+_BATCH = 2000
+_TURN = 0.2
+_FULL_WAIT = 0.01
+_REGISTRY_WAIT = 1.0
+_REVOKE_SECONDS = 20.0
+_STOP_SECONDS = 20.0
+_LAG_EVERY = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Companions:
+    """What outlives the sessions of a source."""
+
+    topics: Topics
+    schema_ids: SchemaIds | None
+    tier: Tier | None
+    progress: Progress
+
+
+class Session:
+    """Copies until `stopping` is set; a careful one until it is past `careful_until`."""
+
+    def __init__(
+        self,
+        options: MirrorOptions,
+        source: Source,
+        companions: Companions,
+        stopping: threading.Event,
+        careful_until: Position,
+    ) -> None:
+        self._options = options
+        self._topics, self._tier = companions.topics, companions.tier
+        self._progress = companions.progress
+        self._stopping = stopping
+        self._careful_until = careful_until
+        self._pending: deque[confluent_kafka.Message] = deque()
+        self._sent: dict[tuple[str, int], int] = {}
+        self._last_times: dict[str, int] = {}
+        self._open: Counts = {}
+        self._sender = Sender(
+            options,
+            companions.topics,
+            companions.schema_ids,
+            companions.progress,
+            self._left_out,
+            careful=bool(careful_until),
+        )
+        self._reader = Reader(options, source, companions.progress, self._before_revoke)
+
+    def run(self) -> None:
+        """Copy; returns when asked to stop, or when carefulness is no longer needed.
+
+        Raises TroubleError for what the next session may overcome, and errors for what it may not.
+        """
+        try:
+            self._copy()
+        except KafkaException as error:
+            raise TroubleError(error.args[0].str()) from error
+        except TroubleError as error:
+            error.until = self._until(error)
+            raise
+        finally:
+            self._end()
+
+    def _copy(self) -> None:
+        checkpoint_at = refresh_at = lag_at = 0.0
+        while not self._stopping.is_set():
+            if time.monotonic() >= refresh_at:
+                self._refresh()
+                refresh_at = time.monotonic() + self._options.refresh_every
+            self._take(self._reader.read(_BATCH, _TURN))
+            self._send_pending()
+            self._sender.poll(0)
+            self._sender.check()
+            if time.monotonic() >= checkpoint_at:
+                self._checkpoint()
+                if self._careful_until and self._reader.past(self._careful_until):
+                    return
+                checkpoint_at = time.monotonic() + self._options.commit_every
+            if time.monotonic() >= lag_at:
+                self._progress.lags = self._reader.lags(self._last_times)
+                lag_at = time.monotonic() + _LAG_EVERY
+        if not self._checkpoint(_STOP_SECONDS):
+            _log.warning(
+                "the target %s has not acknowledged everything: it is sent again at the next start",
+                self._options.target,
+                extra={"target": self._options.target},
+            )
+
+    def _refresh(self) -> None:
+        try:
+            self._topics.refresh()
+        except UnreachableError as error:
+            if not self._topics.placings:
+                raise TroubleError(error.message) from None
+            _log.warning("%s", error.message, extra={"target": self._options.target})
+        self._progress.refused_topics = len(self._topics.refused)
+        self._reader.subscribe(set(self._topics.placings))
+
+    def _take(self, found: list[confluent_kafka.Message]) -> None:
+        """Put messages in line, and count them as attempted."""
+        counts: Counts = {}
+        for message in found:
+            _count(counts, message)
+        self._pending.extend(found)
+        _add(self._open, counts)
+        if self._tier is not None:
+            self._tier.attempted(counts)
+
+    def _send_pending(self) -> None:
+        pending = self._pending
+        while pending and not self._stopping.is_set():
+            message = pending[0]
+            try:
+                self._sender.send(message)
+            except BufferError:
+                self._wait(_FULL_WAIT)
+                continue
+            except UnreachableError as error:
+                self._progress.errors["registry"] += 1
+                _log.warning("%s", error.message, extra={"target": self._options.target})
+                self._wait(_REGISTRY_WAIT)
+                continue
+            pending.popleft()
+            topic = message.topic() or ""
+            self._sent[topic, message.partition() or 0] = (message.offset() or 0) + 1
+            self._last_times[topic] = message.timestamp()[1]
+
+    def _wait(self, seconds: float) -> None:
+        self._sender.poll(seconds)
+        self._sender.check()
+        self._take(self._reader.keep_alive())
+
+    def _checkpoint(self, limit: float | None = None) -> bool:
+        """Wait for the target's acknowledgement of all that was sent, then commit it on the source.
+
+        False if `limit` seconds, or without a limit the wish to stop, came first.
+        """
+        end = None if limit is None else time.monotonic() + limit
+        while self._sender.flush(_TURN):
+            self._sender.check()
+            if self._stopping.is_set() if end is None else time.monotonic() >= end:
+                return False
+            if end is None:
+                self._wait(0)
+        self._sender.check()
+        self._settle()
+        self._reader.commit(self._sent)
+        self._progress.acknowledged_at = time.time()
+        return True
+
+    def _settle(self) -> None:
+        """Count as mirrored what was sent and acknowledged; what is in line stays open."""
+        waiting: Counts = {}
+        for message in self._pending:
+            _count(waiting, message)
+        done = self._open
+        _add(done, waiting, sign=-1)
+        self._open = waiting
+        for (topic, _), (messages, size) in done.items():
+            self._progress.messages[topic] += messages
+            self._progress.bytes[topic] += size
+        if self._tier is not None:
+            self._tier.mirrored(done)
+
+    def _before_revoke(self) -> None:
+        """All partitions go: commit what can be, and forget the rest; it is read again."""
+        try:
+            if not self._checkpoint(_REVOKE_SECONDS):
+                raise TroubleError("the target did not acknowledge in time for a rebalance")
+        finally:
+            self._pending.clear()
+            self._abandon()
+            self._sent.clear()
+
+    def _left_out(self, message: confluent_kafka.Message) -> None:
+        topic, window = message.topic() or "", window_of(message.timestamp()[1])
+        self._progress.too_large[topic] += 1
+        entry = self._open[topic, window]
+        entry[0] -= 1
+        entry[1] -= len(message.value() or b"")
+        if self._tier is not None:
+            self._tier.too_large(topic, window)
+
+    def _until(self, error: TroubleError) -> Position:
+        """Where the next session may stop being careful."""
+        until = dict(self._careful_until)
+        if error.careful:
+            for at, offset in self._sent.items():
+                until[at] = max(offset, until.get(at, 0))
+        return until
+
+    def _abandon(self) -> None:
+        """What is open may or may not have arrived, and is sent again."""
+        if self._tier is not None:
+            self._tier.unresolved(self._open)
+        self._open = {}
+
+    def _end(self) -> None:
+        self._sender.close()
+        self._abandon()
+        self._reader.close()
+
+
+def _count(counts: Counts, message: confluent_kafka.Message) -> None:
+    key = (message.topic() or "", window_of(message.timestamp()[1]))
+    entry = counts.setdefault(key, [0, 0])
+    entry[0] += 1
+    entry[1] += len(message.value() or b"")
+
+
+def _add(total: Counts, more: Counts, sign: int = 1) -> None:
+    for key, (messages, size) in more.items():
+        entry = total.setdefault(key, [0, 0])
+        entry[0] += sign * messages
+        entry[1] += sign * size

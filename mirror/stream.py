@@ -1,0 +1,83 @@
+"""One source of a mirror: session after session, until it is asked to stop.
+
+Rules: trouble that may pass is logged, counted and tried again after a pause that grows to some
+seconds, for ever; what another try cannot mend is raised, and the mirror ends with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from headworks._mirror.errors import Position, TroubleError
+from headworks._mirror.options import MirrorOptions, Source
+from headworks._mirror.session import Companions, Session
+
+__all__ = ["Stream"]
+
+_log = logging.getLogger("headworks.mirror")
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+_SETTLED = 60.0  # a session that lasted so long was no failure of the one before
+
+
+class Stream:
+    """Copies one source in a thread of its own; `ended` is called when it is over."""
+
+    def __init__(
+        self,
+        options: MirrorOptions,
+        source: Source,
+        companions: Companions,
+        stopping: threading.Event,
+        ended: Callable[[], None],
+    ) -> None:
+        self._options, self._source = options, source
+        self._companions = companions
+        self._stopping = stopping
+        self._ended = ended
+        self.failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"mirror-{source.bootstrap}")
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait for the end; raises what ended it, if that was not the wish to stop."""
+        self._thread.join()
+        if self.failure is not None:
+            raise self.failure
+
+    def _run(self) -> None:
+        try:
+            self._sessions()
+        except BaseException as error:
+            self.failure = error
+        finally:
+            self._ended()
+
+    def _sessions(self) -> None:
+        careful: Position = {}
+        pause = _FIRST_PAUSE
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            self._companions.progress.sessions += 1
+            try:
+                Session(
+                    self._options, self._source, self._companions, self._stopping, careful
+                ).run()
+                careful, pause = {}, _FIRST_PAUSE
+            except TroubleError as error:
+                if time.monotonic() - began > _SETTLED:
+                    pause = _FIRST_PAUSE
+                careful = error.until
+                _log.warning(
+                    "%s; trying again in %.1f s",
+                    error,
+                    pause,
+                    extra={"source": self._source.bootstrap, "target": self._options.target},
+                )
+                self._stopping.wait(pause)
+                pause = min(_LONGEST_PAUSE, pause * 2)
