@@ -11,15 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from hadoop_loader.catalog import column_list, create_table
-from hadoop_loader.columns import (
-    METADATA,
-    StructField,
-    quoted,
-    table_columns,
-    table_name,
-)
-from hadoop_loader.widening import widened
+from hadoop_loader._tables.columns import METADATA, StructField, quoted, table_columns, table_name
+from hadoop_loader._tables.hive_catalog import column_list, create_table
+from hadoop_loader._tables.widening import widened
 from headworks._ci.verdict import Consumer, Impact
 from headworks.errors import HeadworksError
 from headworks.schema import Record, Schema, governance_of

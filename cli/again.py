@@ -46,7 +46,7 @@ def rewind(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Read a topic again from there on, in place of the rows that were loaded from there."""
-    from hadoop_loader.position import Position
+    from hadoop_loader._fetch.position import Position
 
     position = Position.parse(to)
     config = config_of(

@@ -16,7 +16,7 @@ from headworks._settings import resolve
 from headworks.errors import CorruptError, FindingsError, UsageError
 
 if TYPE_CHECKING:
-    from hadoop_loader.verify import TableRows
+    from hadoop_loader._operations.verify import TableRows
     from headworks._audit.answers import Completeness
     from headworks._audit.store import AuditStore
 
@@ -86,7 +86,7 @@ def _completeness(
 
 
 def _topic_of(table: str, topics: list[str]) -> str:
-    from hadoop_loader.columns import table_name
+    from hadoop_loader._tables.columns import table_name
 
     found = [topic for topic in topics if table in (topic, table_name(topic))]
     if not found:
@@ -133,8 +133,8 @@ def verify(
 
     The audit's sums are also held against a naive sum of the whole audit topic.
     """
-    from hadoop_loader.places import place_of
-    from hadoop_loader.verify import rows_of
+    from hadoop_loader._operations.verify import rows_of
+    from hadoop_loader._storage.filesystem import place_of
     from headworks._audit import queries
 
     at = address_of(bootstrap, zookeeper), resolve("registry", registry)

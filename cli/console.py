@@ -34,7 +34,7 @@ from headworks._cli.output import Format, FormatOption
 from headworks._settings import resolve, resolve_optional
 
 if TYPE_CHECKING:
-    from hadoop_loader.places import Place
+    from hadoop_loader._storage.filesystem import Place
 
 __all__ = ["console_app"]
 
@@ -137,6 +137,6 @@ def _store_in(folder: Path) -> str:
 
 def _warehouse(name: str) -> Place:
     """Where the warehouse is, in the words of whoever named it; UsageError for a strange URI."""
-    from hadoop_loader.places import place_of
+    from hadoop_loader._storage.filesystem import place_of
 
     return place_of(name) if "://" in name else Path(name)

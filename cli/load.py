@@ -37,14 +37,14 @@ from headworks.errors import FindingsError, HeadworksError, UnreachableError, Us
 
 if TYPE_CHECKING:
     from hadoop_loader import LoadReport, Warehouse
-    from hadoop_loader.metrics import LoaderMetrics
-    from hadoop_loader.places import Place
+    from hadoop_loader._operations.metrics import LoaderMetrics
+    from hadoop_loader._storage.filesystem import Place
 
 __all__ = ["load_app"]
 
 load_app = typer.Typer(no_args_is_help=True, help="The Hadoop loader: topics into Hive tables.")
 load_app.registered_commands.extend(again_app.registered_commands)
-_LOG = logging.getLogger("hadoop_loader.every")
+_LOG = logging.getLogger("hadoop_loader._operations.schedule")
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _LOOK = 5.0  # seconds
 
@@ -93,8 +93,8 @@ def run(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Load everything that is new in every topic; exit 1 if something had to be left out."""
-    from hadoop_loader.policy import Policy, QuarantineLimit
-    from hadoop_loader.session import hasten_next_start
+    from hadoop_loader._commit.policy import Policy, QuarantineLimit
+    from hadoop_loader._spark.session import hasten_next_start
 
     pause = None if every is None else _seconds(every)
     address = None if serve is None else _address("--serve", serve)
@@ -149,8 +149,8 @@ def status(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Per topic its table, offsets, rows, files, schema version, and how far behind it is."""
-    from hadoop_loader.places import place_of
-    from hadoop_loader.status import status_of
+    from hadoop_loader._operations.status import status_of
+    from hadoop_loader._storage.filesystem import place_of
 
     root = place_of(warehouse_folder(data_dir, warehouse))
     try:
@@ -204,7 +204,7 @@ class _Runs:
 
     def count(self, root: Place, address: tuple[str, int] | None) -> None:
         """Keep metrics from now on, served at `address`."""
-        from hadoop_loader.metrics import LoaderMetrics
+        from hadoop_loader._operations.metrics import LoaderMetrics
 
         self._metrics = LoaderMetrics(root)
         if self._file is not None:
@@ -282,7 +282,7 @@ class _Keeper:
 
 def _again_and_again(pause: float, keeper: _Keeper, runs: _Runs) -> None:
     """Load until SIGTERM or Ctrl-C; the run that is going on is finished."""
-    from hadoop_loader.every import load_every
+    from hadoop_loader._operations.schedule import load_every
     from headworks._server.logs import configure
 
     configure(resolve("log_format"), resolve("log_level"))
@@ -313,7 +313,7 @@ def _serve_while(alive: Callable[[], bool]) -> None:
 
 
 def _address(option: str, text: str) -> tuple[str, int]:
-    from hadoop_loader.sql import address_of
+    from hadoop_loader._spark.sql import address_of
 
     try:
         return address_of(text)

@@ -12,7 +12,7 @@ from headworks._cli.warehouse import warehouse_folder
 from headworks._settings import resolve, resolve_optional
 
 if TYPE_CHECKING:
-    from hadoop_loader.sql import Rows
+    from hadoop_loader._spark.sql import Rows
 
 __all__ = ["sql"]
 
@@ -27,7 +27,7 @@ def sql(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Ask the Hive tables. Without --hive, a server for this one query takes some 15 seconds."""
-    from hadoop_loader.sql import query
+    from hadoop_loader._spark.sql import query
 
     name = resolve("database", database)
     address = resolve_optional("hive", hive)
@@ -43,10 +43,10 @@ def sql(
 
 
 def _with_own_server(statement: str, database: str, data_dir: str | None) -> Rows:
-    from hadoop_loader.config import WarehouseConfig
-    from hadoop_loader.serve import serve
-    from hadoop_loader.session import hasten_next_start, start_session, stop_session
-    from hadoop_loader.sql import query
+    from hadoop_loader._config import WarehouseConfig
+    from hadoop_loader._spark.hiveserver2 import serve
+    from hadoop_loader._spark.session import hasten_next_start, start_session, stop_session
+    from hadoop_loader._spark.sql import query
     from headworks.errors import UsageError
 
     folder = Path(resolve("data_dir", data_dir))

@@ -1,29 +1,31 @@
 """The Hadoop loader: every topic into Hive tables, in its latest schema, exactly once.
 
-- pure: `columns` (Avro types to column types), `codegen` (a program to Python), `widening` (what a
-  table's files can follow), `views` (the SQL that shows old rows the schema's defaults), `plan`
-  (ranges into bins), `policy` (which topics, which partitions), `manifests`, `draft`;
-- a task, without Spark: `fetch`, `decode`, `task`, `rewrite`;
-- what changes a warehouse, each a commit: `loading`, `reloading`, `rebuilding`, `compacting`, on
-  `work` (recover, commit, apply);
-- the commit: `commits` (numbered records, the only home of offsets), `roll_forward`, `catalog`;
-- the edge: `session`, `spark_job`, `serve`, `sql`, `every`, `metrics`, `warehouse`.
+Its rooms, each of which imports only rooms below it:
+
+- `_warehouse`: what users open. `_config`: where a warehouse is and what it reads.
+- `_spark`: the session, tasks as Spark jobs, HiveServer2, topics as DataFrames.
+- `_operations`: load, rewind, rebuild, compact; status, verify, metrics.
+- `_commit`: the commit log, the transaction, and what follows a commit.
+- `_tasks`: what one task does: fetch, decode, write files, count.
+- `_decode`: Avro bytes to Arrow columns of the latest schema; quarantine.
+- `_fetch`: offset ranges and messages. `_tables`: columns, views, and the metastore.
+- `_storage`: files and locks, on this machine, HDFS, or S3. `_jit`: numba.
 
 Rule: importing this package starts nothing and imports neither Spark nor Arrow.
 """
 
 from typing import Any
 
-from hadoop_loader.config import WarehouseConfig
-from hadoop_loader.policy import Policy
-from hadoop_loader.report import LoadReport, TopicReport
-from hadoop_loader.warehouse import Warehouse
+from hadoop_loader._commit.policy import Policy
+from hadoop_loader._commit.report import LoadReport, TopicReport
+from hadoop_loader._config import WarehouseConfig
+from hadoop_loader._warehouse import Warehouse
 
 __all__ = ["LoadReport", "Policy", "TopicReport", "Warehouse", "WarehouseConfig", "register"]
 
 
 def register(spark: Any) -> None:
     """Let a Spark session read and write topics: `spark.read.format("headworks")`."""
-    from hadoop_loader.datasource import HeadworksSource
+    from hadoop_loader._spark.datasource import HeadworksSource
 
     spark.dataSource.register(HeadworksSource)

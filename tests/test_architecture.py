@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -28,6 +31,43 @@ IMPORT_ROOTS = {"headworks", "producer_sdk", "consumer_sdk", "hadoop_loader"}
 LINKED = set(PARTS) - IMPORT_ROOTS
 # What a user's own process imports.
 IN_USERS_PROCESS = {"headworks", "producer_sdk", "consumer_sdk"}
+# A user's tests may start our servers; nothing else that users import needs `headworks._server`.
+STARTS_SERVERS = {"producer_sdk/pytest_plugin.py"}
+# The rooms of a part, by the same rule as the parts.
+ROOMS = {
+    "headworks": [
+        {"_audit_counting"},
+        {"groups", "registry_client"},
+        {"_decoding", "_kafka", "codec", "compatibility"},
+        {"_server", "_settings", "_wire", "_zookeeper", "schema"},
+        {"_bundled_schemas", "_native", "errors"},
+    ],
+    "hadoop_loader": [
+        {"_warehouse"},
+        {"_spark"},
+        {"_config", "_operations"},
+        {"_commit"},
+        {"_tasks"},
+        {"_decode"},
+        {"_fetch", "_tables"},
+        {"_jit", "_storage"},
+    ],
+    "headworks._broker": [
+        {"server"},
+        {"handlers"},
+        {"topics"},
+        {"coordination"},
+        {"files", "groups", "log", "outage"},
+    ],
+    "headworks._registry": [
+        {"server"},
+        {"service"},
+        {"catalog"},
+        {"listening", "metrics", "security", "store"},
+        {"connection", "fast_reads", "model"},
+    ],
+    "headworks._console": [{"app"}, {"views"}, {"sources"}, {"masking"}],
+}
 VAGUE = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
 LONGEST = 500
 
@@ -50,18 +90,53 @@ def part_of(name: str) -> str:
     return child if root == "headworks" and child in LINKED and rest.startswith("_") else root
 
 
-def imported_parts(path: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def import_name(path: Path) -> str:
+    """The dotted name of a module: `broker/log/segment.py` is `headworks._broker.log.segment`."""
+    names = list(path.relative_to(ROOT).with_suffix("").parts)
+    if names[-1] == "__init__":
+        names.pop()
+    return ".".join(["headworks", "_" + names[0], *names[1:]] if names[0] in LINKED else names)
+
+
+@cache
+def module_names() -> frozenset[str]:
+    return frozenset(map(import_name, modules()))
+
+
+@cache
+def imports(path: Path) -> tuple[tuple[str, int], ...]:
+    """The modules of ours that a module imports, anywhere in it, each with the line.
+
+    A string counts as well if it is the name of a module: `importlib.import_module` and the table
+    of commands take it. What `python -m` runs is another process, and does not count.
+    """
+    found = []
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    other_processes = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.List | ast.Tuple):
+            for flag, value in pairwise(node.elts):
+                if isinstance(flag, ast.Constant) and flag.value == "-m":
+                    other_processes.add(value)
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found = [(alias.name, node.lineno) for alias in node.names]
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            found = [(node.module, node.lineno)]
+            whole = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in module_names() else node.module for name in whole]
+        elif node in other_processes:
+            continue
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
+            names = [node.value.partition(":")[0]]
         else:
             continue
-        for name, line in found:
-            part = part_of(name)
-            if part in PARTS:
-                yield part, line
+        found += [(name, node.lineno) for name in names if name in module_names()]
+    return tuple(found)
+
+
+def imported_parts(path: Path) -> Iterator[tuple[str, int]]:
+    for name, line in imports(path):
+        yield part_of(name), line
 
 
 @pytest.mark.parametrize("part", sorted(PARTS))
@@ -83,6 +158,51 @@ def test_a_users_process_imports_no_server() -> None:
         if imported not in IN_USERS_PROCESS
     ]
     assert not wrong
+
+
+def test_what_users_import_does_not_need_the_room_of_the_servers() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for part in sorted(IN_USERS_PROCESS)
+        for path in files_of(part)
+        for name, line in imports(path)
+        if name.startswith("headworks._server")
+        and not path.is_relative_to(ROOT / "headworks" / "_server")
+        and str(path.relative_to(ROOT)) not in STARTS_SERVERS
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("part", sorted(ROOMS))
+def test_imports_between_rooms_point_one_way(part: str) -> None:
+    floors = {room: floor for floor, rooms in enumerate(ROOMS[part]) for room in rooms}
+    wrong = []
+    for path in modules():
+        name = import_name(path)
+        room = room_of(name, part)
+        if room is None or (part == "headworks" and part_of(name) != part):
+            continue
+        assert room in floors, f"{name} is in no room of {part}"
+        for imported, line in imports(path):
+            other = room_of(imported, part)
+            if other is None or other == room or part_of(imported) != part_of(name):
+                continue
+            if floors[other] <= floors[room]:
+                wrong.append(f"{path.relative_to(ROOT)}:{line} imports {imported}")
+    assert not wrong
+
+
+def room_of(name: str, part: str) -> str | None:
+    inner = name.removeprefix(f"{part}.")
+    return None if inner == name else inner.partition(".")[0]
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = {import_name(path): {name for name, _ in imports(path)} for path in modules()}
+    try:
+        TopologicalSorter({name: there - {name} for name, there in graph.items()}).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
 
 
 def test_a_part_has_one_import_name() -> None:

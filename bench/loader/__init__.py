@@ -21,9 +21,9 @@ from bench.loader.data import TEN_MINUTES_MS, Events, flights, page_views, send
 from bench.loader.formats import compare
 from bench.loader.spark_fetch import SPARK_VERSION, Peer, fetch_peer
 from hadoop_loader import Warehouse, WarehouseConfig
-from hadoop_loader.fetch import KafkaLog
-from hadoop_loader.policy import Policy
-from hadoop_loader.report import LoadReport
+from hadoop_loader._commit.policy import Policy
+from hadoop_loader._commit.report import LoadReport
+from hadoop_loader._fetch.kafka_log import KafkaLog
 from headworks._kafka.client_properties import broker_client
 from headworks._server import child_process
 from headworks.errors import HeadworksError

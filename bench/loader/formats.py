@@ -20,8 +20,8 @@ from pyarrow import orc
 
 from bench.frame import Bench
 from bench.loader.data import Events
-from hadoop_loader.encodings import repeating
-from hadoop_loader.staging import write_parquet
+from hadoop_loader._storage.parquet_encodings import repeating
+from hadoop_loader._storage.staging import write_parquet
 
 __all__ = ["compare"]
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hadoop_loader.backend import Choice
-from hadoop_loader.fetch import Fetcher, KafkaFetcher
-from hadoop_loader.plan import Range
-from hadoop_loader.raw_fetch import BrokerFetcher
-from hadoop_loader.task import Manifest, Task, TopicPlan, Writer, load
+from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
+from hadoop_loader._fetch.kafka_log import Fetcher, KafkaFetcher
+from hadoop_loader._fetch.ranges import Range
+from hadoop_loader._jit.backend import Choice
+from hadoop_loader._tasks.load_task import Manifest, Task, TopicPlan, Writer, load
 from headworks._kafka.client_properties import broker_client
 from headworks._wire import HEADER_SIZE
 

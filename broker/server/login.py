@@ -14,8 +14,8 @@ from headworks._broker.handlers import Request
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.apis import SASL_HANDSHAKE
 from headworks._kafka.protocol.messages import Fields
-from headworks._kafka.protocol.sasl import MECHANISMS, LoginError, ScramExchange, read_plain
 from headworks._server.security import Principal, Users
+from headworks._server.security.sasl import MECHANISMS, LoginError, ScramExchange, read_plain
 from headworks.errors import UsageError
 
 __all__ = ["Login", "LoginDesk", "not_now"]

@@ -9,10 +9,12 @@ prometheus-client is imported only here.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -23,15 +25,15 @@ from prometheus_client.core import (
 )
 
 from headworks._broker.handlers.counters import BOUNDS, Histogram
+from headworks._broker.handlers.node import Node
 from headworks._broker.handlers.ownership import coordinates
+from headworks._broker.server.connection import Connection
+from headworks._broker.server.limits import Memory
 from headworks._broker.topics import ServedTopic
 from headworks._kafka.protocol import APIS, ErrorCode
 from headworks._server.metrics_page import Door, MetricsPage
 
-if TYPE_CHECKING:
-    from headworks._broker.server.server import BrokerServer
-
-__all__ = ["MetricsServer"]
+__all__ = ["MetricsServer", "Observed"]
 
 _TOPIC, _PARTITION = ["topic"], ["topic", "partition"]
 _MOST_TOPICS = 1000
@@ -41,23 +43,36 @@ _OTHERS = "(others)"
 _LAG_SECONDS = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The parts of a broker that a scrape reads."""
+
+    node: Node
+    memory: Memory
+    connections: Callable[[], tuple[Connection, ...]]
+
+
 class MetricsServer(MetricsPage):
     """Serves `/metrics` until `stop`, guarded as the broker is."""
 
     def __init__(
-        self, server: BrokerServer, host: str, port: int, loop: asyncio.AbstractEventLoop
+        self,
+        observed: Observed,
+        address: tuple[str, int],
+        loop: asyncio.AbstractEventLoop,
+        door: Door,
+        tls: ssl.SSLContext | None,
     ) -> None:
         registry = CollectorRegistry()
-        registry.register(_Collector(server, loop))
+        registry.register(_Collector(observed, loop))
         ProcessCollector(registry=registry)
-        config = server.config
-        door = Door(config.users, config.access)
-        super().__init__(host, port, lambda: generate_latest(registry), door, config.tls)
+        super().__init__(*address, lambda: generate_latest(registry), door, tls)
 
 
 class _Collector:
-    def __init__(self, server: BrokerServer, loop: asyncio.AbstractEventLoop) -> None:
-        self._server = server
+    def __init__(self, observed: Observed, loop: asyncio.AbstractEventLoop) -> None:
+        self._observed = observed
+        self._node = observed.node
         self._loop = loop
 
     def describe(self) -> list[Metric]:
@@ -73,7 +88,7 @@ class _Collector:
         yield from self._groups()
 
     def _requests(self) -> Iterator[Metric]:
-        counters = self._server.node.counters
+        counters = self._node.counters
         requests = CounterMetricFamily("broker_requests", "Requests by API.", labels=["api"])
         for key, count in tuple(counters.requests.items()):
             requests.add_metric([APIS[key].name], count)
@@ -97,7 +112,7 @@ class _Collector:
         yield denied
 
     def _connections(self) -> Iterator[Metric]:
-        counters = self._server.node.counters
+        counters = self._node.counters
         for name, value, text in (
             ("broker_received_bytes", counters.received_bytes, "Bytes received from clients."),
             ("broker_sent_bytes", counters.sent_bytes, "Bytes sent to clients."),
@@ -115,15 +130,15 @@ class _Collector:
         for labels, count in tuple(counters.logins.items()):
             logins.add_metric(labels, count)
         yield logins
-        principals = Counter(c.client.principal.name for c in self._server.connections)
+        principals = Counter(c.client.principal.name for c in self._observed.connections())
         found = GaugeMetricFamily("broker_connections", "Open connections.", labels=["principal"])
         for name, count in _bounded(principals, _MOST_PRINCIPALS).items():
             found.add_metric([name], count)
         yield found
 
     def _memory(self) -> Iterator[Metric]:
-        memory = self._server.memory
-        held = sum(connection.held for connection in self._server.connections)
+        memory = self._observed.memory
+        held = sum(connection.held for connection in self._observed.connections())
         for name, value, text in (
             ("broker_request_memory_bytes", memory.size - memory.left, "Taken by requests."),
             ("broker_request_memory_limit_bytes", memory.size, "What requests may take."),
@@ -131,11 +146,11 @@ class _Collector:
         ):
             yield GaugeMetricFamily(name, text, value=value)
         flushes = HistogramMetricFamily("broker_flush_seconds", "Putting a partition on disk.")
-        _add(flushes, [], self._server.node.counters.flushes)
+        _add(flushes, [], self._node.counters.flushes)
         yield flushes
-        cut = self._server.node.catalogue.cut_bytes
+        cut = self._node.catalogue.cut_bytes
         yield CounterMetricFamily("broker_recovery_cut_bytes", "Bytes cut at start.", value=cut)
-        compaction = self._server.node.catalogue.compactor.counters
+        compaction = self._node.catalogue.compactor.counters
         for name, amount, text in (
             ("broker_compactions", compaction.runs, "Compactions of a partition."),
             ("broker_compactions_failed", compaction.failures, "Compactions that failed."),
@@ -146,7 +161,7 @@ class _Collector:
             yield CounterMetricFamily(name, text, value=amount)
 
     def _topics(self) -> Iterator[Metric]:
-        counters = self._server.node.counters
+        counters = self._node.counters
         taken = CounterMetricFamily("broker_topic_received_bytes", "Produced.", labels=_TOPIC)
         given = CounterMetricFamily("broker_topic_sent_bytes", "Fetched.", labels=_TOPIC)
         messages = CounterMetricFamily(
@@ -160,9 +175,9 @@ class _Collector:
             messages.add_metric([topic.name], sum(log.end for log in logs))
             segments.add_metric([topic.name], sum(len(log.segments) for log in logs))
         yield from (taken, given, messages, segments)
-        topics = len(self._server.node.catalogue.topics)
+        topics = len(self._node.catalogue.topics)
         yield GaugeMetricFamily("broker_topics", "Topics.", value=topics)
-        producers = self._server.node.catalogue.producers.count
+        producers = self._node.catalogue.producers.count
         yield GaugeMetricFamily("broker_producers", "Producers remembered.", value=producers)
 
     def _partitions(self) -> Iterator[Metric]:
@@ -184,7 +199,7 @@ class _Collector:
         yield from (end, seen, start, size, served)
 
     def _groups(self) -> Iterator[Metric]:
-        groups = tuple(self._server.node.groups.groups.values())
+        groups = tuple(self._node.groups.groups.values())
         members = sum(len(group.members) for group in groups)
         yield GaugeMetricFamily("broker_groups", "Groups with members.", value=len(groups))
         yield GaugeMetricFamily("broker_group_members", "Members of groups.", value=members)
@@ -200,7 +215,7 @@ class _Collector:
         yield lag
 
     async def _lags(self) -> Mapping[tuple[str, str], int]:
-        node = self._server.node
+        node = self._node
         lags: Counter[tuple[str, str]] = Counter()
         groups = [group for group in await node.coordination.groups() if coordinates(node, group)]
         for group in sorted(groups)[:_MOST_GROUPS]:
@@ -211,7 +226,7 @@ class _Collector:
         return lags
 
     def _served(self) -> Iterator[ServedTopic]:
-        topics: Any = tuple(self._server.node.catalogue.topics.values())
+        topics: Any = tuple(self._node.catalogue.topics.values())
         return islice(sorted(topics, key=lambda topic: topic.name), _MOST_TOPICS)
 
 

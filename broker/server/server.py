@@ -42,6 +42,7 @@ from headworks._broker.topics import (
     InvalidConfigError,
 )
 from headworks._kafka.protocol.apis import API_VERSIONS, APIS
+from headworks._server.metrics_page import Door
 from headworks._server.security import Access, Users
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
@@ -133,9 +134,11 @@ class BrokerServer:
             self._listen()
             await self._open()
             if config.metrics is not None:
-                from headworks._broker.server.metrics import MetricsServer
+                from headworks._broker.server.metrics import MetricsServer, Observed
 
-                self._metrics = MetricsServer(self, *config.metrics, loop)
+                observed = Observed(self._node, self.memory, lambda: self.connections)
+                door = Door(config.users, config.access)
+                self._metrics = MetricsServer(observed, config.metrics, loop, door, config.tls)
                 _log.info("metrics on %s", self._metrics.url, extra={"url": self._metrics.url})
         except BaseException:
             if self._coordination is not None:

@@ -34,7 +34,7 @@ class Answers:
 
 def ask(address: str) -> Answers:
     """Ask HiveServer2 at `address` (HOST:PORT) the demo's questions."""
-    from hadoop_loader.sql import connect
+    from hadoop_loader._spark.sql import connect
 
     with connect(address) as connection:
         cursor = connection.cursor()

@@ -133,7 +133,7 @@ class Demo:
         self.outcome.seconds[name] = round(time.monotonic() - began, 2)
 
     def _start(self) -> None:
-        from hadoop_loader.session import check_java
+        from hadoop_loader._spark.session import check_java
 
         check_java()
         shutil.copytree(_bundled_schemas.folder(), self._schemas)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from starlette.requests import Request
 
-from hadoop_loader.places import Place
+from hadoop_loader._storage.filesystem import Place
 from headworks._console.sources import Sources
 from headworks._settings import SETTINGS
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hadoop_loader.places import Place
+from hadoop_loader._storage.filesystem import Place
 from headworks._ci.governance import read_governance
 from headworks._console.sources.audits import AuditReader
 from headworks._console.sources.groups import GroupReader

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from hadoop_loader.commits import CommitLog, TableState
-from hadoop_loader.places import Place
+from hadoop_loader._commit.commit_log import CommitLog, TableState
+from hadoop_loader._storage.filesystem import Place
 
 __all__ = ["LoadReader", "Loads", "Run", "Table", "open_log"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hadoop_loader.columns import METADATA, PARTITION, StructField, ddl, table_columns
-from hadoop_loader.places import Place
+from hadoop_loader._storage.filesystem import Place
+from hadoop_loader._tables.columns import METADATA, PARTITION, StructField, ddl, table_columns
 from headworks._console.sources.loads import Loads, Run, Table, open_log
 from headworks._console.views.listing import Part, Wanted, part_of
 from headworks._console.views.seeing import Seeing

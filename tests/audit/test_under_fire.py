@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hadoop_loader.verify import rows_of
+from hadoop_loader._operations.verify import rows_of
 from headworks.errors import CorruptError
 from tests.soak import fire
 

@@ -13,7 +13,6 @@ from headworks._broker.handlers.inspection import asked_for, judge
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.apis import FETCH
 from headworks._kafka.protocol.produce import Part, ProduceRequest
-from headworks._kafka.protocol.sasl import LoginError, ScramExchange
 from headworks._kafka.records.batch import Batch
 from headworks._kafka.records.compression import Codec, compress
 from headworks._kafka.records.rewrite import _sealed
@@ -21,6 +20,7 @@ from headworks._kafka.records.varint import write_varint
 from headworks._server.security import Access, Principal
 from headworks._server.security.grants import read_grants
 from headworks._server.security.rereading import Reread
+from headworks._server.security.sasl import LoginError, ScramExchange
 
 NARROW = '[[grants]]\nto = ["ann"]\nroles = ["reader"]\nprefix = "shop."\n'
 WIDE = '[[grants]]\nto = ["ann"]\nroles = ["reader"]\n'

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hadoop_loader import LoadReport
-from hadoop_loader.metrics import LoaderMetrics
-from hadoop_loader.report import Compacted
+from hadoop_loader._commit.report import Compacted
+from hadoop_loader._operations.metrics import LoaderMetrics
 from headworks._cli import load
 from headworks._cli.output import Format
 from headworks._cli.warehouse import print_report

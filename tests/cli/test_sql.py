@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hadoop_loader.config import WarehouseConfig
+from hadoop_loader._config import WarehouseConfig
 from headworks._cli.sql import sql
 from headworks.errors import UsageError
 
@@ -20,7 +20,7 @@ def test_spark_runs_where_the_setting_says(tmp_path: Path, monkeypatch: pytest.M
         started.append(config)
         raise UsageError("seen enough")
 
-    monkeypatch.setattr("hadoop_loader.session.start_session", start)
+    monkeypatch.setattr("hadoop_loader._spark.session.start_session", start)
     with pytest.raises(UsageError, match="seen enough"):
         sql("SELECT 1", data_dir=str(tmp_path))
     assert started[0].master == "spark://workers:7077"

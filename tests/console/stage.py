@@ -24,9 +24,9 @@ import confluent_kafka
 from confluent_kafka import TopicPartition
 
 from consumer_sdk import Consumer
-from hadoop_loader.audit_counts import AuditPublisher
-from hadoop_loader.columns import table_name
-from hadoop_loader.commits import Commit, CommitLog, TableState, TopicCommit
+from hadoop_loader._commit.commit_log import Commit, CommitLog, TableState, TopicCommit
+from hadoop_loader._operations.audit_counts import AuditPublisher
+from hadoop_loader._tables.columns import table_name
 from headworks import _bundled_schemas
 from headworks._audit.reconciler import Reconciler
 from headworks._audit.store import AuditStore

@@ -26,7 +26,7 @@ from typing import Any
 
 import pytest
 
-from hadoop_loader import object_store
+from hadoop_loader._storage import object_store
 from headworks._cli.stack.ports import free_ports
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from hadoop_loader import Warehouse, WarehouseConfig
-from hadoop_loader.commits import CommitLog
-from hadoop_loader.hdfs import HdfsPath, hdfs_path
-from hadoop_loader.lock import HdfsLock
-from hadoop_loader.places import create, matching
+from hadoop_loader._commit.commit_log import CommitLog
+from hadoop_loader._storage.filesystem import create, matching
+from hadoop_loader._storage.hdfs import HdfsPath, hdfs_path
+from hadoop_loader._storage.lock import HdfsLock
 from headworks._server import child_process
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError, UsageError
@@ -30,8 +30,8 @@ from tests.waiting import until
 
 HOLD = """
 import os, sys, time
-from hadoop_loader.hdfs import hdfs_path
-from hadoop_loader.lock import HdfsLock
+from hadoop_loader._storage.hdfs import hdfs_path
+from hadoop_loader._storage.lock import HdfsLock
 lock = HdfsLock(hdfs_path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(600)

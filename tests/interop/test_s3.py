@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from hadoop_loader import Warehouse, WarehouseConfig
-from hadoop_loader.commits import CommitLog
-from hadoop_loader.places import matching
-from hadoop_loader.s3 import S3Path, s3_path
+from hadoop_loader._commit.commit_log import CommitLog
+from hadoop_loader._storage.filesystem import matching
+from hadoop_loader._storage.s3 import S3Path, s3_path
 from headworks._server import child_process
 from headworks._server.child_process import Service
 from headworks.errors import UsageError

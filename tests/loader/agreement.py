@@ -16,9 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from hadoop_loader.backend import Choice
-from hadoop_loader.decode import Decoder
-from hadoop_loader.messages import Message, Messages
+from hadoop_loader._decode.decoder import Decoder
+from hadoop_loader._fetch.messages import Message, Messages
+from hadoop_loader._jit.backend import Choice
 from headworks.schema import parse
 from tests.compatibility.oracle import Oracle, compact
 from tests.evolution import evolution

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hadoop_loader.config import WarehouseConfig
-from hadoop_loader.places import Place, place_of
-from hadoop_loader.session import start_session, stop_session
+from hadoop_loader._config import WarehouseConfig
+from hadoop_loader._spark.session import start_session, stop_session
+from hadoop_loader._storage.filesystem import Place, place_of
 from headworks._server.child_process import Service
 from tests.interop import hdfs as hdfs_itself
 from tests.interop import s3 as s3_itself
@@ -75,7 +75,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def hive(spark: Any) -> str:
     """Address of a HiveServer2 in the session."""
-    from hadoop_loader.serve import serve
+    from hadoop_loader._spark.hiveserver2 import serve
 
     host, port = serve(spark, "127.0.0.1", 0)
     return f"{host}:{port}"

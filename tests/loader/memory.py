@@ -11,15 +11,15 @@ from typing import Any
 import pyarrow.parquet as pq
 from fastavro import parse_schema, schemaless_writer
 
-from hadoop_loader.columns import StructField
-from hadoop_loader.commits import Commit, CommitLog
-from hadoop_loader.fetch import Message
-from hadoop_loader.places import Place, matching, readable
-from hadoop_loader.plan import Range, Watermarks
-from hadoop_loader.policy import Policy
-from hadoop_loader.rewrite import Rewrite, Rewritten, rewrite
-from hadoop_loader.task import Manifest, Task, Writer, load
-from hadoop_loader.work import Parts
+from hadoop_loader._commit.commit_log import Commit, CommitLog
+from hadoop_loader._commit.policy import Policy
+from hadoop_loader._commit.transaction import Parts
+from hadoop_loader._fetch.kafka_log import Message
+from hadoop_loader._fetch.ranges import Range, Watermarks
+from hadoop_loader._storage.filesystem import Place, matching, readable
+from hadoop_loader._tables.columns import StructField
+from hadoop_loader._tasks.load_task import Manifest, Task, Writer, load
+from hadoop_loader._tasks.rewrite_task import Rewrite, Rewritten, rewrite
 from headworks._wire import prefix
 
 Json = Any

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from hadoop_loader.loading import Loading
-from hadoop_loader.policy import Policy
-from hadoop_loader.report import LoadReport
-from hadoop_loader.status import status_of
+from hadoop_loader._commit.policy import Policy
+from hadoop_loader._commit.report import LoadReport
+from hadoop_loader._operations.load import Loading
+from hadoop_loader._operations.status import status_of
 from headworks._server.child_process import Service
 from headworks._wire import prefix
 from headworks.registry_client import RegistryClient

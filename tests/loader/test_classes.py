@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from hadoop_loader import classes as module
-from hadoop_loader.classes import Classes
+from hadoop_loader._spark.jvm_class_archive import ClassArchive
 
 
 @pytest.fixture
@@ -28,12 +27,20 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 def test_it_is_made_on_a_machine_that_loads_again(tmp_path: Path, started: list[Any]) -> None:
-    classes = Classes(tmp_path / "cache" / "jvm-1")
+    classes = ClassArchive(tmp_path / "cache" / "jvm-1")
     assert classes.options() == ()
     assert not classes.make_if_worth_it()
     assert not classes.make_if_worth_it(now=time.time() + 3500)
     assert classes.make_if_worth_it(now=time.time() + 3700)
-    assert started == [[sys.executable, "-P", "-m", "hadoop_loader.classes", str(classes.folder)]]
+    assert started == [
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "hadoop_loader._spark.class_archive_training",
+            str(classes.folder),
+        ]
+    ]
     (classes.folder / "failed").touch()
     assert not classes.make_if_worth_it(now=time.time() + 9000)
 
@@ -42,8 +49,8 @@ def test_it_is_of_one_java_and_used_when_it_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[Any]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
-    classes = Classes.of("Java 17")
-    assert classes.folder == Classes.of("Java 17").folder != Classes.of("Java 21").folder
+    classes = ClassArchive.of("Java 17")
+    assert classes.folder == ClassArchive.of("Java 17").folder != ClassArchive.of("Java 21").folder
     classes.folder.mkdir(parents=True)
     (classes.folder / "classes.jsa").touch()
     assert classes.options()[0] == f"-XX:SharedArchiveFile={classes.folder}/classes.jsa"
@@ -58,14 +65,14 @@ def test_a_cache_that_cannot_be_written_is_no_reason_to_fail(
     tmp_path: Path, started: list[Any]
 ) -> None:
     (tmp_path / "file").touch()
-    classes = Classes(tmp_path / "file" / "jvm-1")
+    classes = ClassArchive(tmp_path / "file" / "jvm-1")
     assert classes.options() == ()
     assert not classes.make_if_worth_it(now=time.time() + 9000)
     assert started == []
 
 
 def test_a_jvm_ignores_an_archive_that_is_none_without_a_word(tmp_path: Path) -> None:
-    classes = Classes(tmp_path)
+    classes = ClassArchive(tmp_path)
     (tmp_path / "classes.jsa").write_bytes(b"no archive" * 1000)
     options = list(classes.options())
     done = subprocess.run(["java", *options, "-version"], capture_output=True, check=False)
@@ -73,9 +80,7 @@ def test_a_jvm_ignores_an_archive_that_is_none_without_a_word(tmp_path: Path) ->
     assert done.stdout == b""
 
 
-def test_what_is_not_used_is_forgotten_and_a_maker_that_dies_is_the_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_used_is_forgotten_and_a_maker_that_dies_is_the_last(tmp_path: Path) -> None:
     for name, days in (("jvm-1", 0), ("jvm-2", 40), ("jvm-3", 20)):
         (tmp_path / name).mkdir()
         at = time.time() - days * 86_400
@@ -85,19 +90,17 @@ def test_what_is_not_used_is_forgotten_and_a_maker_that_dies_is_the_last(
         assert data.is_dir()
         archive.write_bytes(b"classes")
 
-    monkeypatch.setattr(module, "_live", live)
-    classes = Classes(tmp_path / "jvm-1")
-    classes.make()
+    classes = ClassArchive(tmp_path / "jvm-1")
+    classes.make(live)
     assert {path.name for path in tmp_path.iterdir()} == {"jvm-1", "jvm-3"}
     assert {path.name for path in classes.folder.iterdir()} == {"classes.jsa", "making"}
 
     def die(data: Path, archive: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "_live", die)
     with pytest.raises(KeyboardInterrupt):
-        Classes(tmp_path / "jvm-3").make()
-    assert not Classes(tmp_path / "jvm-3").make_if_worth_it(now=time.time() + 9000)
+        ClassArchive(tmp_path / "jvm-3").make(die)
+    assert not ClassArchive(tmp_path / "jvm-3").make_if_worth_it(now=time.time() + 9000)
 
 
 def test_an_archive_is_kept_where_no_jvm_comes_up_without_it_either(
@@ -109,10 +112,10 @@ def test_an_archive_is_kept_where_no_jvm_comes_up_without_it_either(
     java.chmod(0o755)
     code = (
         "from pathlib import Path\n"
-        "from hadoop_loader.config import WarehouseConfig\n"
-        "from hadoop_loader.classes import Classes\n"
-        "from hadoop_loader.session import check_java, start_session\n"
-        "archive = Classes.of(check_java()).folder / 'classes.jsa'\n"
+        "from hadoop_loader._config import WarehouseConfig\n"
+        "from hadoop_loader._spark.jvm_class_archive import ClassArchive\n"
+        "from hadoop_loader._spark.session import check_java, start_session\n"
+        "archive = ClassArchive.of(check_java()).folder / 'classes.jsa'\n"
         "archive.parent.mkdir(parents=True)\n"
         "archive.touch()\n"
         "try:\n"

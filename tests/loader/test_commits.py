@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hadoop_loader import work
-from hadoop_loader.commits import (
+from hadoop_loader._commit import transaction
+from hadoop_loader._commit.commit_log import (
     Commit,
     CommitFile,
     CommitLog,
@@ -16,9 +16,9 @@ from hadoop_loader.commits import (
     TableState,
     TopicCommit,
 )
-from hadoop_loader.compacting import Compacting
-from hadoop_loader.loading import Loading
-from hadoop_loader.verify import rows_of
+from hadoop_loader._operations.compact import Compacting
+from hadoop_loader._operations.load import Loading
+from hadoop_loader._operations.verify import rows_of
 from headworks.errors import CorruptError, UsageError
 from tests.loader.memory import World
 from tests.loader.test_loading import DAY, V1, click, numbers
@@ -141,8 +141,8 @@ def test_old_commits_are_forgotten_whatever_happens_meanwhile(
 def test_a_loader_keeps_the_last_commits_only(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(work, "KEPT", 2)
-    monkeypatch.setattr(work, "_TOO_MANY", 4)
+    monkeypatch.setattr(transaction, "KEPT", 2)
+    monkeypatch.setattr(transaction, "_TOO_MANY", 4)
     log = worked_on(world)
     assert log.numbers() == [11, 12]
     for n in range(8, 11):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from hadoop_loader.commits import Commit, TableState
-from hadoop_loader.completeness import (
+from hadoop_loader._commit.commit_log import Commit, TableState
+from hadoop_loader._operations.completeness import (
     MARKS_TABLE,
     PROPERTY,
     CompletenessMarks,

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from pyspark.sql.functions import when
 
 import hadoop_loader
-from hadoop_loader.fetch import KafkaLog
+from hadoop_loader._fetch.kafka_log import KafkaLog
 from headworks._kafka.client_properties import broker_client
 from headworks._server.child_process import Service
 from headworks.registry_client import RegistryClient

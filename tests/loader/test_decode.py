@@ -15,10 +15,10 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from hadoop_loader.arrow import arrow_type
-from hadoop_loader.backend import Choice
-from hadoop_loader.decode import Decoder
-from hadoop_loader.messages import Message, Messages
+from hadoop_loader._decode.decoder import Decoder
+from hadoop_loader._fetch.messages import Message, Messages
+from hadoop_loader._jit.backend import Choice
+from hadoop_loader._tables.arrow_types import arrow_type
 from headworks.errors import SchemaError
 from headworks.schema import parse
 from tests.evolution import as_column, evolution, value_of

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hadoop_loader.durable import Syncing, sync_folders
-from hadoop_loader.loading import Loading
+from hadoop_loader._operations.load import Loading
+from hadoop_loader._storage.fsync import Syncing, sync_folders
 from tests.loader.memory import MemoryCatalog, World, encoded
 from tests.loader.test_loading import DAY, V1, Killed, click, killer, numbers
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from hadoop_loader.fetch import KafkaFetcher, KafkaLog
-from hadoop_loader.plan import Range, Watermarks
+from hadoop_loader._fetch.kafka_log import KafkaFetcher, KafkaLog
+from hadoop_loader._fetch.ranges import Range, Watermarks
 from headworks._kafka.client_properties import broker_client
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError

@@ -12,9 +12,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from hadoop_loader.hdfs import hdfs_path
-from hadoop_loader.places import place_of, uri_of
-from hadoop_loader.webhdfs import NameNodes, refusal
+from hadoop_loader._storage.filesystem import place_of, uri_of
+from hadoop_loader._storage.hdfs import hdfs_path
+from hadoop_loader._storage.webhdfs import NameNodes, refusal
 from headworks.errors import UnreachableError, UsageError
 
 SITE = """<configuration>

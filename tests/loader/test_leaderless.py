@@ -12,16 +12,16 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from hadoop_loader.audit_counts import AuditPublisher
-from hadoop_loader.fetch import KafkaLog, _led
-from hadoop_loader.loading import Loading
-from hadoop_loader.metrics import LoaderMetrics
-from hadoop_loader.plan import Watermarks
-from hadoop_loader.position import Position
-from hadoop_loader.raw_fetch import BrokerFetcher
-from hadoop_loader.reloading import Rewinding
-from hadoop_loader.status import status_of
-from hadoop_loader.task import Manifest, Task, load
+from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
+from hadoop_loader._fetch.kafka_log import KafkaLog, _led
+from hadoop_loader._fetch.position import Position
+from hadoop_loader._fetch.ranges import Watermarks
+from hadoop_loader._operations.audit_counts import AuditPublisher
+from hadoop_loader._operations.load import Loading
+from hadoop_loader._operations.metrics import LoaderMetrics
+from hadoop_loader._operations.rewind import Rewinding
+from hadoop_loader._operations.status import status_of
+from hadoop_loader._tasks.load_task import Manifest, Task, load
 from headworks._kafka.client_properties import broker_client
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from hadoop_loader.audit_counts import events
-from hadoop_loader.crash import STEPS
-from hadoop_loader.loading import Loading
-from hadoop_loader.report import Refusal
+from hadoop_loader._commit.report import Refusal
+from hadoop_loader._operations.audit_counts import events
+from hadoop_loader._operations.load import Loading
+from hadoop_loader._storage.failpoints import STEPS
 from headworks.errors import CorruptError, RefusedError, UnreachableError, UsageError
 from tests.loader.memory import MemoryCatalog, MemoryJobs, World, encoded
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from hadoop_loader.catalog import HiveCatalog
-from hadoop_loader.columns import ListOf, Scalar, Struct, StructField
-from hadoop_loader.compacting import Compacting
-from hadoop_loader.loading import Loading
-from hadoop_loader.places import Place
-from hadoop_loader.position import Position
-from hadoop_loader.rebuilding import Rebuilding
-from hadoop_loader.reloading import Rewinding
-from hadoop_loader.spark_job import SparkJobs
-from hadoop_loader.status import status_of
-from hadoop_loader.work import Parts
+from hadoop_loader._commit.transaction import Parts
+from hadoop_loader._fetch.position import Position
+from hadoop_loader._operations.compact import Compacting
+from hadoop_loader._operations.load import Loading
+from hadoop_loader._operations.rebuild import Rebuilding
+from hadoop_loader._operations.rewind import Rewinding
+from hadoop_loader._operations.status import status_of
+from hadoop_loader._spark.jobs import SparkJobs
+from hadoop_loader._storage.filesystem import Place
+from hadoop_loader._tables.columns import ListOf, Scalar, Struct, StructField
+from hadoop_loader._tables.hive_catalog import HiveCatalog
 from headworks.errors import IncompatibleError
 from tests.loader.memory import MemoryJobs, World, encoded
 from tests.loader.test_loading import DAY, V1, V2, Killed, click, killer

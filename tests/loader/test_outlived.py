@@ -12,12 +12,13 @@ from dataclasses import replace
 
 import pytest
 
-from hadoop_loader import places, work
-from hadoop_loader.compacting import Compacting
-from hadoop_loader.loading import Loading
-from hadoop_loader.places import Place
-from hadoop_loader.policy import QuarantineLimit
-from hadoop_loader.work import STAGING, Work
+from hadoop_loader._commit import transaction
+from hadoop_loader._commit.policy import QuarantineLimit
+from hadoop_loader._commit.transaction import STAGING, Work
+from hadoop_loader._operations.compact import Compacting
+from hadoop_loader._operations.load import Loading
+from hadoop_loader._storage import filesystem
+from hadoop_loader._storage.filesystem import Place
 from headworks.errors import UnreachableError, UsageError
 from tests.loader.memory import World
 from tests.loader.test_loading import V1, click, numbers
@@ -38,9 +39,9 @@ def test_what_was_staged_goes_only_when_nobody_can_commit_it(clicks: World) -> N
 
     def another(step: str) -> None:
         if step == "committing":
-            assert len(places.matching(clicks.root / STAGING, "*")) == 1
+            assert len(filesystem.matching(clicks.root / STAGING, "*")) == 1
             Work(clicks.parts(sole=False)).recover()
-            assert places.matching(clicks.root / STAGING, "*") == []
+            assert filesystem.matching(clicks.root / STAGING, "*") == []
 
     with pytest.raises(UsageError, match="another loader has made load 1 of"):
         Loading(replace(asleep, reach=another)).run()
@@ -63,13 +64,13 @@ def test_a_loader_that_comes_too_late_takes_nothing_from_the_one_that_committed(
 
     with pytest.raises(UsageError, match="another loader has made load 1 of"):
         Loading(replace(late, reach=first)).run()
-    assert len(places.matching(clicks.root / STAGING, "*")) == 1, "what is committed stays"
+    assert len(filesystem.matching(clicks.root / STAGING, "*")) == 1, "what is committed stays"
     assert Loading(clicks.parts(sole=False)).run().number == 2
     assert numbers(clicks) == list(range(10))
     click(clicks, 10)
     assert Loading(clicks.parts(sole=False)).run().number == 3
     assert numbers(clicks) == list(range(11))
-    assert places.matching(clicks.root / STAGING, "*") == []
+    assert filesystem.matching(clicks.root / STAGING, "*") == []
 
 
 def test_a_load_that_holds_everything_back_leaves_nothing_and_commits_nothing(
@@ -80,7 +81,7 @@ def test_a_load_that_holds_everything_back_leaves_nothing_and_commits_nothing(
     for _ in range(2):
         report = Loading(clicks.parts(sole=False, limit=QuarantineLimit(0.1, 5))).run()
         assert (report.number, len(report.refused)) == (0, 1)
-        assert places.matching(clicks.root / STAGING, "*") == []
+        assert filesystem.matching(clicks.root / STAGING, "*") == []
 
 
 def test_what_a_loader_says_too_late_is_made_good(clicks: World) -> None:
@@ -119,15 +120,15 @@ def test_what_another_one_stages_is_not_cleaned_up(
 ) -> None:
     """It falls asleep behind its look into staging; what comes there meanwhile is not its own."""
     loader, other = Work(clicks.parts(sole=False)), Work(clicks.parts(sole=False))
-    last, listed = loader.recover(), places.matching
+    last, listed = loader.recover(), filesystem.matching
 
     def late(folder: Place, pattern: str) -> list[Place]:
         found = listed(folder, pattern)
         if folder.name == STAGING:
-            places.write_durably(other.staging(1) / "f", "")
+            filesystem.write_durably(other.staging(1) / "f", "")
         return found
 
-    monkeypatch.setattr(work, "matching", late)
+    monkeypatch.setattr(transaction, "matching", late)
     loader.clean(last)
     loader.clean(last)
     assert len(listed(clicks.root / STAGING, "*/f")) == 1

@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hadoop_loader import places
-from hadoop_loader.places import Place
+from hadoop_loader._storage import filesystem
+from hadoop_loader._storage.filesystem import Place
 from headworks.errors import UsageError
 
 
 def test_of_many_that_create_a_file_one_does_and_it_is_whole(place: Place) -> None:
     def one(n: int) -> bool:
         try:
-            places.create(place / "7.json", f"{n}" * 1000)
+            filesystem.create(place / "7.json", f"{n}" * 1000)
         except FileExistsError:
             return False
         return True
@@ -30,31 +30,31 @@ def test_of_many_that_create_a_file_one_does_and_it_is_whole(place: Place) -> No
 
 
 def test_a_text_is_kept_and_replaced_and_nothing_is_left_beside_it(place: Place) -> None:
-    places.keep(place / "a", "first")
-    places.keep(place / "a", "first")
-    places.replace_text(place / "a", "second")
-    places.write_durably(place / "b", "é")
+    filesystem.keep(place / "a", "first")
+    filesystem.keep(place / "a", "first")
+    filesystem.replace_text(place / "a", "second")
+    filesystem.write_durably(place / "b", "é")
     texts = {found.name: found.read_text(encoding="utf-8") for found in place.iterdir()}
     assert texts == {"a": "second", "b": "é"}
 
 
 def test_a_move_takes_the_name_away_and_a_second_one_says_so(place: Place) -> None:
     source, folder = place / "staged", place / "table" / "datepartition=2013-01-31"
-    places.write_durably(source, "x")
+    filesystem.write_durably(source, "x")
     folder.mkdir(parents=True, exist_ok=True)
-    places.move(source, folder / "f")
+    filesystem.move(source, folder / "f")
     assert not source.exists()
     assert (folder / "f").exists()
     with pytest.raises(FileNotFoundError):
-        places.move(source, folder / "f")
+        filesystem.move(source, folder / "f")
 
 
 def test_files_are_found_by_their_names_and_their_sizes_are_known(place: Place) -> None:
     for name in ("a.parquet", "_b.parquet", ".c.parquet", "d.json"):
-        places.write_durably(place / name, "four")
+        filesystem.write_durably(place / name, "four")
     (place / "datepartition=1970-01-01").mkdir()
-    found = places.matching(place, "[!._]*.parquet")
-    assert [(p.name, places.size_of(p)) for p in found] == [("a.parquet", 4)]
+    found = filesystem.matching(place, "[!._]*.parquet")
+    assert [(p.name, filesystem.size_of(p)) for p in found] == [("a.parquet", 4)]
     assert [p.is_dir() for p in place.glob("datepartition=*")] == [True]
     assert list((place / "gone").glob("*")) == []
     assert not (place / "gone").is_dir()
@@ -62,33 +62,33 @@ def test_files_are_found_by_their_names_and_their_sizes_are_known(place: Place) 
 
 def test_folders_go_with_all_that_is_in_them_or_only_when_empty(place: Place) -> None:
     (place / "full" / "inner").mkdir(parents=True)
-    places.write_durably(place / "full" / "inner" / "f", "x")
-    places.remove_empty(place / "full")
+    filesystem.write_durably(place / "full" / "inner" / "f", "x")
+    filesystem.remove_empty(place / "full")
     assert (place / "full").is_dir()
-    places.remove(place / "full")
-    places.remove(place / "full")
+    filesystem.remove(place / "full")
+    filesystem.remove(place / "full")
     (place / "empty").mkdir()
-    places.remove_empty(place / "empty")
+    filesystem.remove_empty(place / "empty")
     assert list(place.iterdir()) == []
 
 
 def test_what_pyarrow_writes_it_reads_and_a_link_holds_the_same(place: Place) -> None:
     rows = pa.table({"n": list(range(100_000)), "text": [str(n) for n in range(100_000)]})
-    with places.writable(place / "f") as out:
+    with filesystem.writable(place / "f") as out:
         pq.write_table(rows, out)
         size = out.tell()
-    places.sync_file(place / "f")
-    places.link(place / "f", place / "g")
+    filesystem.sync_file(place / "f")
+    filesystem.link(place / "f", place / "g")
     (place / "f").unlink()
-    assert places.size_of(place / "g") == size
-    assert pq.ParquetFile(places.readable(place / "g")).read().equals(rows)
-    assert pq.read_metadata(places.readable(place / "g")).num_rows == 100_000
+    assert filesystem.size_of(place / "g") == size
+    assert pq.ParquetFile(filesystem.readable(place / "g")).read().equals(rows)
+    assert pq.read_metadata(filesystem.readable(place / "g")).num_rows == 100_000
 
 
 def test_a_place_is_named_as_hadoop_takes_it(tmp_path: Path) -> None:
-    assert places.uri_of(tmp_path / "a b%20") == f"file://{tmp_path}/a b%20"
-    assert places.place_of(str(tmp_path / "x" / ".." / "y")) == tmp_path / "y"
+    assert filesystem.uri_of(tmp_path / "a b%20") == f"file://{tmp_path}/a b%20"
+    assert filesystem.place_of(str(tmp_path / "x" / ".." / "y")) == tmp_path / "y"
     with pytest.raises(
         UsageError, match="gs://bucket/folder is neither a folder of this machine nor of HDFS or S3"
     ):
-        places.place_of("gs://bucket/folder")
+        filesystem.place_of("gs://bucket/folder")

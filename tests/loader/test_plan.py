@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hadoop_loader.plan import (
+from hadoop_loader._fetch.ranges import (
     MIN_SPLIT,
     Gap,
     GapError,

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from hadoop_loader.every import load_every
-from hadoop_loader.loading import Loading
-from hadoop_loader.metrics import LoaderMetrics
-from hadoop_loader.policy import HOURLY_ABOVE, Policy, QuarantineLimit, bytes_a_day
-from hadoop_loader.quarantine import QUARANTINE_TABLE as BAD
-from hadoop_loader.report import LoadReport
-from hadoop_loader.status import status_of
+from hadoop_loader._commit.policy import HOURLY_ABOVE, Policy, QuarantineLimit, bytes_a_day
+from hadoop_loader._commit.report import LoadReport
+from hadoop_loader._decode.quarantine import QUARANTINE_TABLE as BAD
+from hadoop_loader._operations.load import Loading
+from hadoop_loader._operations.metrics import LoaderMetrics
+from hadoop_loader._operations.schedule import load_every
+from hadoop_loader._operations.status import status_of
 from headworks.errors import UnreachableError, UsageError
 from tests.loader.memory import World, encoded
 from tests.loader.test_loading import DAY, HOUR, V1, click, numbers
@@ -55,7 +55,7 @@ def test_hours_by_volume_and_for_good(world: World, monkeypatch: pytest.MonkeyPa
     assert bytes_a_day(hour) == 144 * 2**30 > HOURLY_ABOVE
     assert bytes_a_day({"0": hour["0"]}) == 24 * 2**30
     world.register("clicks", V1)
-    monkeypatch.setattr("hadoop_loader.policy.HOURLY_ABOVE", 200)
+    monkeypatch.setattr("hadoop_loader._commit.policy.HOURLY_ABOVE", 200)
     click(world, 0)
     Loading(world.parts()).run()
     for n in range(1, 100):
@@ -63,7 +63,7 @@ def test_hours_by_volume_and_for_good(world: World, monkeypatch: pytest.MonkeyPa
     Loading(world.parts()).run()
     click(world, 100)
     Loading(world.parts()).run()
-    monkeypatch.setattr("hadoop_loader.policy.HOURLY_ABOVE", HOURLY_ABOVE)
+    monkeypatch.setattr("hadoop_loader._commit.policy.HOURLY_ABOVE", HOURLY_ABOVE)
     click(world, 101, at=HOUR)
     Loading(world.parts()).run()
     assert set(world.catalog.days["clicks"]) == {

@@ -11,13 +11,13 @@ from contextlib import contextmanager, suppress
 import pytest
 from confluent_kafka import Producer
 
-from hadoop_loader.backend import Choice
-from hadoop_loader.fetch import KafkaFetcher
-from hadoop_loader.fetch_wire import Fetched
-from hadoop_loader.messages import LAST_MS, NO_SCHEMA, Message, Messages
-from hadoop_loader.plan import GapError, Range
-from hadoop_loader.raw_batches import blocks, messages
-from hadoop_loader.raw_fetch import BrokerFetcher
+from hadoop_loader._fetch.batches import blocks, messages
+from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
+from hadoop_loader._fetch.kafka_log import KafkaFetcher
+from hadoop_loader._fetch.messages import LAST_MS, NO_SCHEMA, Message, Messages
+from hadoop_loader._fetch.ranges import GapError, Range
+from hadoop_loader._fetch.requests import Fetched
+from hadoop_loader._jit.backend import Choice
 from headworks._kafka.client_properties import broker_client
 from headworks._kafka.records import Codec, InvalidBatchError, Record, encode_batch
 from headworks._kafka.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL

@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 
 from hadoop_loader import Warehouse, WarehouseConfig
-from hadoop_loader.audit_counts import events
-from hadoop_loader.compacting import WORTH_IT, Compacting
-from hadoop_loader.crash import STEPS
-from hadoop_loader.loading import Loading
-from hadoop_loader.places import Place, matching
-from hadoop_loader.policy import Policy
-from hadoop_loader.position import Position
-from hadoop_loader.quarantine import QUARANTINE_TABLE
-from hadoop_loader.reloading import Requeueing, Rewinding
-from hadoop_loader.report import LoadReport
-from hadoop_loader.task import Writer
+from hadoop_loader._commit.policy import Policy
+from hadoop_loader._commit.report import LoadReport
+from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
+from hadoop_loader._fetch.position import Position
+from hadoop_loader._operations.audit_counts import events
+from hadoop_loader._operations.compact import WORTH_IT, Compacting
+from hadoop_loader._operations.load import Loading
+from hadoop_loader._operations.rewind import Requeueing, Rewinding
+from hadoop_loader._storage.failpoints import STEPS
+from hadoop_loader._storage.filesystem import Place, matching
+from hadoop_loader._tasks.load_task import Writer
 from headworks.errors import FindingsError, UsageError
 from tests.loader.memory import MemoryCatalog, World, encoded
 from tests.loader.test_loading import DAY, HOUR, V1, V2, Killed, click, killer, numbers

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
-from hadoop_loader.rows import datum_of
+from hadoop_loader._spark.rows import datum_of
 from headworks.schema import parse
 
 Json = Any

@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hadoop_loader import object_store, places
-from hadoop_loader.lease import TERMS, LeaseLock, Terms
-from hadoop_loader.lock import lock
-from hadoop_loader.places import place_of
-from hadoop_loader.s3 import S3Path, s3_path
+from hadoop_loader._storage import filesystem, object_store
+from hadoop_loader._storage.filesystem import place_of
+from hadoop_loader._storage.lock import lock
+from hadoop_loader._storage.object_lease import TERMS, LeaseLock, Terms
+from hadoop_loader._storage.s3 import S3Path, s3_path
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError, UsageError
 from tests.interop.s3 import BUCKET, LISTED
@@ -32,8 +32,8 @@ from tests.waiting import until
 LIVELY = Terms(renewed=0.2)
 HOLD = """
 import sys, time
-from hadoop_loader.lease import TERMS, LeaseLock, Terms
-from hadoop_loader.s3 import s3_path
+from hadoop_loader._storage.object_lease import TERMS, LeaseLock, Terms
+from hadoop_loader._storage.s3 import s3_path
 lock = LeaseLock(s3_path(sys.argv[1]), Terms(renewed=0.2))
 print("held", flush=True)
 time.sleep(600)
@@ -47,7 +47,7 @@ def root(s3: Service) -> S3Path:
 
 def test_a_place_of_s3_has_the_names_of_a_path(s3: Service) -> None:
     place, path = place_of("s3://bucket/a/b.json/"), PurePosixPath("/a/b.json")
-    assert places.uri_of(place) == str(place) == "s3a://bucket/a/b.json"
+    assert filesystem.uri_of(place) == str(place) == "s3a://bucket/a/b.json"
     for ours, theirs in (
         (place / "c", path / "c"),
         (place.parent, path.parent),
@@ -65,7 +65,7 @@ def test_a_task_is_told_where_s3_is_and_no_credentials(s3: Service, root: S3Path
     sent = pickle.dumps(root)
     assert pickle.loads(sent).bucket.endpoint == s3.url
     assert b"test" not in sent
-    settings = places.spark_settings(root)
+    settings = filesystem.spark_settings(root)
     assert settings[f"spark.hadoop.fs.s3a.bucket.{BUCKET}.endpoint"] == s3.url
     assert settings[f"spark.hadoop.fs.s3a.bucket.{BUCKET}.path.style.access"] == "true"
 
@@ -73,7 +73,7 @@ def test_a_task_is_told_where_s3_is_and_no_credentials(s3: Service, root: S3Path
 def test_of_many_that_create_an_object_one_does(root: S3Path) -> None:
     def one(n: int) -> bool:
         try:
-            places.create(root / "7.json", f"{n}" * 1000)
+            filesystem.create(root / "7.json", f"{n}" * 1000)
         except FileExistsError:
             return False
         return True
@@ -95,10 +95,10 @@ def test_who_created_an_object_and_never_heard_so_is_told(
         return sent(self, *args, **condition)
 
     monkeypatch.setattr(object_store.Bucket, "_put_if", twice)
-    places.create(root / "7.json", "mine")
+    filesystem.create(root / "7.json", "mine")
     monkeypatch.undo()
     with pytest.raises(FileExistsError):
-        places.create(root / "7.json", "mine")
+        filesystem.create(root / "7.json", "mine")
 
 
 def test_files_and_folders_are_as_on_a_disk(root: S3Path) -> None:
@@ -107,26 +107,29 @@ def test_files_and_folders_are_as_on_a_disk(root: S3Path) -> None:
     folder.mkdir(parents=True)
     assert folder.is_dir()
     assert root.is_dir()
-    places.write_durably(file, "é")
-    assert (file.read_text(), places.size_of(file)) == ("é", 2)
-    assert time.time() - 3600 < places.modified(file) < time.time() + 3600
-    assert [p.name for p in places.matching(root / "t", "*")] == ["datepartition=1970-01-01", "f"]
-    places.remove_empty(root / "t")
-    places.move(file, folder / "g")
-    places.link(folder / "g", folder / "h")
+    filesystem.write_durably(file, "é")
+    assert (file.read_text(), filesystem.size_of(file)) == ("é", 2)
+    assert time.time() - 3600 < filesystem.modified(file) < time.time() + 3600
+    assert [p.name for p in filesystem.matching(root / "t", "*")] == [
+        "datepartition=1970-01-01",
+        "f",
+    ]
+    filesystem.remove_empty(root / "t")
+    filesystem.move(file, folder / "g")
+    filesystem.link(folder / "g", folder / "h")
     assert not file.exists()
     with pytest.raises(FileNotFoundError):
-        places.move(file, folder / "g")
+        filesystem.move(file, folder / "g")
     with pytest.raises(FileNotFoundError):
         file.unlink()
     assert [str(p) for p in (root / "t").glob("*/g")] == [str(folder / "g")]
-    places.remove(folder)
-    places.remove(folder)
+    filesystem.remove(folder)
+    filesystem.remove(folder)
     assert not root.is_dir()
     with pytest.raises(FileNotFoundError):
         list(root.iterdir())
     root.mkdir()
-    places.remove_empty(root)
+    filesystem.remove_empty(root)
     assert not root.exists()
 
 
@@ -134,11 +137,11 @@ def test_more_objects_than_a_listing_has_are_found_and_removed(
     root: S3Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for n in range(2 * LISTED + 1):
-        places.write_durably(root / f"{n:04d}", "")
-    assert len(places.matching(root, "*")) == 2 * LISTED + 1
+        filesystem.write_durably(root / f"{n:04d}", "")
+    assert len(filesystem.matching(root, "*")) == 2 * LISTED + 1
     monkeypatch.setattr(object_store, "_AT_ONCE", 7)
-    places.remove(root)
-    assert places.matching(root, "*") == []
+    filesystem.remove(root)
+    assert filesystem.matching(root, "*") == []
 
 
 def test_what_pyarrow_writes_it_reads_in_parts_too(
@@ -147,13 +150,13 @@ def test_what_pyarrow_writes_it_reads_in_parts_too(
     rows = pa.table({"n": list(range(1_000_000))})
     monkeypatch.setattr(object_store, "_PART", 5 << 20)
     object_store._transfer.cache_clear()
-    with places.writable(root / "f") as out:
+    with filesystem.writable(root / "f") as out:
         pq.write_table(rows, out, compression="none", use_dictionary=False)
         size = out.tell()
     assert size > 5 << 20
-    places.link(root / "f", root / "g")
-    assert places.size_of(root / "g") == size
-    assert pq.ParquetFile(places.readable(root / "g")).read().equals(rows)
+    filesystem.link(root / "f", root / "g")
+    assert filesystem.size_of(root / "g") == size
+    assert pq.ParquetFile(filesystem.readable(root / "g")).read().equals(rows)
     object_store._transfer.cache_clear()
 
 
@@ -187,12 +190,12 @@ def test_without_boto3_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
 def test_a_text_that_is_replaced_is_read_as_it_was_or_is(root: S3Path) -> None:
     file, done = root / "report", threading.Event()
     texts = {"x" * 10, "y" * 1000}
-    places.replace_text(file, "x" * 10)
+    filesystem.replace_text(file, "x" * 10)
 
     def write() -> None:
         while not done.is_set():
             for text in sorted(texts):
-                places.replace_text(file, text)
+                filesystem.replace_text(file, text)
 
     writer = threading.Thread(target=write)
     writer.start()

@@ -17,11 +17,11 @@ from pyspark.errors import AnalysisException
 from thrift.transport import TTransport
 
 from hadoop_loader import Warehouse, WarehouseConfig
-from hadoop_loader.lock import WarehouseLock
-from hadoop_loader.serve import serve
-from hadoop_loader.session import check_java, check_metastore_free
-from hadoop_loader.sql import QueryError, address_of, query
-from hadoop_loader.trouble import SessionError, working
+from hadoop_loader._spark.errors import SessionError, working
+from hadoop_loader._spark.hiveserver2 import serve
+from hadoop_loader._spark.session import check_java, check_metastore_free
+from hadoop_loader._spark.sql import QueryError, address_of, query
+from hadoop_loader._storage.lock import WarehouseLock
 from headworks.errors import UnreachableError, UsageError
 
 
@@ -99,7 +99,8 @@ def test_a_second_loader_leaves_with_a_message(tmp_path: Path) -> None:
 def test_a_killed_loader_holds_no_lock(tmp_path: Path) -> None:
     path = tmp_path / "_headworks" / "lock"
     code = (
-        "import os, sys; from pathlib import Path; from hadoop_loader.lock import WarehouseLock; "
+        "import os, sys; from pathlib import Path\n"
+        "from hadoop_loader._storage.lock import WarehouseLock\n"
         f"lock = WarehouseLock(Path({str(path)!r})); os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
@@ -162,7 +163,7 @@ def test_a_metastore_that_fails_is_named_with_what_was_behind_it(tmp_path: Path)
 def test_a_metastore_s_folder_that_cannot_be_written_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hadoop_loader.session.check_java", lambda: "17")
+    monkeypatch.setattr("hadoop_loader._spark.session.check_java", lambda: "17")
     (tmp_path / "metastore").touch()
     with pytest.raises(UsageError, match=r"folder .*/metastore cannot be written: File exists"):
         Warehouse.open(config(tmp_path))
@@ -172,9 +173,9 @@ def test_a_metastore_s_folder_that_cannot_be_written_is_named(
 _KILLED = """
 import logging, os, signal, sys
 from pathlib import Path
-from hadoop_loader.config import WarehouseConfig
-from hadoop_loader.session import start_session, stop_session
-from hadoop_loader.trouble import SessionError, working
+from hadoop_loader._config import WarehouseConfig
+from hadoop_loader._spark.session import start_session, stop_session
+from hadoop_loader._spark.errors import SessionError, working
 from headworks.logs import configure
 configure()
 folder = Path(sys.argv[1])

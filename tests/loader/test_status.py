@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from hadoop_loader import status
-from hadoop_loader.fetch import KafkaLog
-from hadoop_loader.plan import Watermarks
-from hadoop_loader.status import lag_of, status_of
+from hadoop_loader._fetch.kafka_log import KafkaLog
+from hadoop_loader._fetch.ranges import Watermarks
+from hadoop_loader._operations import status
+from hadoop_loader._operations.status import lag_of, status_of
 from headworks.errors import UsageError
 from tests.loader.real import Stage
 

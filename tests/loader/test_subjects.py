@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hadoop_loader import governed
-from hadoop_loader.governed import Subjects, versions_of
-from hadoop_loader.task import Writer
+from hadoop_loader._commit import topic_plans
+from hadoop_loader._commit.topic_plans import Subjects, versions_of
+from hadoop_loader._tasks.load_task import Writer
 from headworks._server import child_process
 from headworks.errors import RefusedError
 from headworks.registry_client import Reference, RegistryClient, SubjectVersion
@@ -116,7 +116,7 @@ def test_a_registry_full_of_others_schemas_is_not_listed_for_a_few_topics(
     client: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = registered(client, 12)
-    monkeypatch.setattr(governed, "_VERSIONS_A_TOPIC", 1)
+    monkeypatch.setattr(topic_plans, "_VERSIONS_A_TOPIC", 1)
     client.asked.clear()
     assert Subjects(client).versions(expected) == expected
     assert sorted(set(client.asked)) == sorted(

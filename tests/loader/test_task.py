@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from hadoop_loader import task
-from hadoop_loader.backend import Choice
-from hadoop_loader.fetch import Message
-from hadoop_loader.loading import tasks_of
-from hadoop_loader.plan import DEFAULT_RECORD_BYTES, Range
-from hadoop_loader.task import Task, TopicPlan, Writer, load
+from hadoop_loader._fetch.kafka_log import Message
+from hadoop_loader._fetch.ranges import DEFAULT_RECORD_BYTES, Range
+from hadoop_loader._jit.backend import Choice
+from hadoop_loader._operations.load import tasks_of
+from hadoop_loader._tasks import load_task
+from hadoop_loader._tasks.load_task import Task, TopicPlan, Writer, load
 from tests.loader.memory import MemoryLog, encoded
 from tests.loader.test_loading import V1
 
@@ -38,8 +38,8 @@ class Asked(MemoryLog):
 def test_topics_of_which_there_is_little_are_read_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task, "TOGETHER", 3)
-    monkeypatch.setattr(task, "CHUNK", 10)
+    monkeypatch.setattr(load_task, "TOGETHER", 3)
+    monkeypatch.setattr(load_task, "CHUNK", 10)
     log = Asked()
     sizes = {"a": 2, "b": 3, "c": 4, "d": 1, "e": 30, "f": 9, "g": 2}
     plans = {}

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from hadoop_loader.catalog import HiveCatalog
-from hadoop_loader.columns import column_type, ddl, table_columns
-from hadoop_loader.loading import Loading
-from hadoop_loader.sql import query
+from hadoop_loader._operations.load import Loading
+from hadoop_loader._spark.sql import query
+from hadoop_loader._tables.columns import column_type, ddl, table_columns
+from hadoop_loader._tables.hive_catalog import HiveCatalog
 from headworks.errors import SchemaError
 from headworks.schema import parse
 from tests.loader.memory import World, encoded

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from fastavro import parse_schema, schemaless_reader
 
-from hadoop_loader.catalog import HiveCatalog
-from hadoop_loader.loading import Loading
-from hadoop_loader.sql import query
-from hadoop_loader.views import Projection, file_columns, rebuild_query, view_query
+from hadoop_loader._operations.load import Loading
+from hadoop_loader._spark.sql import query
+from hadoop_loader._tables.hive_catalog import HiveCatalog
+from hadoop_loader._tables.views import Projection, file_columns, rebuild_query, view_query
 from headworks.errors import IncompatibleError
 from headworks.schema import parse
 from tests.evolution import Names, as_column, evolved, record, value_of

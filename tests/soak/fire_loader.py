@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hadoop_loader.audit_counts import AuditPublisher
-from hadoop_loader.commits import CommitLog
-from hadoop_loader.fetch import KafkaLog
-from hadoop_loader.governed import Subjects
-from hadoop_loader.loading import Loading
-from hadoop_loader.policy import Policy
-from hadoop_loader.raw_fetch import BrokerFetcher
-from hadoop_loader.task import Manifest, Task, load
-from hadoop_loader.work import Parts
+from hadoop_loader._commit.commit_log import CommitLog
+from hadoop_loader._commit.policy import Policy
+from hadoop_loader._commit.topic_plans import Subjects
+from hadoop_loader._commit.transaction import Parts
+from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
+from hadoop_loader._fetch.kafka_log import KafkaLog
+from hadoop_loader._operations.audit_counts import AuditPublisher
+from hadoop_loader._operations.load import Loading
+from hadoop_loader._tasks.load_task import Manifest, Task, load
 from headworks._kafka.client_properties import broker_client
 from headworks.errors import HeadworksError
 from headworks.registry_client import RegistryClient

@@ -27,9 +27,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from hadoop_loader.config import WarehouseConfig
-from hadoop_loader.crash import RARE_STEPS, STEPS, TASK_STEPS
-from hadoop_loader.session import start_session, stop_session
+from hadoop_loader._config import WarehouseConfig
+from hadoop_loader._spark.session import start_session, stop_session
+from hadoop_loader._storage.failpoints import RARE_STEPS, STEPS, TASK_STEPS
 from tests.soak.hive import metastore
 from tests.soak.loads_facts import offsets_of
 from tests.soak.loads_reader import Reader

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from hadoop_loader.commits import Commit, CommitLog
-from hadoop_loader.draft import Draft
-from hadoop_loader.quarantine import QUARANTINE_TABLE
-from hadoop_loader.verify import rows_of
+from hadoop_loader._commit.commit_builder import Draft
+from hadoop_loader._commit.commit_log import Commit, CommitLog
+from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
+from hadoop_loader._operations.verify import rows_of
 
 __all__ = ["Facts", "Key", "offsets_of"]
 

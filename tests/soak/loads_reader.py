@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from hadoop_loader.quarantine import QUARANTINE_TABLE
+from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from tests.soak.loads_facts import Key
 
 __all__ = ["Reader"]

@@ -1,0 +1,275 @@
+"""The work after a commit: tables, views, files, partitions, audit. All of it can be done again.
+
+Rules:
+
+- Input is the commit alone; a second run, whole or after a crash anywhere, ends in the same state.
+- The table over the files is altered first, then the view, then files move in: whoever reads
+  meanwhile sees every file with the columns that it was written for. A view whose table has got
+  another nested type cannot be read until it is replaced, so that is done at once, topic by topic.
+  A rebuilt table is a new one: the view is sent to it when all of it is there.
+- A file whose staged name is gone has been moved: a rename is its own record.
+- The metastore is asked only about what is new: a partition whose folder was there before the
+  first attempt was added by an earlier commit, all of whose work was done before this one began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from hadoop_loader._commit.commit_log import Commit, CommitLog, TableState
+from hadoop_loader._decode.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
+from hadoop_loader._storage.failpoints import Reach
+from hadoop_loader._storage.filesystem import Place, move, sync_folders
+from hadoop_loader._tables.columns import METADATA, StructField, quoted
+from hadoop_loader._tables.views import Projection, file_columns, view_columns, view_query
+from headworks.errors import CorruptError
+from headworks.schema import Record, Schema, parse
+
+__all__ = ["Catalog", "Publish", "apply", "history_of", "restore"]
+
+Publish = Callable[[Commit], None]
+
+
+class Catalog(Protocol):
+    """The metastore, as far as the loader uses it; every method may be called again."""
+
+    def tables(self) -> set[str]:
+        """Names of the tables over files."""
+        ...
+
+    def put_table(
+        self,
+        name: str,
+        columns: Sequence[StructField],
+        location: Place,
+        comment: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        """Create a table over files, or give it these columns and properties."""
+        ...
+
+    def put_view(
+        self,
+        name: str,
+        columns: Sequence[StructField],
+        query: str,
+        comment: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        """Create or replace a view."""
+        ...
+
+    def add_days(self, name: str, days: Iterable[str]) -> None:
+        """Add the partitions of these days that the table does not have."""
+        ...
+
+    def relocate(self, name: str, folders: Mapping[str, Place]) -> None:
+        """Send readers of these partitions to other folders, one partition after the other."""
+        ...
+
+    def drop_table(self, name: str) -> None:
+        """Forget a table over files, if there is one; the files stay."""
+        ...
+
+    def set_properties(self, name: str, properties: dict[str, str]) -> None:
+        """Set properties of a table over files."""
+        ...
+
+    def source_of(self, name: str) -> str:
+        """A table over files, as SQL names it."""
+        ...
+
+
+def apply(
+    commit: Commit,
+    log: CommitLog,
+    root: Place,
+    catalog: Catalog,
+    publish: Publish,
+    reach: Reach,
+    *,
+    again: bool,
+    now_ms: Callable[[], int],
+) -> None:
+    """Do everything that follows from `commit`, and say so in the log.
+
+    `again`: an earlier attempt may have come anywhere.
+    """
+    changed = [s for s in commit.tables.values() if s.changed_by(commit.number)]
+    rebuilt = changed if commit.retired_tables else []
+    for state in changed:
+        _define_table(state, log, root, catalog)
+        reach("tables")
+        if not rebuilt:
+            _define_view(state, log, catalog)
+    if not changed:
+        reach("tables")
+    if commit.quarantine:
+        _define_quarantine(root, catalog)
+    reach("views")
+    known = set() if again else _days_with_folders(commit, root)
+    _move(commit, root, reach, known)
+    reach("renamed")
+    _show(commit, log, root, catalog, known)
+    for state in rebuilt:
+        _define_view(state, log, catalog)
+    log.retire(commit, now_ms())
+    reach("partitions")
+    publish(commit)
+    reach("audit")
+    log.mark_applied(commit.number)
+    reach("applied")
+
+
+def restore(
+    commit: Commit,
+    log: CommitLog,
+    root: Place,
+    catalog: Catalog,
+    reach: Reach,
+    *,
+    applied: bool,
+) -> None:
+    """Define again, with all days, what `commit` knows and the metastore does not: it was lost.
+
+    What is begun is noted until it is done, for a table without its days looks like any other.
+    Tables that `commit` makes are left to `apply`, if that is still to come.
+    """
+    known = catalog.tables() - log.restoring()
+    states = {s.files_table: s for s in commit.tables.values()}
+    if not applied:
+        states = {n: s for n, s in states.items() if s.projections[0][0] != commit.number}
+    missing = states.keys() - known
+    if (root / QUARANTINE_TABLE).is_dir():
+        missing |= {QUARANTINE_TABLE} - known
+    if not missing:
+        return
+    log.note_restoring(missing)
+    for table in sorted(missing):
+        if table == QUARANTINE_TABLE:
+            _define_quarantine(root, catalog)
+        else:
+            _define_table(states[table], log, root, catalog)
+            _define_view(states[table], log, catalog)
+        reach("restoring")
+        _restore_days(table, commit, log, root, catalog)
+    log.note_restoring(())
+
+
+def _restore_days(
+    table: str, commit: Commit, log: CommitLog, root: Place, catalog: Catalog
+) -> None:
+    layout = log.layout(commit, table)
+    found = {path.name.partition("=")[2] for path in (root / table).glob("datepartition=*")}
+    catalog.add_days(table, sorted(found - layout.keys()))
+    if layout:
+        catalog.relocate(table, {day: root / folder for day, folder in layout.items()})
+
+
+def _days_with_folders(commit: Commit, root: Place) -> set[tuple[str, str]]:
+    """The partitions (table, day) that get files, and whose folders are there already."""
+    places = {(f.table, f.day): root / f.target for f in commit.files}
+    return {place for place, target in places.items() if target.parent.is_dir()}
+
+
+def _show(
+    commit: Commit, log: CommitLog, root: Place, catalog: Catalog, known: set[tuple[str, str]]
+) -> None:
+    """Partitions that are new, and partitions that have a new folder; others need nothing."""
+    days: dict[str, set[str]] = {}
+    for table, day in {(f.table, f.day) for f in commit.files} - known:
+        days.setdefault(table, set()).add(day)
+    for table in sorted(days):
+        catalog.add_days(table, sorted(days[table] - log.layout(commit, table).keys()))
+    for table in sorted({moved.table for moved in commit.relocations}):
+        folders = {r.day: root / r.folder for r in commit.relocations if r.table == table}
+        for folder in folders.values():
+            folder.mkdir(parents=True, exist_ok=True)
+        catalog.relocate(table, folders)
+
+
+def history_of(state: TableState, log: CommitLog) -> list[Projection]:
+    """A table's projections, with their schemas."""
+    return [
+        Projection(int(load), int(version), parse(log.schema(key), strict=False))
+        for load, version, _, key in state.projections
+    ]
+
+
+def _define_table(state: TableState, log: CommitLog, root: Place, catalog: Catalog) -> None:
+    history = history_of(state, log)
+    columns = (*file_columns(history), *METADATA)
+    location = root / state.files_table
+    location.mkdir(exist_ok=True)
+    catalog.put_table(
+        state.files_table, columns, location, _doc(history[-1].schema), _properties(state)
+    )
+
+
+def _define_view(state: TableState, log: CommitLog, catalog: Catalog) -> None:
+    history = history_of(state, log)
+    source = catalog.source_of(state.files_table)
+    catalog.put_view(
+        state.table,
+        view_columns(history),
+        view_query(source, history),
+        _doc(history[-1].schema),
+        _properties(state),
+    )
+
+
+def _define_quarantine(root: Place, catalog: Catalog) -> None:
+    location = root / QUARANTINE_TABLE
+    location.mkdir(exist_ok=True)
+    comment = "Messages that could not become rows, with the reason."
+    catalog.put_table(QUARANTINE_TABLE, QUARANTINE_COLUMNS, location, comment, {})
+    names = [f.name for f in QUARANTINE_COLUMNS] + ["datepartition"]
+    day = StructField("datepartition", QUARANTINE_COLUMNS[0].type, "day of the record, UTC")
+    query = f"SELECT {', '.join(map(quoted, names))} FROM {catalog.source_of(QUARANTINE_TABLE)}"
+    catalog.put_view(QUARANTINE_TABLE, (*QUARANTINE_COLUMNS, day), query, comment, {})
+
+
+def _move(commit: Commit, root: Place, reach: Reach, known: set[tuple[str, str]]) -> None:
+    """Files to where they belong, durably; `known` partitions had their folder before, durably."""
+    folders: set[Place] = set()
+    for file in commit.files:
+        staged, target = root / file.staged, root / file.target
+        if target.parent not in folders:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            folders.add(target.parent)
+            if (file.table, file.day) not in known:
+                folders |= _above(target.parent, root)
+        reach("renaming")
+        try:
+            move(staged, target)
+        except FileNotFoundError:
+            if not target.exists():
+                raise CorruptError(
+                    f"file {target} of load {commit.number} is neither there nor in staging",
+                    fix="restore it from a backup of the warehouse, then load again",
+                ) from None
+    sync_folders(folders)
+
+
+def _above(folder: Place, root: Place) -> set[Place]:
+    """The folders in which a folder under the root has its name, and they have theirs."""
+    found: set[Place] = set()
+    while folder != root:
+        folder = folder.parent
+        found.add(folder)
+    return found
+
+
+def _properties(state: TableState) -> dict[str, str]:
+    _, version, schema_id, key = state.projections[-1]
+    return {
+        "headworks.subject": state.subject,
+        "headworks.schema.version": str(version),
+        "headworks.schema.id": str(schema_id),
+        "headworks.schema.sha256": str(key),
+    }
+
+
+def _doc(schema: Schema) -> str | None:
+    return schema.doc if isinstance(schema, Record) else None

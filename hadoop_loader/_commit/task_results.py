@@ -1,0 +1,107 @@
+"""What the tasks of a load found, put together: checked against the plan, summed by topic. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from hadoop_loader._commit.commit_log import TopicCommit
+from hadoop_loader._fetch.ranges import Gap, Range
+from hadoop_loader._tasks.load_task import Manifest, TopicManifest
+from headworks.errors import CorruptError
+
+__all__ = ["Found", "Windows", "by_topic", "check_covered", "record_bytes", "topic_commit"]
+
+Found = dict[str, list[TopicManifest]]
+Windows = dict[str, dict[str, int]]
+
+
+def by_topic(manifests: Iterable[Manifest]) -> Found:
+    """The tasks' findings of each topic."""
+    found: Found = {}
+    for manifest in manifests:
+        for topic in manifest.topics:
+            found.setdefault(topic.topic, []).append(topic)
+    return found
+
+
+def check_covered(planned: Sequence[Range], found: Mapping[str, Sequence[TopicManifest]]) -> None:
+    """The tasks' ranges must be exactly the plan's, and hold no more messages than offsets."""
+    covered = sorted(r for parts in found.values() for part in parts for r in part.ranges)
+    joined: list[Range] = []
+    for r in covered:
+        last = joined[-1] if joined else None
+        if last and (last.topic, last.partition, last.end) == (r.topic, r.partition, r.start):
+            joined[-1] = Range(r.topic, r.partition, last.start, r.end)
+        else:
+            joined.append(r)
+    messages = sum(p.rows + p.quarantined for parts in found.values() for p in parts)
+    if joined != sorted(planned) or messages > sum(r.size for r in planned):
+        raise CorruptError(
+            "the tasks of the load did not read what was planned; nothing is committed",
+            fix="load again",
+        )
+
+
+def topic_commit(
+    parts: Sequence[TopicManifest],
+    files: int,
+    *,
+    gaps: Sequence[Gap] = (),
+    instead: Windows | None = None,
+) -> TopicCommit:
+    """What goes into the commit for one topic.
+
+    `instead`: rows that the new ones replace, by window; counts are then net, and
+    bytes nought, for the same messages were counted before.
+    """
+    ranges: dict[str, list[int]] = {}
+    versions: dict[str, int] = {}
+    for part in parts:
+        for r in filter(lambda r: r.size, part.ranges):
+            known = ranges.setdefault(str(r.partition), [r.start, r.end])
+            known[0], known[1] = min(known[0], r.start), max(known[1], r.end)
+        for version, n in part.versions.items():
+            versions[str(version)] = versions.get(str(version), 0) + n
+    lost = sum(gap.end - gap.start for gap in gaps)
+    windows = _windows(parts)
+    for window, counts in (instead or {}).items():
+        for outcome, n in counts.items():
+            _window(windows, window)[outcome] -= n
+    if instead is not None:
+        for counts in windows.values():
+            counts["bytes"] = 0
+    firsts = [p.first_event for p in parts if p.first_event is not None]
+    lasts = [p.last_event for p in parts if p.last_event is not None]
+    return TopicCommit(
+        ranges=ranges,
+        rows=sum(counts["loaded"] for counts in windows.values()),
+        bytes=sum(p.bytes for p in parts),
+        quarantined=sum(counts["quarantined"] for counts in windows.values()),
+        lost=lost,
+        files=files,
+        versions=versions,
+        windows=windows,
+        first_event=min(firsts, default=None),
+        last_event=max(lasts, default=None),
+    )
+
+
+def record_bytes(parts: Sequence[TopicManifest], before: float) -> float:
+    """The mean size of a message, or what was known before if there is none."""
+    messages = sum(p.rows + p.quarantined for p in parts)
+    return sum(p.bytes for p in parts) / messages if messages else before
+
+
+def _windows(parts: Sequence[TopicManifest]) -> Windows:
+    windows: Windows = {}
+    for part in parts:
+        for window, counts in part.windows.items():
+            sums = _window(windows, window)
+            sums["loaded"] += counts.loaded
+            sums["quarantined"] += counts.quarantined
+            sums["bytes"] += counts.bytes
+    return windows
+
+
+def _window(windows: Windows, start: int | str) -> dict[str, int]:
+    return windows.setdefault(str(start), {"loaded": 0, "quarantined": 0, "bytes": 0})

@@ -1,0 +1,224 @@
+"""Which topics a load takes on, and by which schemas: what the registry says of what the log has.
+
+Rules: a topic without a subject is ungoverned: reported, never guessed at. A topic whose latest
+schema no table can follow, or whose schemas this loader may not read, is refused by name, with its
+offsets where they were; others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from hadoop_loader._commit.commit_log import Commit, CommitLog, TableState, fingerprint
+from hadoop_loader._commit.policy import Policy
+from hadoop_loader._commit.report import Refusal
+from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
+from hadoop_loader._tables.columns import table_name
+from hadoop_loader._tables.views import Projection, file_columns, view_query
+from hadoop_loader._tasks.load_task import TopicPlan, Writer
+from headworks.errors import HeadworksError, IncompatibleError, RefusedError, UsageError
+from headworks.registry_client import RegistryClient, SubjectVersion
+from headworks.schema import Record, governance_of, parse, subject_of
+
+__all__ = ["Governed", "Subjects", "Told", "changes", "govern", "next_state", "versions_of"]
+
+Told = tuple[Writer, ...] | RefusedError
+
+# Folders of the warehouse that no table may have: the second holds the commits.
+_OWN = (QUARANTINE_TABLE, "_headworks")
+_ASKERS = 8
+_FORBIDDEN = (401, 403)  # who says nothing of himself is asked who he is
+_FEW, _VERSIONS_A_TOPIC = 8, 10  # a version in a list costs a tenth of asking for a topic
+_CHECKED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Governed:
+    """The topics with a schema, those without, and those that cannot be followed."""
+
+    plans: dict[str, TopicPlan]
+    ungoverned: tuple[str, ...]
+    refused: tuple[Refusal, ...]
+
+
+class Subjects:
+    """The registry's subjects as the loader needs them."""
+
+    def __init__(self, registry: RegistryClient) -> None:
+        self._registry = registry
+
+    def versions(self, topics: Collection[str]) -> dict[str, Told]:
+        """Every version of each topic's subject, the latest one last; none if none is live.
+
+        Versions that were deleted, but not for good, come first: what they wrote stays readable.
+        In place of what this loader may not read stands the registry's refusal.
+
+        Those of many topics come from one listing of all there is, unless most of that is of other
+        topics. What it leaves out is asked for by name: it has not what this loader may not read.
+        """
+        subjects = {topic: subject_of(topic) for topic in topics}
+        listed: dict[str, tuple[Writer, ...]] = {}
+        if len(subjects) > _FEW:
+            listed = self._listed({*subjects.values()}, _VERSIONS_A_TOPIC * len(subjects))
+        with ThreadPoolExecutor(_ASKERS, "registry") as pool:
+            found = pool.map(lambda s: listed.get(s) or self._asked(s), subjects.values())
+            return dict(zip(subjects, found, strict=True))
+
+    def _listed(self, wanted: Container[str], most: int) -> dict[str, tuple[Writer, ...]]:
+        """Of these subjects; nothing if the registry has `most` versions, or cannot list them."""
+        live = self._listing("", most)
+        if not live:
+            return {}
+        every = self._listing("", most, deleted=True)
+        return {
+            subject: self._writers(every[subject], {one.version for one in versions})
+            for subject, versions in live.items()
+            if subject in wanted and subject in every
+        }
+
+    def _asked(self, subject: str) -> Told:
+        try:
+            live = self._registry.versions(subject)
+        except RefusedError as error:
+            if error.status not in _FORBIDDEN:
+                raise
+            return error
+        if not live:
+            return ()
+        every = self._listing(subject, deleted=True).get(subject)
+        return self._writers(every or self._registry.history(subject), {*live})
+
+    def _listing(
+        self, prefix: str, most: int | None = None, *, deleted: bool = False
+    ) -> dict[str, list[SubjectVersion]]:
+        """The versions of all subjects that begin so; none if there are `most`, or no list.
+
+        Of a name that stands for another subject those of that one, whatever it had of its own.
+        Only Confluent's interface as a whole has lists; parts of it are served by others.
+        """
+        try:
+            versions = self._registry.listing(prefix, aliases=True, most=most, deleted=deleted)
+        except RefusedError:
+            return {}
+        if most is not None and len(versions) >= most:
+            return {}
+        aliases = {name for one in versions for name in one.aliases}
+        found: dict[str, list[SubjectVersion]] = {}
+        for one in versions:
+            for name in {one.subject} - aliases | {*one.aliases}:
+                found.setdefault(name, []).append(one)
+        return found
+
+    def _writers(
+        self, versions: Iterable[SubjectVersion], live: Container[int]
+    ) -> tuple[Writer, ...]:
+        ordered = sorted(versions, key=lambda one: (one.version in live, one.version))
+        return tuple(map(self._writer, ordered))
+
+    def _writer(self, one: SubjectVersion) -> Writer:
+        text = self._registry.schema_text(one.id, one.subject) if one.references else one.text
+        return Writer(one.id, one.version, text)
+
+
+def versions_of(topic: str, told: Mapping[str, Told]) -> tuple[Writer, ...]:
+    """A topic's versions; raises the registry's refusal if it is one."""
+    found = told[topic]
+    if isinstance(found, RefusedError):
+        raise found
+    return found
+
+
+def govern(
+    topics: Iterable[str],
+    versions: Callable[[Collection[str]], Mapping[str, Told]],
+    last: Commit | None,
+    log: CommitLog,
+    policy: Policy,
+) -> Governed:
+    """Ask for every topic's schemas, and see that tables can follow them.
+
+    Raises the registry's refusal if it lets none of them be read.
+    """
+    names = sorted(topics)
+    told = versions(names)
+    if told and all(isinstance(found, RefusedError) for found in told.values()):
+        versions_of(names[0], told)
+    ungoverned = tuple(name for name in names if not told[name])
+    known = last.tables if last else {}
+    taken = {name: topic for topic, s in known.items() for name in (s.table, s.files_table)}
+    taken |= dict.fromkeys(_OWN, "(the loader's own)")
+    plans, refused = {}, []
+    for topic in names:
+        if not told[topic]:
+            continue
+        table = table_name(topic)
+        before = last.tables.get(topic) if last else None
+        try:
+            writers = versions_of(topic, told)
+            plan = TopicPlan(
+                topic,
+                before.files_table if before else table,
+                subject_of(topic),
+                writers[-1],
+                writers,
+                policy.hourly(before),
+            )
+            if taken.setdefault(table, topic) != topic:
+                raise UsageError(
+                    f"topics {taken[table]} and {topic} would both be table {table}",
+                    fix="rename one of the topics",
+                )
+            _check(plan, before, log)
+        except HeadworksError as error:
+            refused.append(Refusal(topic, str(error)))
+        else:
+            plans[topic] = plan
+    return Governed(plans, ungoverned, tuple(refused))
+
+
+def next_state(plan: TopicPlan, before: TableState | None, load: int, size: float) -> TableState:
+    """The table's state after load number `load`: with a new projection if the schema is new."""
+    key = fingerprint(plan.latest.text)
+    projections = list(before.projections) if before else []
+    if not projections or projections[-1][3] != key or projections[-1][1] != plan.latest.version:
+        projections.append([load, plan.latest.version, plan.latest.schema_id, key])
+    known = before or TableState(table_name(plan.topic), plan.subject, [])
+    return replace(known, projections=projections, record_bytes=round(size, 1), hourly=plan.hourly)
+
+
+def changes(plan: TopicPlan, before: TableState | None) -> bool:
+    """Whether the topic's schema is not the one that its table has."""
+    return bool(next_state(plan, before, 0, 0.0).projections[-1][0] == 0)
+
+
+def _check(plan: TopicPlan, before: TableState | None, log: CommitLog) -> None:
+    """Raise what keeps a table from following the topic's latest schema."""
+    projections = before.projections if before else []
+    history = tuple((load, version, log.schema(key)) for load, version, _, key in projections)
+    now = (0, plan.latest.version, plan.latest.text)
+    _check_history(plan.topic, (*history, now), changed=changes(plan, before))
+
+
+@lru_cache(maxsize=_CHECKED)
+def _check_history(topic: str, history: tuple[tuple[int, int, str], ...], *, changed: bool) -> None:
+    """Raise what keeps the last of these (load, version, text) from following the others.
+
+    Load after load it is nearly always the same question; only a refusal is thought over again.
+    """
+    projections = [Projection(load, at, parse(text, strict=False)) for load, at, text in history]
+    if isinstance(latest := projections[-1].schema, Record):
+        governance_of(latest)
+    try:
+        file_columns(projections)
+    except IncompatibleError as error:
+        raise IncompatibleError(
+            error.message,
+            fix=f"`headworks load rebuild {topic}` writes the table anew, if Avro resolves "
+            "the change; or add a field of the new type beside the old one. Registering under the "
+            "policy `warehouse` refuses such a change beforehand",
+        ) from None
+    if changed:
+        view_query("", projections)  # raises what no view can show of the rows there are

@@ -1,0 +1,68 @@
+"""The decoder that the kernel carries out: spans of bytes in, Arrow columns out.
+
+Rule: imported only where the kernel is used; it brings numba with it.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+import numpy.typing as npt
+
+from hadoop_loader._decode.bytecode import assemble
+from hadoop_loader._decode.column_buffers import Buffers
+from hadoop_loader._decode.column_builders import ArrowArray
+from hadoop_loader._decode.decode_vm import DONE, NEEDS_ITEMS, walk
+from hadoop_loader._tables.columns import StructField
+from headworks._decoding.resolution import Read
+
+__all__ = ["CompiledDecoder"]
+
+Numbers = npt.NDArray[np.int64]
+
+
+class CompiledDecoder:
+    """Carries out one resolution program for the columns of one table."""
+
+    def __init__(self, read: Read, columns: tuple[StructField, ...]) -> None:
+        self._buffers = Buffers(columns)
+        self._program = assemble(read, columns, self._buffers.slots)
+        # Whoever writes maps must not know which keys fall on one place of the table of keys.
+        self._seed = secrets.randbits(62)
+
+    def decode(
+        self, data: npt.NDArray[np.uint8], starts: Numbers, ends: Numbers
+    ) -> tuple[list[ArrowArray], Numbers]:
+        """The columns of the datums at `starts`..`ends`, and the numbers of the broken ones."""
+        buffers, program = self._buffers, self._program
+        bad = np.zeros(len(starts), np.bool_)
+        buffers.reserve(len(starts), int((ends - starts).sum()))
+        at, need = 0, DONE
+        while at < len(starts):
+            at, need, slot = walk(
+                program.code,
+                program.tables,
+                program.pool,
+                data,
+                starts,
+                ends,
+                at,
+                buffers.sizes,
+                buffers.texts,
+                buffers.layout,
+                buffers.rooms,
+                buffers.flags,
+                buffers.words,
+                buffers.words.view(np.float64),
+                buffers.heap,
+                bad,
+                self._seed,
+            )
+            if need == DONE:
+                break
+            if need == NEEDS_ITEMS:
+                buffers.grow_items(slot)
+            else:
+                buffers.grow_text(slot, at, len(starts), int((ends[at:] - starts[at:]).sum()))
+        return buffers.take(), np.flatnonzero(bad)

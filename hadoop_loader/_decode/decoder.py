@@ -1,0 +1,97 @@
+"""Datums of one writer schema to Arrow columns of the reader schema; bad datums set aside.
+
+Rules: knows schemas and bytes, not topics, files or Spark. One Decoder per (writer, reader) pair,
+kept for the life of a task; bad datums cost nothing but themselves. Each back end is made when it
+is first needed; the reason of a bad datum is always the generated Python's, so that it reads the
+same whichever of the two found it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hadoop_loader._decode.column_builders import ArrowArray, Columns
+from hadoop_loader._decode.generated_decoder import Decode, Errors, generate
+from hadoop_loader._fetch.messages import Bytes, Numbers
+from hadoop_loader._jit.backend import PROCESS, Choice
+from hadoop_loader._tables.columns import StructField, table_columns
+from headworks._decoding.resolution import resolve
+from headworks._wire import HEADER_SIZE
+from headworks.errors import SchemaError
+from headworks.schema import Schema
+
+if TYPE_CHECKING:
+    from hadoop_loader._decode.compiled_decoder import CompiledDecoder
+
+__all__ = ["Decoder"]
+
+_NO_REASON = "the datum is nested too deeply"
+_BROKEN = "the bytes are no datum of the schema, which is nested too deeply to say more"
+
+
+class Decoder:
+    """Reads data of `writer` into the table columns of `reader`; `columns`: those, if known."""
+
+    def __init__(
+        self,
+        writer: Schema,
+        reader: Schema,
+        *,
+        columns: tuple[StructField, ...] | None = None,
+        start: int = HEADER_SIZE,
+        choice: Choice = PROCESS,
+    ) -> None:
+        self.columns = table_columns(reader) if columns is None else columns
+        self._read = resolve(writer, reader)
+        self._columns = Columns(self.columns)
+        self._start = start
+        self._choice = choice
+        self._generated: Decode | None = None
+        self._compiled: CompiledDecoder | None = None
+
+    def decode(self, values: Sequence[bytes]) -> tuple[list[ArrowArray], Errors]:
+        """The columns of the good values, and (index, reason) of the others, by generated Python.
+
+        A value's datum begins after its schema id (`start` bytes).
+        """
+        if self._generated is None:
+            self._generated = generate(self._read, self._columns)
+        errors: Errors = []
+        self._generated(values, self._start, errors)
+        return self._columns.take(), errors
+
+    def decode_spans(
+        self, data: Bytes, starts: Numbers, ends: Numbers
+    ) -> tuple[list[ArrowArray], Errors]:
+        """The same of the values at `starts`..`ends` of `data`, by the back end that is worth it.
+
+        A schema that is too large or too deep for Python is always the compiled one's.
+        """
+        if not self._choice.compiled(int((ends - starts).sum())):
+            try:
+                return self.decode(_pieces(data, starts, ends))
+            except SchemaError:
+                if not self._choice.available:
+                    raise
+        if self._compiled is None:
+            from hadoop_loader._decode.compiled_decoder import CompiledDecoder
+
+            self._compiled = CompiledDecoder(self._read, self.columns)
+        arrays, bad = self._compiled.decode(data, starts + self._start, ends)
+        if not len(bad):
+            return arrays, []
+        reasons = self._reasons(_pieces(data, starts[bad], ends[bad]))
+        return arrays, [(int(at), reasons.get(i, _NO_REASON)) for i, at in enumerate(bad)]
+
+    def _reasons(self, values: list[bytes]) -> dict[int, str]:
+        """What is wrong with values, as far as the generated Python finds them wrong."""
+        try:
+            return dict(self.decode(values)[1])
+        except SchemaError:
+            return dict.fromkeys(range(len(values)), _BROKEN)
+
+
+def _pieces(data: Bytes, starts: Numbers, ends: Numbers) -> list[bytes]:
+    whole = data.data
+    return [bytes(whole[a:b]) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]

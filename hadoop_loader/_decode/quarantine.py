@@ -1,0 +1,73 @@
+"""Messages that could not become rows: kept as they are, with the reason, in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hadoop_loader._decode.topic_batch import DAY_MICROS, day_name
+from hadoop_loader._fetch.kafka_log import Message
+from hadoop_loader._tables.arrow_types import arrow_type
+from hadoop_loader._tables.columns import BIGINT, BINARY, INT, STRING, TIMESTAMP, StructField
+
+__all__ = ["QUARANTINE_COLUMNS", "QUARANTINE_TABLE", "Bad", "quarantine_table"]
+
+QUARANTINE_TABLE = "headworks_quarantine"
+QUARANTINE_COLUMNS: tuple[StructField, ...] = (
+    StructField("topic", STRING, "topic of the message"),
+    StructField("reason", STRING, "why it is no row of the topic's table"),
+    StructField("schema_id", BIGINT, "schema id in the message, null if it has none"),
+    StructField("key", BINARY, "key of the message"),
+    StructField("value", BINARY, "value of the message, as it was sent"),
+    StructField("_partition", INT, "partition of the topic"),
+    StructField("_offset", BIGINT, "offset in the partition"),
+    StructField("_timestamp", TIMESTAMP, "timestamp of the record in the log"),
+    StructField("_load", BIGINT, "number of the load that set it aside"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A message, and why it is no row."""
+
+    topic: str
+    message: Message
+    schema_id: int | None
+    reason: str
+
+
+def quarantine_table(bad: Sequence[Bad], load: int) -> tuple[pa.Table, list[tuple[str, int, int]]]:
+    """The rows in order of their records' days, and (day, first row, rows) of each."""
+    rows = sorted(bad, key=_day)
+    columns: list[list[Any]] = [
+        [b.topic for b in rows],
+        [b.reason for b in rows],
+        [b.schema_id for b in rows],
+        [b.message.key for b in rows],
+        [b.message.value for b in rows],
+        [b.message.partition for b in rows],
+        [b.message.offset for b in rows],
+        [b.message.timestamp * 1000 for b in rows],
+        [load] * len(rows),
+    ]
+    table = pa.Table.from_arrays(
+        [
+            pa.array(values, arrow_type(column.type))
+            for values, column in zip(columns, QUARANTINE_COLUMNS, strict=True)
+        ],
+        names=[column.name for column in QUARANTINE_COLUMNS],
+    )
+    days, starts, counts = np.unique(
+        np.array([_day(b) for b in rows]), return_index=True, return_counts=True
+    )
+    return table, [
+        (day_name(int(d)), int(s), int(c)) for d, s, c in zip(days, starts, counts, strict=True)
+    ]
+
+
+def _day(bad: Bad) -> int:
+    return bad.message.timestamp * 1000 // DAY_MICROS

@@ -1,0 +1,119 @@
+"""Record batches as they lie in a broker's reply, to messages in columns.
+
+Rules:
+
+- Every batch is checked (CRC32C) before it is believed; control records and those of aborted
+  transactions are no messages, but their offsets are behind us all the same.
+- What is unpacked at a time is bounded, whatever a small batch unpacks to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from hadoop_loader._fetch.messages import Message, Messages, dated
+from hadoop_loader._fetch.requests import Fetched
+from hadoop_loader._jit.backend import Choice
+from headworks._kafka.records import HEADER_SIZE, Batch, InvalidBatchError, decompress, iter_batches
+from headworks._kafka.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL
+from headworks._kafka.records.record import iter_records
+from headworks.errors import CorruptError
+
+__all__ = ["Block", "blocks", "messages"]
+
+_MOST_UNPACKED = 64 << 20  # bytes of batches that become messages together
+_MOST_BATCH = 256 << 20
+_LEAST_RECORD = 7  # bytes
+
+
+class Block(NamedTuple):
+    """A batch with messages, the partition that it is of, and the reply that it lies in."""
+
+    partition: int
+    batch: Batch
+    reply: memoryview
+
+
+def blocks(fetched: Fetched, start: int) -> tuple[list[Block], int]:
+    """The batches that hold messages from offset `start` on, and the offset behind them all.
+
+    InvalidBatchError for damage, or ("magic") for a format that only old brokers write.
+    """
+    found: list[Block] = []
+    position = start
+    aborted = sorted(fetched.aborted, key=lambda entry: entry[1])
+    dropped: set[int] = set()
+    for batch in iter_batches(fetched.records):
+        while aborted and aborted[0][1] <= batch.last_offset:
+            dropped.add(aborted.pop(0)[0])
+        undone = batch.attributes & TRANSACTIONAL and batch.producer_id in dropped
+        if batch.attributes & CONTROL:
+            dropped.discard(batch.producer_id)  # its transaction ends here
+        elif batch.record_count and not undone and batch.last_offset >= start:
+            found.append(Block(fetched.partition, batch, fetched.records))
+        position = max(position, batch.last_offset + 1)
+    return found, position
+
+
+def messages(found: Sequence[Block], choice: Choice) -> Iterator[Messages]:
+    """All messages of the batches, in lists of bounded size."""
+    pending: list[tuple[Block, bytes | memoryview]] = []
+    size = 0
+    for block in found:
+        body = _body(block)
+        if pending and size + len(body) > _MOST_UNPACKED:
+            yield _split(pending, choice)
+            pending, size = [], 0
+        pending.append((block, body))
+        size += len(body)
+    if pending:
+        yield _split(pending, choice)
+
+
+def _body(block: Block) -> bytes | memoryview:
+    batch = block.batch
+    body = block.reply[batch.position + HEADER_SIZE : batch.position + batch.size]
+    unpacked = decompress(batch.codec, body, limit=_MOST_BATCH) if batch.codec else body
+    if batch.record_count < 0 or batch.record_count * _LEAST_RECORD > len(unpacked):
+        raise InvalidBatchError("records", f"{batch.record_count} records do not fit into it")
+    return unpacked
+
+
+def _split(found: list[tuple[Block, bytes | memoryview]], choice: Choice) -> Messages:
+    if not choice.compiled(sum(len(body) for _, body in found)):
+        return Messages.of(
+            Message(block.partition, r.offset, dated(r.timestamp), r.key, r.value)
+            for block, _ in found
+            for r in iter_records(block.reply, block.batch, limit=_MOST_BATCH)
+        )
+    from hadoop_loader._fetch.record_spans import split
+
+    batches = [block.batch for block, _ in found]
+    data = np.frombuffer(b"".join(body for _, body in found), np.uint8)
+    ends = np.cumsum([len(body) for _, body in found], dtype=np.int64)
+    counts = np.array([b.record_count for b in batches], np.int64)
+    total = int(counts.sum())
+    offsets, timestamps = np.empty(total, np.int64), np.empty(total, np.int64)
+    keys, values = np.empty((total, 2), np.int64), np.empty((total, 2), np.int64)
+    stamps = [b.max_timestamp if b.attributes & APPEND_TIME else -1 for b in batches]
+    wrong = split(
+        data,
+        np.concatenate(([0], ends[:-1])),
+        ends,
+        counts,
+        np.array([b.base_offset for b in batches], np.int64),
+        np.array([b.base_timestamp for b in batches], np.int64),
+        np.array(stamps, np.int64),
+        offsets,
+        timestamps,
+        keys,
+        values,
+    )
+    if wrong >= 0:
+        at = batches[wrong].base_offset
+        raise CorruptError(f"the records of the batch at offset {at} do not decode")
+    partitions = np.repeat(np.array([b.partition for b, _ in found], np.int32), counts)
+    return Messages(data, partitions, offsets, timestamps, keys, values)

@@ -1,0 +1,302 @@
+"""Reading a log: what topics there are, where they end, and the messages of a range.
+
+Rules:
+
+- A fetcher gives every message of the ranges it was asked for, once, in order by partition, and
+  says when it is done; offsets without a message (compacted, control records) end nothing. Topics
+  that it is asked for together come as they come.
+- Offsets are never committed to the broker and never reset: the commit log alone knows them.
+- A broker that goes silent ends the fetch with an error after `timeout` seconds.
+- Where no leader answers for a partition, it has no watermarks: never ones that are guessed. If
+  none answers for any, the broker is unreachable.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from hadoop_loader._fetch.messages import Message, dated
+from hadoop_loader._fetch.ranges import Range, Watermarks, dropped, rounds, unled
+from headworks._kafka.client_properties import READ_AHEAD
+from headworks.errors import UnreachableError
+
+__all__ = [
+    "NO_BROKER",
+    "Fetcher",
+    "KafkaFetcher",
+    "KafkaLog",
+    "Log",
+    "Message",
+    "silent",
+    "unreachable",
+]
+
+
+_NAMED = 8
+NO_BROKER = "start one with `headworks up`, or give --bootstrap the right address"
+
+
+class Fetcher(Protocol):
+    """Reads ranges, of one topic or of several."""
+
+    def fetch(self, ranges: Sequence[Range]) -> Iterator[tuple[str, Sequence[Message]]]:
+        """Yield all messages of `ranges`: a topic, and a list (or `Messages`) of bounded length."""
+        ...
+
+
+class Log(Protocol):
+    """What the driver asks a broker."""
+
+    def partitions(self) -> Mapping[str, Sequence[int]]:
+        """Every topic but the broker's own (`__...`), with its partitions."""
+        ...
+
+    def watermarks(
+        self, topics: Mapping[str, Sequence[int]]
+    ) -> Mapping[str, Mapping[int, Watermarks]]:
+        """The first and next offset of the partitions of `topics` whose leader answers.
+
+        Every topic is in the answer. UnreachableError if no leader answers for any partition.
+        """
+        ...
+
+    def offsets_at(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
+        """The first offset of each partition whose record is of `time_ms` or later, or its end.
+
+        UnreachableError if the leader of one does not answer.
+        """
+        ...
+
+
+class KafkaLog:
+    """A Kafka-protocol broker, for the driver; `client` is properties of librdkafka."""
+
+    def __init__(self, client: Mapping[str, Any], *, timeout: float = 15.0) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self._bootstrap: str = client["bootstrap.servers"]
+        self._timeout = timeout
+        self._admin = AdminClient({**client, "logger": _quiet_logger()})
+
+    def partitions(self) -> Mapping[str, Sequence[int]]:
+        """See Log.partitions."""
+        found = self._call(lambda: self._admin.list_topics(timeout=self._timeout))
+        return {
+            name: sorted(topic.partitions)
+            for name, topic in sorted(found.topics.items())
+            if not name.startswith("__") and topic.error is None
+        }
+
+    def watermarks(
+        self, topics: Mapping[str, Sequence[int]]
+    ) -> Mapping[str, Mapping[int, Watermarks]]:
+        """See Log.watermarks."""
+        from confluent_kafka import admin
+
+        spec: Any = vars(admin)["OffsetSpec"]
+        low, high = self._offsets(topics, spec.earliest(), spec.latest())
+        if not low.keys() & high.keys() and (asked := sum(map(len, topics.values()))):
+            raise UnreachableError(
+                f"broker {self._bootstrap}: no leader answers for any of {asked} partitions",
+                fix="start the brokers that hold them again (`headworks topic describe`)",
+            )
+        return {
+            topic: {
+                # Asked at the same time: retention may have passed what was the end a moment ago.
+                p: Watermarks(low[topic, p], max(low[topic, p], high[topic, p]))
+                for p in partitions
+                if (topic, p) in low and (topic, p) in high
+            }
+            for topic, partitions in topics.items()
+        }
+
+    def offsets_at(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
+        """See Log.offsets_at."""
+        from confluent_kafka import admin
+
+        spec: Any = vars(admin)["OffsetSpec"]
+        asked = {topic: partitions}
+        found, ends = self._offsets(asked, spec.for_timestamp(time_ms), spec.latest())
+        if away := sorted({(topic, p) for p in partitions} - (found.keys() & ends.keys())):
+            raise unled(topic, [p for _, p in away])
+        return {p: found[topic, p] if found[topic, p] >= 0 else ends[topic, p] for p in partitions}
+
+    def _offsets(
+        self, topics: Mapping[str, Sequence[int]], *specs: Any
+    ) -> list[dict[tuple[str, int], int]]:
+        """The offsets that leaders tell of each spec; without partitions for which none answers."""
+        from confluent_kafka import TopicPartition
+
+        places = [TopicPartition(t, p) for t, ps in topics.items() for p in ps]
+        if not places:
+            return [{} for _ in specs]
+        asked = [
+            self._admin.list_offsets(dict.fromkeys(places, spec), request_timeout=self._timeout)
+            for spec in specs
+        ]
+        return [
+            {
+                (at.topic, at.partition): offset
+                for at, future in futures.items()
+                if (offset := self._call(lambda f=future: _led(f.result))) is not None
+            }
+            for futures in asked
+        ]
+
+    def _call(self, ask: Any) -> Any:
+        from confluent_kafka import KafkaException
+
+        try:
+            return ask()
+        except KafkaException as error:
+            raise unreachable(self._bootstrap, error) from None
+
+
+class KafkaFetcher:
+    """A Kafka-protocol broker, for a task; `client` is properties of librdkafka."""
+
+    def __init__(
+        self, client: Mapping[str, Any], *, timeout: float = 30.0, batch: int = 10_000
+    ) -> None:
+        self._client = client
+        self._bootstrap: str = client["bootstrap.servers"]
+        self._timeout = timeout
+        self._batch = batch
+
+    def fetch(self, ranges: Sequence[Range]) -> Iterator[tuple[str, list[Message]]]:
+        """See Fetcher.fetch."""
+        from confluent_kafka import Consumer
+
+        consumer = Consumer(
+            {
+                **READ_AHEAD,
+                **self._client,
+                "group.id": "headworks-loader",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "check.crcs": True,
+                "queued.min.messages": 50_000,
+                "fetch.message.max.bytes": 4 << 20,
+                "topic.metadata.refresh.interval.ms": -1,
+                "logger": _quiet_logger(),
+            }
+        )
+        try:
+            for group in rounds(ranges):
+                yield from self._group(consumer, group)
+        finally:
+            consumer.close()
+
+    def _group(self, consumer: Any, ranges: Sequence[Range]) -> Iterator[tuple[str, list[Message]]]:
+        from confluent_kafka import TopicPartition
+
+        ends = {(r.topic, r.partition): r.end for r in ranges}
+        consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in ranges])
+        heard = time.monotonic()
+        while ends:
+            found = consumer.consume(self._batch, timeout=0.5)
+            if not found:
+                if time.monotonic() - heard > self._timeout:
+                    where = [f"{topic}[{p}] to {end}" for (topic, p), end in ends.items()]
+                    raise silent(self._bootstrap, where, self._timeout)
+                continue
+            heard = time.monotonic()
+            messages, done = self._sort_out(found, ends)
+            yield from messages.items()
+            if done and ends:
+                consumer.incremental_unassign([TopicPartition(*partition) for partition in done])
+
+    def _sort_out(
+        self, found: list[Any], ends: dict[tuple[str, int], int]
+    ) -> tuple[dict[str, list[Message]], list[tuple[str, int]]]:
+        """The messages inside the ranges, by topic; takes finished partitions out of `ends`."""
+        messages: dict[str, list[Message]] = {}
+        done: list[tuple[str, int]] = []
+        for m in found:
+            topic, partition = m.topic(), m.partition()
+            end = ends.get((topic, partition))
+            if end is None:
+                continue
+            offset = m.offset()
+            error = m.error()
+            if error is None:
+                if offset < end:
+                    timestamp = dated(m.timestamp()[1])
+                    message = Message(partition, offset, timestamp, m.key(), m.value())
+                    messages.setdefault(topic, []).append(message)
+                reached = offset + 1 >= end
+            elif _is_end(error):
+                reached = offset >= end
+            elif _is_out_of_range(error):
+                raise dropped(topic, partition, max(offset, 0))
+            else:
+                raise unreachable(self._bootstrap, error)
+            if reached:
+                del ends[topic, partition]
+                done.append((topic, partition))
+        return messages, done
+
+
+def _led(result: Callable[[], Any]) -> int | None:
+    """The offset that a leader told; None if there is no leader."""
+    from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
+
+    none = (
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError._NOENT,  # no partition that was asked for has one
+    )
+    try:
+        offset: int = result().offset
+    except KafkaException as error:
+        if error.args[0].code() in none:
+            return None
+        raise
+    # What librdkafka gives, without an error, for a leader that is named and does not answer.
+    return None if offset == OFFSET_INVALID else offset
+
+
+def _is_end(error: Any) -> bool:
+    from confluent_kafka import KafkaError
+
+    return bool(error.code() == KafkaError._PARTITION_EOF)
+
+
+def _is_out_of_range(error: Any) -> bool:
+    from confluent_kafka import KafkaError
+
+    gone = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+    return bool(error.code() in gone)
+
+
+def _quiet_logger() -> Any:
+    import logging
+
+    logger = logging.getLogger("headworks.loader.kafka")
+    logger.setLevel(logging.CRITICAL)
+    return logger
+
+
+def silent(bootstrap: str, where: Sequence[str], timeout: float) -> UnreachableError:
+    """What is said of a broker that sends nothing for these ranges."""
+    more = f" and {len(where) - _NAMED} more" if len(where) > _NAMED else ""
+    return UnreachableError(
+        f"broker {bootstrap} sends nothing for {', '.join(where[:_NAMED])}{more} "
+        f"since {timeout:.0f} s",
+        fix="see whether it runs, then load again: nothing is lost",
+    )
+
+
+def unreachable(bootstrap: str, error: object) -> UnreachableError:
+    """What is said of a broker that does not answer, or not as it should."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    told = error.args[0] if isinstance(error, KafkaException) else error
+    return UnreachableError(
+        f"broker {bootstrap}: {told.str() if isinstance(told, KafkaError) else told}",
+        fix=NO_BROKER,
+    )

@@ -1,0 +1,68 @@
+"""The records of batches, found by a compiled loop: where each one's key and value lie.
+
+Rule: every length is checked against the batch; the first batch that breaks the format is named.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hadoop_loader._fetch.messages import LAST_MS
+from hadoop_loader._jit.jit import compiled
+from hadoop_loader._jit.primitives import number
+
+__all__ = ["split"]
+
+
+def _split(
+    data: Any,
+    starts: Any,
+    ends: Any,
+    counts: Any,
+    bases: Any,
+    times: Any,
+    stamps: Any,
+    offsets: Any,
+    timestamps: Any,
+    keys: Any,
+    values: Any,
+) -> Any:
+    """Fill the last four with the records of batches; -1, or the number of a broken batch.
+
+    A batch lies at `starts`..`ends`, has `counts` records, `bases` as first offset and `times` as
+    first timestamp; `stamps` is the log's own time for all its records, -1 if it has none.
+    """
+    row = 0
+    for batch in range(starts.size):
+        at, end = starts[batch], ends[batch]
+        for _ in range(counts[batch]):
+            size, at = number(data, at, end)
+            if at < 0 or size < 1 or size > end - at:
+                return batch
+            stop = at + size
+            time, at = number(data, at + 1, stop)
+            if at < 0:
+                return batch
+            delta, at = number(data, at, stop)
+            if at < 0:
+                return batch
+            for spans in (keys, values):
+                length, at = number(data, at, stop)
+                if at < 0 or length > stop - at:
+                    return batch
+                if length < 0:
+                    spans[row, 0] = -1
+                    spans[row, 1] = -1
+                else:
+                    spans[row, 0] = at
+                    spans[row, 1] = at + length
+                    at += length
+            offsets[row] = bases[batch] + delta
+            stamp = stamps[batch]
+            timestamps[row] = min(max(times[batch] + time if stamp < 0 else stamp, 0), LAST_MS)
+            row += 1
+            at = stop
+    return -1
+
+
+split = compiled(_split)

@@ -1,0 +1,265 @@
+"""What the kernel does with single values: numbers, text, decimals, keys of maps.
+
+Rules: plain functions over arrays of bytes and numbers that numba compiles; what they are told to
+write into has room for it; a position of -1 says that the bytes are not there, or not a value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hadoop_loader._jit.jit import compiled, leaf
+
+__all__ = [
+    "FEW", "copied", "decimal_halves", "few_repeat", "fits", "is_utf8", "little", "many_repeat",
+    "number", "same", "span", "write_decimal", "write_uuid",
+]  # fmt: skip
+
+_LOW_63 = 0x7FFF_FFFF_FFFF_FFFF
+FEW = 16  # keys of which each is compared with each
+_DIGITS = 48  # the character 0
+_LETTERS = 87  # ten more is the character a
+
+
+def _number(data: Any, at: Any, end: Any) -> Any:
+    """A zig-zag varint and the position after it; -1: there is none, or it has over 64 bits."""
+    if at >= end:
+        return 0, -1
+    byte = np.int64(data[at])
+    at += 1
+    value = byte & 127
+    shift = 7
+    while byte >= 128:
+        if at >= end or shift > 63:
+            return 0, -1
+        byte = np.int64(data[at])
+        at += 1
+        if shift == 63 and byte > 1:
+            return 0, -1
+        value |= (byte & 127) << shift
+        shift += 7
+    return ((value >> 1) & _LOW_63) ^ -(value & 1), at
+
+
+number = leaf(_number)
+
+
+def _span(data: Any, at: Any, end: Any, size: Any) -> Any:
+    """Size and start of bytes (their size is before them if `size` is -1); start -1: not there."""
+    if size < 0:
+        size, at = number(data, at, end)
+        if at < 0 or size < 0:
+            return 0, -1
+    if size > end - at:
+        return 0, -1
+    return size, at
+
+
+span = leaf(_span)
+
+
+def _copied(source: Any, start: Any, target: Any, to: Any, size: Any) -> Any:
+    """Copy bytes, and say which bits one of them or another has.
+
+    Numbers without a sign: to one with a sign numba adds the length if it is below 0, and then the
+    machine copies byte by byte.
+    """
+    begin, there = np.uint64(start), np.uint64(to)
+    seen = np.uint8(0)
+    for k in range(np.uint64(size)):
+        byte = source[begin + k]
+        target[there + k] = byte
+        seen |= byte
+    return seen
+
+
+copied = leaf(_copied)
+
+
+def _is_utf8(data: Any, at: Any, end: Any) -> Any:
+    while at < end:
+        first = data[at]
+        if first < 0x80:
+            at += 1
+            continue
+        if first < 0xC2 or first > 0xF4:
+            return False
+        more = 1 + (first >= 0xE0) + (first >= 0xF0)
+        if at + more >= end:
+            return False
+        second = data[at + 1]
+        if (
+            second & 0xC0 != 0x80
+            or (first == 0xE0 and second < 0xA0)
+            or (first == 0xED and second > 0x9F)
+            or (first == 0xF0 and second < 0x90)
+            or (first == 0xF4 and second > 0x8F)
+        ):
+            return False
+        for k in range(2, more + 1):
+            if data[at + k] & 0xC0 != 0x80:
+                return False
+        at += more + 1
+    return True
+
+
+is_utf8 = leaf(_is_utf8)
+
+
+def _same(heap: Any, one: Any, other: Any, size: Any) -> Any:
+    k = 0
+    while k < size and heap[one + k] == heap[other + k]:
+        k += 1
+    return k == size
+
+
+same = leaf(_same)
+
+
+def _few_repeat(ends: Any, base: Any, heap: Any, text: Any, first: Any, last: Any) -> Any:
+    """Whether two of the keys `first`..`last` are equal; `ends` says where each one ends."""
+    for i in range(first + 1, last):
+        start = ends[base + i - 1]
+        length = ends[base + i] - start
+        for other in range(first, i):
+            begin = ends[base + other - 1] if other > 0 else 0
+            if ends[base + other] - begin == length and same(
+                heap, text + begin, text + start, length
+            ):
+                return True
+    return False
+
+
+few_repeat = leaf(_few_repeat)
+
+
+def _many_repeat(
+    ends: Any, base: Any, heap: Any, text: Any, first: Any, last: Any, seed: Any
+) -> Any:
+    """The same, by a table of keys: the time does not grow with the square of their number."""
+    size = 1
+    while size < 2 * (last - first):
+        size *= 2
+    table = np.full(size, -1, np.int64)
+    for i in range(first, last):
+        start = ends[base + i - 1] if i > 0 else 0
+        length = ends[base + i] - start
+        mixed = np.uint64(seed) ^ np.uint64(length)
+        for k in range(length):
+            mixed = (mixed ^ np.uint64(heap[text + start + k])) * np.uint64(0x9E3779B97F4A7C15)
+            mixed ^= mixed >> np.uint64(29)
+        place = np.int64(mixed & np.uint64(size - 1))
+        other = table[place]
+        while other >= 0:
+            begin = ends[base + other - 1] if other > 0 else 0
+            if ends[base + other] - begin == length and same(
+                heap, text + begin, text + start, length
+            ):
+                return True
+            place = (place + 1) & (size - 1)
+            other = table[place]
+        table[place] = i
+    return False
+
+
+many_repeat = compiled(_many_repeat)
+
+
+def _fits(data: Any, at: Any, size: Any, pool: Any, limits: Any, width: Any) -> Any:
+    """Whether a big-endian number is between two limits of the pool (-10^p, then 10^p)."""
+    if size == 0:
+        return True
+    sign = np.uint8(0xFF if data[at] >= 0x80 else 0)
+    while size > width and data[at] == sign:
+        at += 1
+        size -= 1
+    if size > width:
+        return False
+    limit = limits if sign else limits + width
+    for k in range(width):
+        byte = sign if k < width - size else data[at + k - (width - size)]
+        if byte != pool[limit + k]:
+            return (byte > pool[limit + k]) == (sign != 0)
+    return False
+
+
+fits = leaf(_fits)
+
+
+def _decimal_halves(data: Any, at: Any, size: Any) -> Any:
+    """A big-endian number that fits into 128 bits, as its low and its high half."""
+    sign = np.int64(0)
+    if size > 0 and data[at] >= 0x80:
+        sign = np.int64(-1)
+    low, high = sign, sign
+    for k in range(size):
+        high = (high << 8) | ((low >> 56) & 255)
+        low = (low << 8) | np.int64(data[at + k])
+    return low, high
+
+
+decimal_halves = leaf(_decimal_halves)
+
+
+def _write_decimal(data: Any, at: Any, size: Any, scale: Any, out: Any, to: Any) -> Any:
+    """Write a big-endian number with `scale` digits after its point; where the text ends."""
+    digits = np.zeros(3 * size + scale + 2, np.uint8)
+    rest = data[at : at + size].copy()
+    if size > 0 and rest[0] >= 0x80:
+        out[to] = 45  # the minus sign
+        to += 1
+        carry = np.int64(1)
+        for k in range(size - 1, -1, -1):
+            carry += np.int64(np.uint8(~rest[k]))
+            rest[k] = carry & 255
+            carry >>= 8
+    count = 0
+    lead = 0
+    while lead < size:
+        if rest[lead] == 0:
+            lead += 1
+            continue
+        over = np.int64(0)
+        for k in range(lead, size):
+            over = (over << 8) | np.int64(rest[k])
+            rest[k] = over // 10
+            over %= 10
+        digits[count] = over
+        count += 1
+    count = max(count, scale + 1)
+    for k in range(count - 1, -1, -1):
+        out[to] = digits[k] + _DIGITS
+        to += 1
+        if k == scale and scale > 0:
+            out[to] = 46  # the point
+            to += 1
+    return to
+
+
+write_decimal = compiled(_write_decimal)
+
+
+def _write_uuid(data: Any, at: Any, out: Any, to: Any) -> Any:
+    for k in range(16):
+        if k in (4, 6, 8, 10):
+            out[to] = 45
+            to += 1
+        for shift in (4, 0):
+            digit = (np.int64(data[at + k]) >> shift) & 15
+            out[to] = digit + (_DIGITS if digit < 10 else _LETTERS)
+            to += 1
+
+
+write_uuid = leaf(_write_uuid)
+
+
+def _little(data: Any, at: Any, size: Any) -> Any:
+    value = np.int64(0)
+    for k in range(size):
+        value |= np.int64(data[at + k]) << (8 * k)
+    return value
+
+
+little = leaf(_little)

@@ -1,0 +1,165 @@
+"""The hadoop tier's audit counts: a pure function of a commit, published to the audit topic.
+
+Rules: counts come out of commits, never out of tasks, so that no retry can count twice; an id is
+made of commit, topic and window, so that publishing a commit again counts nothing again. Counts go
+around partitions without a leader: a commit that could not be finished before their broker is
+back would keep everything from being loaded. The audit topic itself is loaded like any other, and
+not counted.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import socket
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hadoop_loader._commit.commit_log import Commit, TopicCommit
+from headworks._audit_counting import AUDIT_TOPIC, WINDOW_MS
+from headworks._bundled_schemas import folder
+from headworks._wire import prefix
+from headworks.errors import UnreachableError
+from headworks.registry_client import RegistryClient
+from headworks.schema import subject_of
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+
+__all__ = ["AuditPublisher", "events"]
+
+_NAMESPACE = uuid.UUID("6f2d2c1e-6a0b-5a44-9d4f-6c8f3b1f7f30")
+_TIER = "hadoop"
+_LATE_MS = 3_600_000
+_BY_KEY = -1
+_TIMEOUT = 20.0
+
+
+def events(commit: Commit, *, warehouse: str, host: str) -> Iterator[dict[str, Any]]:
+    """The audit events of a commit; `warehouse` names the log that its number belongs to."""
+    for topic, found in sorted(commit.topics.items()):
+        if topic == AUDIT_TOPIC:
+            continue
+        ranges = [
+            {"partition_number": int(partition), "first_offset": first, "end_offset": end}
+            for partition, (first, end) in sorted(found.ranges.items())
+            if commit.kind == "load"  # what is read again was told when it was read first
+        ]
+        for window, counts in sorted(_windows(found, commit.created_ms).items()):
+            outcomes = {k: n for k, n in counts.items() if k != "bytes" and n}
+            if not outcomes and not ranges:
+                continue  # what was read again is what it was
+            name = "/".join(
+                (_TIER, warehouse, commit.previous, str(commit.number), topic, str(window))
+            )
+            yield {
+                "id": str(uuid.uuid5(_NAMESPACE, name)),
+                "topic": topic,
+                "tier": _TIER,
+                "window_start": window,
+                "counts": outcomes,
+                "bytes": counts["bytes"],
+                "host": host,
+                "application": "headworks-loader",
+                "sent_at": commit.created_ms,
+                "load_number": commit.number,
+                "ranges": ranges,
+            }
+
+
+def _windows(found: TopicCommit, committed_ms: int) -> dict[int, dict[str, int]]:
+    """A topic's counts by window, with what is late; what is lost has no window, and is in 0."""
+    windows = {int(window): dict(counts) for window, counts in found.windows.items()}
+    for window, counts in windows.items():
+        if window + WINDOW_MS + _LATE_MS <= committed_ms:
+            counts["late"] = counts.get("loaded", 0)
+    if found.lost:
+        windows.setdefault(0, {"bytes": 0})["lost"] = found.lost
+    return windows
+
+
+class AuditPublisher:
+    """Publishes commits' counts to the broker that `client` (properties of librdkafka) reaches."""
+
+    def __init__(self, client: Mapping[str, Any], registry: RegistryClient, warehouse: str) -> None:
+        self._client = client
+        self._registry = registry
+        self._warehouse = warehouse
+
+    def __call__(self, commit: Commit) -> None:
+        """Publish, and return when the broker has everything; UnreachableError if it does not."""
+        found = list(events(commit, warehouse=self._warehouse, host=socket.gethostname()))
+        if not found:
+            return
+        self._send([self._encoded(event) for event in found])
+
+    def _encoded(self, event: dict[str, Any]) -> tuple[bytes, bytes, int]:
+        from fastavro import schemaless_writer
+
+        schema_id, schema = self._schema()
+        out = io.BytesIO()
+        schemaless_writer(out, schema, event)
+        return event["topic"].encode(), prefix(schema_id) + out.getvalue(), event["sent_at"]
+
+    def _schema(self) -> tuple[int, Any]:
+        from fastavro.schema import load_schema
+
+        if not hasattr(self, "_pinned"):
+            path = folder() / "headworks" / "audit.avsc"
+            text = path.read_text(encoding="utf-8")
+            subject = subject_of(AUDIT_TOPIC)
+            known = self._registry.lookup(subject, text) or self._registry.register(subject, text)
+            self._pinned = (known.id, load_schema(str(path)))
+        return self._pinned
+
+    def _send(self, messages: list[tuple[bytes, bytes, int]]) -> None:
+        from confluent_kafka import KafkaException, Producer
+
+        failed: list[object] = []
+
+        def delivered(error: object, _: object) -> None:
+            if error is not None:
+                failed.append(error)
+
+        producer = Producer(
+            {
+                **self._client,
+                # Twice is once by the id. Idempotence would begin with half a second of waiting:
+                # librdkafka asks for a producer's id before there is a connection, and then later.
+                "acks": "all",
+                "linger.ms": 5,
+                "log_level": 2,  # what matters of it is in the error
+                "message.timeout.ms": 20_000,
+            }
+        )
+        try:
+            partitions = itertools.cycle(_open_to(producer))
+            for key, value, timestamp in messages:
+                to = next(partitions)
+                while True:
+                    try:
+                        producer.produce(
+                            AUDIT_TOPIC, value, key, to, timestamp=timestamp, on_delivery=delivered
+                        )
+                        break
+                    except BufferError:
+                        producer.poll(0.1)
+            left = producer.flush(30)
+        except KafkaException as error:
+            failed.append(error)
+            left = 0
+        if failed or left:
+            raise UnreachableError(
+                f"broker {self._client['bootstrap.servers']} does not take audit counts: "
+                f"{failed[0] if failed else f'{left} left after 30 s'}",
+                fix="the rows are committed; load again when the broker answers, "
+                "and the counts are published then",
+            )
+
+
+def _open_to(producer: Producer) -> Sequence[int]:
+    """Where counts go: by their key, or to the partitions with a leader if some have none."""
+    found = producer.list_topics(AUDIT_TOPIC, timeout=_TIMEOUT).topics[AUDIT_TOPIC].partitions
+    led = [number for number, partition in found.items() if partition.leader >= 0]
+    return led if 0 < len(led) < len(found) else [_BY_KEY]

@@ -1,0 +1,127 @@
+"""What a loader counts, in Prometheus' form: over HTTP while it runs, or in a file afterwards.
+
+Rules: the numbers are those of the commit log and of the last run, so that a restarted loader goes
+on where it was; labels are topics of the warehouse, so their number is bounded.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    start_http_server,
+    write_to_textfile,
+)
+
+from hadoop_loader._commit.commit_log import CommitLog
+from hadoop_loader._commit.report import LoadReport
+from hadoop_loader._storage.filesystem import Place
+from headworks.errors import UsageError
+
+__all__ = ["LoaderMetrics"]
+
+_PREFIX = "headworks_loader"
+_PER_TOPIC = {
+    "rows": "rows in the topic's table",
+    "files": "files of the topic's table",
+    "quarantined": "messages set aside",
+    "lost": "messages that retention removed before they were loaded",
+    "schema_version": "version of the schema that the table has",
+    "loaded_timestamp_seconds": "when the topic was last loaded",
+}
+
+
+class LoaderMetrics:
+    """The gauges and counters of one loader on the warehouse at `root`."""
+
+    def __init__(self, root: Place) -> None:
+        self._log = CommitLog(root / "_headworks")
+        self._registry = CollectorRegistry()
+        self._topics = {
+            name: Gauge(f"{_PREFIX}_topic_{name}", text, ["topic"], registry=self._registry)
+            for name, text in _PER_TOPIC.items()
+        }
+        self._offset = Gauge(
+            f"{_PREFIX}_offset",
+            "next offset to load",
+            ["topic", "partition"],
+            registry=self._registry,
+        )
+        self._runs = Counter(f"{_PREFIX}_runs", "loads run", ["outcome"], registry=self._registry)
+        self._seconds = Gauge(
+            f"{_PREFIX}_phase_seconds", "time of the last run", ["phase"], registry=self._registry
+        )
+        self._refused = Gauge(
+            f"{_PREFIX}_topics_refused",
+            "topics the last run left as they were",
+            registry=self._registry,
+        )
+        self._ungoverned = Gauge(
+            f"{_PREFIX}_topics_ungoverned", "topics without a schema", registry=self._registry
+        )
+        self._leaderless = Gauge(
+            f"{_PREFIX}_partitions_leaderless",
+            "partitions the last run left out for want of a leader",
+            registry=self._registry,
+        )
+        self._success = Gauge(
+            f"{_PREFIX}_last_success_timestamp_seconds",
+            "when a run last succeeded",
+            registry=self._registry,
+        )
+        self.refresh()
+
+    def loaded(self, report: LoadReport) -> None:
+        """A run is over."""
+        self._runs.labels("succeeded").inc()
+        self._success.set(time.time())
+        self._seconds.clear()
+        for phase, seconds in report.seconds.items():
+            self._seconds.labels(phase).set(seconds)
+        if report.compacted is not None:
+            self._seconds.labels("compact").set(report.compacted.seconds)
+        self._refused.set(len(report.refused))
+        self._ungoverned.set(len(report.ungoverned))
+        self._leaderless.set(sum(len(one.offsets) for one in report.leaderless))
+        self.refresh()
+
+    def failed(self) -> None:
+        """A run failed."""
+        self._runs.labels("failed").inc()
+
+    def refresh(self) -> None:
+        """Take over what the commit log says."""
+        last = self._log.latest()
+        for topic, state in (last.tables if last else {}).items():
+            for name in ("rows", "files", "quarantined", "lost"):
+                self._topics[name].labels(topic).set(getattr(state, name))
+            self._topics["schema_version"].labels(topic).set(state.version)
+            self._topics["loaded_timestamp_seconds"].labels(topic).set(state.loaded_ms / 1000)
+        for topic, partitions in (last.offsets if last else {}).items():
+            for partition, offset in partitions.items():
+                self._offset.labels(topic, partition).set(offset)
+
+    def serve(self, host: str, port: int) -> int:
+        """Answer scrapes on an address until the process ends; the port, chosen if 0."""
+        try:
+            server, _ = start_http_server(port, host, self._registry)
+        except OSError as error:
+            raise UsageError(
+                f"metrics cannot be served on {host}:{port}: {error.strerror or error}",
+                fix="stop what listens there, or give --metrics another HOST:PORT",
+            ) from None
+        return int(server.server_port)
+
+    def write(self, path: Path) -> None:
+        """Put everything into a file, at once, for a collector of text files."""
+        try:
+            write_to_textfile(str(path), self._registry)
+        except OSError as error:
+            raise UsageError(
+                f"metrics cannot be written to {path}: {error.strerror or error}",
+                fix="give --metrics-file a path that you may write to",
+            ) from None

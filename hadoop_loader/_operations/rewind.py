@@ -1,0 +1,238 @@
+"""Reading again: from an offset or a time on (rewind), or what is in quarantine (requeue).
+
+Rules:
+
+- New rows replace the old ones in one commit: partitions that held replaced rows get a new folder
+  with the rows that stay and the rows that come, and readers are sent there partition by partition.
+- Nothing is replaced that cannot be read again: what retention has removed stays as it is, and a
+  log that gives fewer messages than the tables hold of it (a compacted one) is refused.
+- Offsets do not change; the audit gets the difference, so that its sums stay what they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from hadoop_loader._commit.commit_builder import Draft
+from hadoop_loader._commit.commit_log import Commit, TableState
+from hadoop_loader._commit.report import LoadReport, report_of
+from hadoop_loader._commit.task_results import Windows, by_topic, check_covered, topic_commit
+from hadoop_loader._commit.topic_plans import govern, next_state
+from hadoop_loader._commit.transaction import Parts, Progress, Work
+from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
+from hadoop_loader._fetch.messages import Message
+from hadoop_loader._fetch.position import Position
+from hadoop_loader._fetch.ranges import Range, unled
+from hadoop_loader._operations.load import tasks_of
+from hadoop_loader._storage.filesystem import Place, readable
+from hadoop_loader._storage.staging import StagedFile
+from hadoop_loader._tasks.load_task import Manifest, Task, TopicManifest, TopicPlan, load
+from hadoop_loader._tasks.rewrite_task import Dropped, Rewrite, Rewritten
+from headworks.errors import FindingsError, UsageError
+
+__all__ = ["Requeueing", "Rewinding"]
+
+
+class _Reloading:
+    """What both have in common: old rows out, new rows in."""
+
+    def __init__(self, parts: Parts, progress: Progress | None = None) -> None:
+        self._parts = parts
+        self._work = Work(parts, progress)
+
+    def _begin(self, topic: str) -> tuple[Commit, TableState, TopicPlan]:
+        """The last commit, the topic's table, and how to read the topic; UsageError if not."""
+        last = self._work.recover()
+        state = last.tables.get(topic) if last else None
+        if last is None or state is None:
+            raise UsageError(
+                f"topic {topic} has no table in {self._parts.root}",
+                fix="`headworks load status` lists those that have one",
+            )
+        found = govern([topic], self._parts.versions, last, self._parts.log, self._parts.policy)
+        if found.refused:
+            raise FindingsError(f"topic {topic} cannot be read: {found.refused[0].reason}")
+        if found.ungoverned:
+            raise UsageError(
+                f"topic {topic} has no schema any more",
+                fix=f"register one as {topic}-value",
+            )
+        return last, state, found.plans[topic]
+
+    def _without(self, draft: Draft, topic: str, table: str, dropped: Dropped) -> list[Rewritten]:
+        """The partitions of a table that hold such rows, in staging without them; they move."""
+        staging = self._work.staging(draft.number)
+        jobs = [
+            Rewrite(draft.number, topic, table, day, tuple(sources), staging, dropped)
+            for day in draft.days(table)
+            if (sources := draft.sources(table, day))
+        ]
+        done = [r for r in self._parts.jobs.rewrite(jobs) if r.dropped] if jobs else []
+        for r in done:
+            if table != QUARANTINE_TABLE:
+                draft.recount(topic, len(r.files) - len(draft.sources(table, r.day)))
+            draft.relocate(table, r.day)
+            draft.files.extend(r.files)
+        return done
+
+    def _take_in(
+        self,
+        draft: Draft,
+        plan: TopicPlan,
+        parts: Sequence[TopicManifest],
+        files: Sequence[StagedFile],
+        replaced: Windows,
+    ) -> LoadReport:
+        topic, now = plan.topic, self._work.now_ms()
+        self._parts.log.keep_schema(plan.latest.text)
+        before = draft.tables[topic]
+        draft.tables[topic] = next_state(plan, before, draft.number, before.record_bytes)
+        draft.files.extend(files)
+        new = sum(f.table == plan.table for f in files)
+        draft.count(topic, topic_commit(parts, new, instead=replaced), now)
+        self._parts.reach("staged")
+        commit = self._work.commit(draft)
+        report = report_of(commit.number, commit, seconds=dict(self._work.seconds))
+        self._parts.log.keep_report(commit.number, report.as_dict())
+        return report
+
+    def _nothing(self, last: Commit) -> LoadReport:
+        self._work.clean(last)
+        return replace(report_of(last.number, None), seconds=dict(self._work.seconds))
+
+
+class Rewinding(_Reloading):
+    """Reads a topic again from a position to where it was loaded up to."""
+
+    def run(self, topic: str, to: Position) -> LoadReport:
+        """Replace everything from `to` on; see the module for what is refused."""
+        last, state, plan = self._begin(topic)
+        with self._work.phase("plan"):
+            ranges = self._ranges(topic, to, last)
+        if not ranges:
+            return self._nothing(last)
+        self._parts.reach("planned")
+        draft = self._work.draft(last, "rewind")
+        with self._work.phase("read"):
+            staging, bins = self._work.staging(draft.number), self._parts.tasks
+            tasks = tasks_of(ranges, {topic: plan}, last, draft.number, staging, bins)
+            manifests = self._work.load(tasks, staging, sum(r.size for r in ranges))
+            found = by_topic(manifests)
+            check_covered(ranges, found)
+        with self._work.phase("rewrite"):
+            starts = {r.partition: r.start for r in ranges}
+            old = self._without(draft, topic, state.files_table, Dropped(None, starts))
+            bad = self._without(draft, topic, QUARANTINE_TABLE, Dropped(topic, starts))
+        _check_as_many(topic, found[topic], [*old, *bad])
+        replaced = _replaced(old, bad)
+        files = [f for m in manifests for f in m.files]
+        return self._take_in(draft, plan, found[topic], files, replaced)
+
+    def _ranges(self, topic: str, to: Position, last: Commit) -> list[Range]:
+        committed = last.committed(topic)
+        known = self._parts.broker.partitions().get(topic, ())
+        marks = self._parts.broker.watermarks({topic: known}).get(topic, {})
+        needed = known if to.partition is None else [p for p in known if p == to.partition]
+        if away := [p for p in needed if p not in marks]:
+            raise unled(topic, away)
+        starts = to.starts(marks, lambda ms: self._parts.broker.offsets_at(topic, list(marks), ms))
+        ranges = []
+        for partition, start in sorted(starts.items()):
+            end = committed.get(partition, 0)
+            if start < min(marks[partition].low, end):
+                raise UsageError(
+                    f"{topic}[{partition}] begins at offset {marks[partition].low}: retention has "
+                    f"removed offset {start}, and rows that cannot be read again are not replaced",
+                    fix="rewind to a later offset or time, or to `earliest`",
+                )
+            if start < end:
+                ranges.append(Range(topic, partition, start, end))
+        return ranges
+
+
+class Requeueing(_Reloading):
+    """Decodes a topic's quarantined messages again, after what they lacked was registered."""
+
+    def run(self, topic: str) -> LoadReport:
+        """Bring what can be decoded now into the table; the rest stays in quarantine."""
+        last, _, plan = self._begin(topic)
+        draft = self._work.draft(last, "requeue")
+        sources = [
+            file
+            for day in draft.days(QUARANTINE_TABLE)
+            for file in draft.sources(QUARANTINE_TABLE, day)
+        ]
+        self._parts.reach("planned")
+        with self._work.phase("read"):
+            manifest = self._read(draft, plan, sources)
+        if not sum(t.rows for t in manifest.topics):
+            return self._nothing(last)
+        with self._work.phase("rewrite"):
+            every = Dropped(topic, dict.fromkeys(last.committed(topic), 0))
+            bad = self._without(draft, topic, QUARANTINE_TABLE, every)
+        _check_as_many(topic, manifest.topics, bad)
+        return self._take_in(draft, plan, manifest.topics, manifest.files, _replaced([], bad))
+
+    def _read(self, draft: Draft, plan: TopicPlan, sources: Sequence[Place]) -> Manifest:
+        nothing = (Range(plan.topic, 0, 0, 0),)
+        staging = self._work.staging(draft.number)
+        task = Task(draft.number, nothing, {plan.topic: plan}, staging)
+        return load(task, _Quarantined(sources))
+
+
+class _Quarantined:
+    """The quarantine table as a log: a fetcher of the messages that are in it."""
+
+    def __init__(self, sources: Sequence[Place]) -> None:
+        self._sources = sources
+
+    def fetch(self, ranges: Sequence[Range]) -> Iterator[tuple[str, list[Message]]]:
+        """Every quarantined message of the ranges' one topic, whatever the ranges."""
+        (topic,) = {r.topic for r in ranges}
+        for source in self._sources:
+            for batch in pq.ParquetFile(readable(source)).iter_batches(10_000):
+                rows: Any = batch.filter(pc.field("topic") == topic)
+                stamps = rows.column("_timestamp").cast(pa.int64()).to_pylist()  # microseconds
+                names = ("_partition", "_offset", "key", "value")
+                partitions, offsets, keys, values = (
+                    rows.column(name).to_pylist() for name in names
+                )
+                yield (
+                    topic,
+                    [
+                        Message(partition, offset, stamp // 1000, key, value)
+                        for partition, offset, stamp, key, value in zip(
+                            partitions, offsets, stamps, keys, values, strict=True
+                        )
+                    ],
+                )
+
+
+def _replaced(old: Sequence[Rewritten], bad: Sequence[Rewritten]) -> Windows:
+    windows: Windows = {}
+    for outcome, found in (("loaded", old), ("quarantined", bad)):
+        for r in found:
+            for window, n in r.dropped.items():
+                counts = windows.setdefault(str(window), {})
+                counts[outcome] = counts.get(outcome, 0) + n
+    return windows
+
+
+def _check_as_many(
+    topic: str, parts: Sequence[TopicManifest], replaced: Sequence[Rewritten]
+) -> None:
+    new = sum(p.rows + p.quarantined for p in parts)
+    old = sum(n for r in replaced for n in r.dropped.values())
+    if new < old:
+        raise FindingsError(
+            f"topic {topic} gives {new:,} messages, and the tables hold {old:,} rows of them: "
+            f"{old - new:,} would be lost; nothing has changed",
+            fix="a compacted topic has forgotten messages that the tables keep: rewind to an "
+            "offset behind them",
+        )

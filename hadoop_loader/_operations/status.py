@@ -1,0 +1,136 @@
+"""What a warehouse's commit log says, and how far behind the broker it is. Without Spark.
+
+Rules: a broker that does not answer costs the answer about itself only; the sums are in the last
+commit, so the age of a warehouse does not matter.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from hadoop_loader._commit.commit_log import Commit, CommitLog, TableState
+from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
+from hadoop_loader._fetch.kafka_log import KafkaLog
+from hadoop_loader._fetch.ranges import Range, Watermarks, unled
+from hadoop_loader._storage.filesystem import Place
+from headworks._kafka.client_properties import broker_client
+from headworks.errors import HeadworksError, UsageError
+
+__all__ = ["Lag", "lag_of", "status_of"]
+
+Lag = tuple[int, float | None]
+_A_FIRST_BATCH = 64 << 10  # bytes; a larger one is given all the same
+
+
+def status_of(root: Place, bootstrap: str | None = None) -> dict[str, Any]:
+    """Per topic: table, schema version, offsets, rows, files, quarantined, lost, and its lag.
+
+    The lag is asked of the broker at `bootstrap`, and null without one, or where no leader answers
+    for a partition.
+    """
+    if not (root / "_headworks" / "commits").is_dir():
+        raise UsageError(
+            f"{root} is no warehouse: nothing was ever loaded into it",
+            fix="run `headworks load run`, or give --warehouse or --data-dir",
+        )
+    log = CommitLog(root / "_headworks")
+    last = log.latest()
+    tables = last.tables if last else {}
+    lags, trouble = _ask(bootstrap, last) if bootstrap and last else ({}, None)
+    report = log.last_run() or {}
+    return {
+        "load": last.number if last else 0,
+        "applied": last is None or log.is_applied(last.number),
+        "broker_error": trouble,
+        "ungoverned": report.get("ungoverned", []),
+        "refused": _refused(report, tables),
+        "leaderless": report.get("leaderless", []),
+        "unmarked": report.get("unmarked"),
+        "topics": [
+            _topic(topic, state, last, lags.get(topic)) for topic, state in sorted(tables.items())
+        ],
+    }
+
+
+def lag_of(
+    committed: Mapping[int, int], marks: Mapping[int, Watermarks], oldest_ms: int | None, now: float
+) -> Lag:
+    """Messages that are not loaded yet, and the minutes since the oldest of them was written.
+
+    None minutes: there is none where it is looked for, at the first offset of each partition.
+    """
+    behind = sum(m.high - max(committed.get(p, m.low), m.low) for p, m in marks.items())
+    if behind <= 0:
+        return 0, 0.0
+    if oldest_ms is None:
+        return behind, None
+    return behind, round(max(0.0, now - oldest_ms / 1000) / 60, 1)
+
+
+def _ask(bootstrap: str, last: Commit) -> tuple[dict[str, Lag], str | None]:
+    client = broker_client(bootstrap)
+    try:
+        broker = KafkaLog(client)
+        known = broker.partitions()
+        marks = broker.watermarks({t: known[t] for t in last.tables if t in known})
+        away = {t: [p for p in known[t] if p not in found] for t, found in marks.items()}
+        led = {topic: found for topic, found in marks.items() if not away[topic]}
+        oldest, now = _oldest(client, led, last), time.time()
+        lags = {
+            topic: lag_of(last.committed(topic), found, oldest.get(topic), now)
+            for topic, found in led.items()
+        }
+        return lags, "; ".join(unled(t, ps).message for t, ps in away.items() if ps) or None
+    except HeadworksError as error:
+        return {}, error.message
+
+
+def _oldest(
+    client: Mapping[str, Any], marks: Mapping[str, Mapping[int, Watermarks]], last: Commit
+) -> dict[str, int]:
+    """Of each topic the timestamp of what is oldest among the first message, not loaded yet, of
+    each partition; topics of which all is loaded are left out.
+    """
+    firsts = [
+        Range(topic, partition, start, start + 1)
+        for topic, found in marks.items()
+        for committed in (last.committed(topic),)
+        for partition, mark in found.items()
+        if (start := max(committed.get(partition, mark.low), mark.low)) < mark.high
+    ]
+    oldest: dict[str, int] = {}
+    with BrokerFetcher(client, each=_A_FIRST_BATCH) as fetcher:
+        for topic, messages in fetcher.fetch(firsts):
+            first = min(message.timestamp for message in messages)
+            oldest[topic] = min(first, oldest.get(topic, first))
+    return oldest
+
+
+def _refused(report: Mapping[str, Any], tables: Mapping[str, TableState]) -> list[dict[str, Any]]:
+    """What the last load refused; `rebuilt`: the table was written anew since, so load again."""
+    found = []
+    for refusal in report.get("refused", []):
+        state = tables.get(refusal["topic"])
+        rebuilt = state is not None and state.projections[-1][0] > report["number"]
+        found.append({**refusal, "rebuilt": rebuilt})
+    return found
+
+
+def _topic(topic: str, state: TableState, last: Commit | None, lag: Lag | None) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "table": state.table,
+        "schema_version": state.version,
+        "partitions": "hourly" if state.hourly else "daily",
+        "rows": state.rows,
+        "files": state.files,
+        "quarantined": state.quarantined,
+        "lost": state.lost,
+        "load": state.load,
+        "loaded_ms": state.loaded_ms,
+        "offsets": last.committed(topic) if last else {},
+        "lag_messages": lag[0] if lag else None,
+        "lag_minutes": lag[1] if lag else None,
+    }

@@ -1,0 +1,49 @@
+"""`python -m hadoop_loader._spark.class_archive_training FOLDER`: make the archive of JVM classes.
+
+A Spark session of its own creates a table and a view, reads, writes, and answers SQL. Its JVM then
+writes the classes that it loaded into the archive.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from hadoop_loader._config import WarehouseConfig
+from hadoop_loader._spark.hiveserver2 import serve
+from hadoop_loader._spark.jvm_class_archive import QUIET, ClassArchive
+from hadoop_loader._spark.session import start_session, stop_session
+from hadoop_loader._spark.sql import query
+from hadoop_loader._tables.columns import METADATA, Scalar, StructField
+from hadoop_loader._tables.hive_catalog import HiveCatalog
+
+_LONGEST_SECONDS = 900.0
+
+
+def train(data: Path, archive: Path) -> None:
+    """Run a session that uses what a load uses; its JVM writes `archive` when it ends."""
+    os.environ.pop("SPARK_CONF_DIR", None)
+    config = WarehouseConfig(data_dir=data, bootstrap="", registry="")
+    spark = start_session(config, extra=(f"-XX:ArchiveClassesAtExit={archive}", *QUIET))
+    try:
+        catalog = HiveCatalog(spark, config.files_database, config.database)
+        catalog.prepare(config.metastore)
+        columns = (StructField("n", Scalar("int")), *METADATA)
+        catalog.put_table("t", columns, data / "t", "A table.", {"a": "b"})
+        view = f"SELECT CASE WHEN _load < 2 THEN 1 ELSE n END AS n FROM {catalog.source_of('t')}"
+        catalog.put_view("t", columns[:1], view, "A view.", {"a": "b"})
+        catalog.add_days("t", ["2013-01-31"])
+        catalog.relocate("t", {"2013-01-31": data / "u"})
+        rows = spark.sparkContext.parallelize([(0,), (1,)], 2).flatMap(tuple).collect()
+        spark.createDataFrame([rows], "n int, m int").write.parquet(f"file://{data}/u/x")
+        spark.read.parquet(f"file://{data}/u/x").selectExpr("count(DISTINCT n, m)").collect()
+        host, port = serve(spark, "127.0.0.1", 0)
+        query(f"{host}:{port}", "SELECT n, count(*) FROM t GROUP BY n ORDER BY n")
+    finally:
+        stop_session(spark, wait=_LONGEST_SECONDS)
+
+
+if __name__ == "__main__":
+    os.nice(19)
+    ClassArchive(Path(sys.argv[1])).make(train)

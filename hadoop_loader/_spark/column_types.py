@@ -1,0 +1,64 @@
+"""Spark's types as column types, for DataFrames that come to us."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import types
+
+from hadoop_loader._tables.columns import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    STRING,
+    TIMESTAMP,
+    ColumnType,
+    Decimal,
+    ListOf,
+    MapOf,
+    Struct,
+    StructField,
+)
+from headworks.errors import IncompatibleError
+
+__all__ = ["struct_of"]
+
+_SCALARS: dict[type[Any], ColumnType] = {
+    types.BooleanType: BOOLEAN,
+    types.ByteType: INT,
+    types.ShortType: INT,
+    types.IntegerType: INT,
+    types.LongType: BIGINT,
+    types.FloatType: DOUBLE,
+    types.DoubleType: DOUBLE,
+    types.StringType: STRING,
+    types.BinaryType: BINARY,
+    types.DateType: DATE,
+    types.TimestampType: TIMESTAMP,
+}
+
+
+def struct_of(schema: types.StructType) -> Struct:
+    """The columns of a DataFrame; IncompatibleError for a type that no schema has."""
+    return Struct(tuple(StructField(f.name, _type(f.dataType, f.name)) for f in schema.fields))
+
+
+def _type(given: types.DataType, at: str) -> ColumnType:
+    if isinstance(given, types.StructType):
+        return struct_of(given)
+    if isinstance(given, types.ArrayType):
+        return ListOf(_type(given.elementType, at))
+    if isinstance(given, types.MapType) and isinstance(given.keyType, types.StringType):
+        return MapOf(_type(given.valueType, at))
+    if isinstance(given, types.DecimalType):
+        return Decimal(given.precision, given.scale)
+    found = _SCALARS.get(type(given))
+    if found is None:
+        raise IncompatibleError(
+            f"column {at} is {given.simpleString()}, which no Avro type becomes",
+            fix="cast it to what the topic's table has: see docs/hadoop_loader.md",
+        )
+    return found

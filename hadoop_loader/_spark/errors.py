@@ -1,0 +1,84 @@
+"""What Spark, its JVM, the metastore and the disk throw while a warehouse is worked on, as ours.
+
+Rules: whoever works on a warehouse does it inside `working`, so that nobody is shown a stack trace
+of three languages; errors of ours pass as they are; what is said names which metastore, the first
+line that tells what happened, and the first line of what was behind it all. Where the work had come
+to does not matter: the next run takes it up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hadoop_loader._storage.filesystem import Place
+from headworks.errors import HeadworksError, UnreachableError, UsageError
+
+__all__ = ["SessionError", "disk_error", "first_line", "working"]
+
+_NOTHING_LOST = "nothing is lost: the next run takes up what this one left"
+_REMADE = " (one that is damaged may be moved away: the next load makes it again, tables and all)"
+
+
+class SessionError(UnreachableError):
+    """Spark, or the metastore behind it, did not do its part."""
+
+
+@contextmanager
+def working(root: Place, metastore: Path | str) -> Iterator[None]:
+    """Work on the warehouse at `root`, with our own metastore in a folder or another by its URI."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    ours = isinstance(metastore, Path)
+    try:
+        yield
+    except HeadworksError:
+        raise
+    except (Py4JJavaError, PySparkException) as error:
+        raise SessionError(
+            f"Spark or its metastore {metastore} failed: {first_line(error)}",
+            fix=f"see whether the metastore runs and can be written{_REMADE * ours}, then run "
+            f"again; {_NOTHING_LOST}",
+        ) from None
+    except (Py4JError, ConnectionError):
+        raise SessionError(
+            "Spark's JVM has ended in the middle of the work: killed, or out of memory",
+            fix=f"see what killed it, then run again; {_NOTHING_LOST}",
+        ) from None
+    except OSError as error:
+        raise disk_error(root, error) from None
+
+
+def disk_error(root: Place, error: OSError) -> UsageError:
+    """What is said of a file under `root` that could not be read or written."""
+    where = f" ({error.filename})" if error.filename else ""
+    return UsageError(
+        f"warehouse {root}: {error.strerror or error}{where}",
+        fix=f"make room, or give back the right to write there, then run again; {_NOTHING_LOST}",
+    )
+
+
+def first_line(error: Exception) -> str:
+    """The line of a Java error that says what happened, and that of its first cause."""
+    thrown = getattr(error, "java_exception", None)
+    told = _line(str(error if thrown is None else thrown.getMessage())) or "unknown"
+    behind = _first_cause(getattr(error, "_origin", None) if thrown is None else thrown)
+    return f"{told} ({behind})" if behind not in told else told
+
+
+def _first_cause(thrown: Any) -> str:
+    """The innermost message of an exception of the JVM; nothing if it has none."""
+    found = ""
+    while thrown is not None:
+        found = _line(str(thrown.getMessage() or "")) or found
+        thrown = thrown.getCause()
+    return found
+
+
+def _line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    of_python = lines and lines[0].startswith("Traceback")
+    return lines[-1 if of_python else 0] if lines else ""

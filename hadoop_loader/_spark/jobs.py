@@ -1,0 +1,100 @@
+"""A load's bins as one Spark job of one stage: parallelize, flatMap, collect; rewrites likewise.
+
+Rules: the functions that workers run are module functions (found by name there, not pickled by
+value); an error of ours comes back as what it is, not as a Java stack trace; a worker that dies is
+Spark's to replace, and if it gives up, the error says that nothing is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
+from hadoop_loader._spark.errors import disk_error, first_line
+from hadoop_loader._storage.filesystem import Place, uri_of
+from hadoop_loader._tasks.load_task import Manifest, Task, load
+from hadoop_loader._tasks.rewrite_task import Rewrite, Rewritten, rewrite
+from headworks.errors import HeadworksError
+
+__all__ = ["SparkJobs", "TaskError"]
+
+
+class TaskError(HeadworksError):
+    """Spark could not finish a job: its workers died, or the cluster did."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A HeadworksError on its way between processes."""
+
+    kind: type[HeadworksError]
+    message: str
+    fix: str | None
+
+
+class SparkJobs:
+    """Jobs in the executors of a session; `client`: properties of librdkafka."""
+
+    def __init__(self, spark: Any, client: Mapping[str, Any]) -> None:
+        self._spark = spark
+        self._client = client
+
+    def load(self, tasks: Sequence[Task]) -> list[Manifest]:
+        """Read bins; raises the first HeadworksError that one met."""
+        return self._run(partial(_load, self._client), tasks)
+
+    def rewrite(self, rewrites: Sequence[Rewrite]) -> list[Rewritten]:
+        """Rewrite partitions; raises the first HeadworksError that one met."""
+        return self._run(_rewrite, rewrites)
+
+    def export(self, query: str, folder: Place) -> None:
+        """Write what a query answers into Parquet files of a new folder."""
+        self._spark.sql(query).write.option("compression", "zstd").parquet(uri_of(folder))
+
+    def _run(self, work: Callable[[Any], Iterator[Any]], tasks: Sequence[Any]) -> list[Any]:
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            rows = self._spark.sparkContext.parallelize(list(tasks), len(tasks))
+            found = rows.flatMap(work).collect()
+        except Py4JJavaError as error:
+            raise TaskError(
+                f"Spark did not finish the job: {first_line(error)}",
+                fix="see what killed its workers (memory?), then load again: nothing is lost, "
+                "offsets are where they were",
+            ) from None
+        for result in found:
+            if isinstance(result, _Failure):
+                raise result.kind(result.message, fix=result.fix)
+        return list(found)
+
+
+def _load(client: Mapping[str, Any], task: Task) -> Iterator[Manifest | _Failure]:
+    try:
+        with BrokerFetcher(client) as fetcher:
+            yield load(task, fetcher)
+    except HeadworksError as error:
+        yield _failure(error)
+    except OSError as error:
+        yield _failure(disk_error(_root(task.staging), error))
+
+
+def _rewrite(job: Rewrite) -> Iterator[Rewritten | _Failure]:
+    try:
+        yield rewrite(job)
+    except HeadworksError as error:
+        yield _failure(error)
+    except OSError as error:
+        yield _failure(disk_error(_root(job.staging), error))
+
+
+def _failure(error: HeadworksError) -> _Failure:
+    return _Failure(type(error), error.message, error.fix)
+
+
+def _root(staging: Place) -> Place:
+    """The warehouse that a load's staging folder is in."""
+    return staging.parent.parent

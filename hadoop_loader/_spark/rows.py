@@ -1,0 +1,312 @@
+"""Rows of a DataFrame as data of an Avro schema: do the columns fit, and the values of a row.
+
+Rules:
+
+- Pure, the way back of `columns`: what a table shows of a schema is what is taken here, with int
+  and bigint where the schema has a wider number. Nothing else is converted.
+- A column that the schema lacks is refused, as is a missing one without default.
+- A value that the schema has not is refused with its column: no number becomes another one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from decimal import Context
+from decimal import Decimal as Number
+from typing import Any, cast
+from uuid import UUID
+
+from hadoop_loader._tables.columns import (
+    BIGINT,
+    DOUBLE,
+    EMPTY_FIELD,
+    INT,
+    MAX_DECIMAL_PRECISION,
+    ColumnType,
+    Decimal,
+    ListOf,
+    MapOf,
+    Struct,
+    StructField,
+    column_type,
+    ddl,
+)
+from hadoop_loader._tables.defaults import union_names
+from headworks.errors import IncompatibleError
+from headworks.schema import Array, EnumType, Fixed, MapType, Record, Schema, Union
+from headworks.schema._defaults import is_default
+from headworks.schema._model import Json
+
+__all__ = ["check_columns", "datum_of"]
+
+Convert = Callable[[Any], Any]
+_EXACT = Context(prec=10_000)
+_FLOAT = struct.Struct("<f")
+_WIDER = {(INT, BIGINT), (INT, DOUBLE), (BIGINT, DOUBLE)}
+
+
+def check_columns(columns: Struct, schema: Record, at: str = "") -> None:
+    """Raise IncompatibleError, naming the column, unless `columns` fit `schema`."""
+    given = {f.name: f for f in columns.fields}
+    for f in schema.fields:
+        path = f"{at}{f.name}"
+        column = given.pop(f.name, None)
+        if column is not None:
+            _check(column.type, f.type, path)
+        elif not f.has_default:
+            raise IncompatibleError(
+                f"there is no column {path}, and {schema.name} has no default for it",
+                fix=f"add it to the DataFrame, as {ddl(column_type(f.type))}",
+            )
+    if given:
+        raise IncompatibleError(
+            f"{schema.name} has no field {', '.join(at + name for name in given)}",
+            fix="drop the column, or register a version of the schema that has it",
+        )
+
+
+def datum_of(schema: Schema) -> Convert:
+    """What turns a value of a row (as Arrow gives it to Python) into a datum of `schema`.
+
+    Raises ValueError, naming the column, for a value that the schema has not.
+    """
+    convert = _required(schema)
+
+    def named(value: Any) -> Any:
+        try:
+            return convert(value)
+        except _Unfit as error:
+            raise ValueError(f"column {error.path} is {error.told}") from None
+
+    return named
+
+
+class _Unfit(Exception):  # noqa: N818 - told as a ValueError
+    """A value that the schema has not; `path` is where, and grows on the way out."""
+
+    def __init__(self, told: str, path: str = "") -> None:
+        super().__init__(told)
+        self.told = told
+        self.path = path
+
+    def inside(self, at: str) -> _Unfit:
+        """The same, seen from around it."""
+        joint = "." if self.path[:1] not in ("", "[", "{") else ""
+        return _Unfit(self.told, f"{at}{joint}{self.path}")
+
+
+def _required(schema: Schema) -> Convert:
+    """A value, or null where the schema has one."""
+    convert = _value(schema)
+    branches = schema.branches if isinstance(schema, Union) else (schema,)
+    nullable = any(branch.kind == "null" for branch in branches)
+
+    def required(value: Any) -> Any:
+        if value is not None:
+            return convert(value)
+        if not nullable:
+            raise _Unfit("null, and the schema has no null there")
+        return None
+
+    return required
+
+
+def _value(schema: Schema) -> Convert:
+    """A value that is not null."""
+    if isinstance(schema, Union):
+        return _union(schema)
+    if isinstance(schema, Record):
+        return _record(schema)
+    if isinstance(schema, Array):
+        item = _at("[]", _required(schema.items))
+        return lambda value: [item(v) for v in value]
+    if isinstance(schema, MapType):
+        inside = _at("{}", _required(schema.values))
+        return lambda value: {k: inside(v) for k, v in value}
+    if isinstance(schema, EnumType):
+        return _symbol(schema)
+    logical = getattr(schema, "logical", None)
+    name = logical.name if logical else ""
+    if name == "duration":
+        return _checked(lambda v: struct.pack("<III", v["months"], v["days"], v["millis"]), name)
+    if logical is not None and name == "decimal":
+        wide = logical.precision > MAX_DECIMAL_PRECISION
+        return _number(logical.precision, logical.scale) if wide else _same
+    if isinstance(schema, Fixed):
+        return _checked(lambda value: UUID(value).bytes, name) if name == "uuid" else _fixed(schema)
+    return _float if schema.kind == "float" else _same
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _at(path: str, convert: Convert) -> Convert:
+    def at(value: Any) -> Any:
+        try:
+            return convert(value)
+        except _Unfit as error:
+            raise error.inside(path) from None
+
+    return at
+
+
+def _checked(convert: Convert, name: str) -> Convert:
+    def checked(value: Any) -> Any:
+        try:
+            return convert(value)
+        except (ValueError, TypeError, struct.error):
+            raise _Unfit(f"{value!r}, which is no {name}") from None
+
+    return checked
+
+
+def _number(precision: int, scale: int) -> Convert:
+    """Of more digits than a column of numbers has, and so text in it."""
+
+    def number(value: str) -> Number:
+        try:
+            found = Number(value)
+            whole = found.scaleb(scale, _EXACT)
+            fits = whole == whole.to_integral_value() and abs(whole) < 10**precision
+        except ArithmeticError:
+            fits = False
+        if not fits:
+            raise _Unfit(f"{value!r}, which is no decimal({precision},{scale})")
+        return found
+
+    return number
+
+
+def _symbol(schema: EnumType) -> Convert:
+    symbols = frozenset(schema.symbols)
+
+    def symbol(value: str) -> str:
+        if value not in symbols:
+            raise _Unfit(f"{value!r}, which is no symbol of {schema.name}")
+        return value
+
+    return symbol
+
+
+def _fixed(schema: Fixed) -> Convert:
+    def fixed(value: bytes) -> bytes:
+        if len(value) != schema.size:
+            raise _Unfit(f"{len(value)} bytes long, and {schema.name} has {schema.size}")
+        return value
+
+    return fixed
+
+
+def _float(value: float) -> float:
+    try:
+        _FLOAT.pack(value)
+    except OverflowError:
+        raise _Unfit(f"{value!r}, which is too large for a float of 32 bits") from None
+    return value
+
+
+def _record(schema: Record) -> Convert:
+    members = [(f.name, _at(f.name, _required(f.type))) for f in schema.fields]
+    # A column that is not there leaves its field to the default.
+    defaults = {
+        f.name: _default(f.type, cast(Json, f.default)) for f in schema.fields if f.has_default
+    }
+
+    def convert(row: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: member(row[name]) if name in row else defaults[name] for name, member in members
+        }
+
+    return convert
+
+
+def _default(schema: Schema, value: Json) -> Any:
+    """A JSON default as a datum, without logical types; fastavro takes it for the datum itself."""
+    if isinstance(schema, Union):
+        branch = next(b for b in schema.branches if is_default(b, value))
+        return None if value is None else (_branch_name(branch), _default(branch, value))
+    if isinstance(value, list) and isinstance(schema, Array):
+        return [_default(schema.items, item) for item in value]
+    if isinstance(value, dict) and isinstance(schema, MapType):
+        return {k: _default(schema.values, v) for k, v in value.items()}
+    if isinstance(value, dict) and isinstance(schema, Record):
+        return {
+            f.name: _default(f.type, value[f.name] if f.name in value else cast(Json, f.default))
+            for f in schema.fields
+        }
+    if isinstance(value, str) and schema.kind in ("bytes", "fixed"):
+        return value.encode("latin-1")
+    return value
+
+
+def _union(schema: Union) -> Convert:
+    names = union_names(schema)
+    if names is None:
+        only = _only(schema)
+        return _same if only is schema else _value(only)  # itself: of nulls alone
+    branches = {
+        member: (_branch_name(schema.branches[i]), _at(member, _value(schema.branches[i])))
+        for i, member in names.items()
+    }
+
+    def convert(value: Mapping[str, Any]) -> Any:
+        found = [(name, v) for name, v in value.items() if v is not None]
+        if len(found) != 1:
+            raise _Unfit(f"a struct with {len(found)} members set, and a union has one value")
+        name, inside = branches[found[0][0]]
+        return (name, inside(found[0][1]))
+
+    return convert
+
+
+def _branch_name(schema: Schema) -> str:
+    return str(getattr(schema, "name", schema.kind))
+
+
+def _check(given: ColumnType, schema: Schema, path: str) -> None:
+    wanted = column_type(schema)
+    value = _only(schema)
+    if isinstance(given, Struct) and isinstance(value, Record):
+        if value.fields:
+            check_columns(given, value, f"{path}.")
+        elif [f.name for f in given.fields] != [EMPTY_FIELD]:
+            raise _unlike(path, given, wanted)
+    elif isinstance(given, ListOf) and isinstance(value, Array):
+        _check(given.item, value.items, f"{path}[]")
+    elif isinstance(given, MapOf) and isinstance(value, MapType):
+        _check(given.value, value.values, f"{path}{{}}")
+    elif _bare(given) != _bare(wanted) and (given, wanted) not in _WIDER:
+        same_scale = (
+            isinstance(given, Decimal)
+            and isinstance(wanted, Decimal)
+            and given.scale == wanted.scale
+            and given.precision <= wanted.precision
+        )
+        if not same_scale:
+            raise _unlike(path, given, wanted)
+
+
+def _only(schema: Schema) -> Schema:
+    """The one value type of a union that is one column; other schemas as they are."""
+    if not isinstance(schema, Union) or union_names(schema) is not None:
+        return schema
+    values = [b for b in schema.branches if b.kind != "null"]
+    return values[-1] if values else schema
+
+
+def _bare(type_: ColumnType) -> ColumnType:
+    """A type without comments."""
+    if isinstance(type_, Struct):
+        return Struct(tuple(StructField(f.name, _bare(f.type)) for f in type_.fields))
+    if isinstance(type_, ListOf):
+        return ListOf(_bare(type_.item))
+    return MapOf(_bare(type_.value)) if isinstance(type_, MapOf) else type_
+
+
+def _unlike(path: str, given: ColumnType, wanted: ColumnType) -> IncompatibleError:
+    return IncompatibleError(
+        f"column {path} is {ddl(given)}, and the schema wants {ddl(wanted)}",
+        fix=f'cast it: df.withColumn("{path}", col("{path}").cast("{ddl(wanted)}"))',
+    )

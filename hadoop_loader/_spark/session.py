@@ -1,0 +1,318 @@
+"""A Spark session for the loader: one JVM, quiet, on loopback, with an embedded metastore.
+
+Rules: what can be wrong is looked at before the JVM starts (Java, the metastore's lock), because
+a JVM takes seconds to start and explains itself badly; closing a session ends its JVM.
+A JVM that only loads compiles its own code once, quickly: it lives for seconds, its work is small
+statements, and the second compiler costs it more time than it gives back.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from hadoop_loader._config import WarehouseConfig
+from hadoop_loader._spark.errors import first_line
+from hadoop_loader._spark.jvm_class_archive import ClassArchive
+from hadoop_loader._storage.filesystem import Place, spark_needs, spark_settings
+from headworks.errors import UnreachableError, UsageError
+
+__all__ = [
+    "MIN_JAVA",
+    "check_java",
+    "check_metastore_free",
+    "check_reads",
+    "hasten_next_start",
+    "start_session",
+    "stop_session",
+]
+
+MIN_JAVA = 17
+_LOG_SETTINGS = """\
+status = off
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = spark: %p %c{1}: %m%n
+"""
+_LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+# What PySpark writes to stderr, stack trace and all, before it raises it.
+_SAID_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_FLOCK = struct.Struct("hhqqi4x")
+
+
+def check_java() -> str:
+    """What the Java that Spark will use says of itself; UsageError if there is none, or too old."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    fix = (
+        f"install Java {MIN_JAVA} or newer (Debian, Ubuntu: apt install openjdk-17-jre-headless; "
+        "macOS: brew install openjdk@17), or set JAVA_HOME"
+    )
+    if java is None or not os.access(java, os.X_OK):
+        where = f"JAVA_HOME={home} has no bin/java" if home else "there is no `java` on the PATH"
+        raise UsageError(f"the loader needs Java {MIN_JAVA} for Spark, and {where}", fix=fix)
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    except OSError as error:  # made for another machine, for one
+        raise UsageError(f"{java} does not run: {error.strerror or error}", fix=fix) from None
+    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr)
+    if found is None:
+        raise UsageError(f"{java} does not tell its version: {told.stderr.strip()}", fix=fix)
+    version = int(found[1])
+    if version < MIN_JAVA:
+        raise UsageError(f"{java} is Java {version}; Spark needs {MIN_JAVA}", fix=fix)
+    return told.stderr
+
+
+def check_metastore_free(metastore: Path, *, wait: float = 15.0) -> None:
+    """UsageError, naming the process, if another one has the metastore open for `wait` seconds.
+
+    A loader that was killed leaves a JVM that takes a moment to notice.
+    """
+    lock = metastore / "db" / "dbex.lck"
+    deadline = time.monotonic() + wait
+    while (holder := _holder(lock)) is not None:
+        if time.monotonic() > deadline:
+            raise UsageError(
+                f"the metastore {metastore} is in use by process {holder} ({_command(holder)})",
+                fix="an embedded metastore serves one process: stop that one, or query it through "
+                "its HiveServer2 (`headworks sql --hive HOST:PORT`)",
+            )
+        time.sleep(0.2)
+
+
+def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None) -> Any:
+    """Start Spark with the metastore of `config`; returns a SparkSession.
+
+    `extra`: options of the JVM, instead of those by which it starts faster.
+    """
+    classes = ClassArchive.of(check_java())
+    options = classes.options() if extra is None else extra
+    if config.metastore_uri is None:
+        check_metastore_free(config.metastore)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    logging.getLogger().addFilter(_not_of_py4j)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.logger import PySparkLogger
+    from pyspark.sql import SparkSession
+
+    for words in _SAID_TWICE:
+        PySparkLogger.getLogger(words).setLevel(logging.CRITICAL)
+    log_settings = _log_settings(config.metastore)
+    builder = SparkSession.builder.master(config.master).appName("headworks-loader")
+    for name, value in _settings(config, log_settings, options).items():
+        builder = builder.config(name, value)
+    from py4j.protocol import Py4JError
+
+    try:
+        with _quiet_stderr():
+            spark = builder.enableHiveSupport().getOrCreate()
+            spark.sparkContext.setLogLevel("OFF" if config.master.startswith("local") else "ERROR")
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        if options and extra is None:
+            spark = start_session(config, extra=())
+            classes.discard()  # without it there was no trouble
+            return spark
+        raise UnreachableError(
+            "Spark's JVM ended before it was up",
+            fix="see that there is memory for it, that it was not killed, and that JAVA_HOME, "
+            "JAVA_TOOL_OPTIONS, JDK_JAVA_OPTIONS and SPARK_HOME, if set, suit it; nothing was read",
+        ) from None
+    except Py4JError as error:
+        raise UnreachableError(
+            f"Spark does not start on {config.master}: {first_line(error)}",
+            fix="see the logs of the cluster's workers, or load with --master 'local[2,3]'; "
+            "nothing was read, offsets are where they were",
+        ) from None
+    try:
+        check_reads(spark, config.root)
+    except BaseException:
+        stop_session(spark)
+        raise
+    return spark
+
+
+def check_reads(spark: Any, root: Place) -> None:
+    """UsageError if a session has not got what it reads a warehouse there by.
+
+    Or has got it by `spark.jars`: their loader is closed with HiveServer2's first connection.
+    """
+    wanted = spark_needs(root)
+    if wanted is None:
+        return
+    name, package = wanted
+    jvm = spark.sparkContext._jvm
+    loader = jvm.java.lang.ClassLoader.getSystemClassLoader()
+    if loader.getResource(f"{name.replace('.', '/')}.class") is None:
+        release = jvm.org.apache.hadoop.util.VersionInfo.getVersion()
+        raise UsageError(
+            f"Spark cannot read {root}: its class path has no {name}",
+            fix=f"put {package}:{release} and what it needs into a folder, and that folder into "
+            "spark-defaults.conf, in the folder that SPARK_CONF_DIR names: "
+            "spark.driver.extraClassPath FOLDER/* and spark.executor.extraClassPath FOLDER/*",
+        )
+
+
+def hasten_next_start() -> None:
+    """Have an archive of the JVM's classes made in the background, if one is worth it here."""
+    ClassArchive.of(check_java()).make_if_worth_it()
+
+
+def stop_session(spark: Any, *, wait: float = 10.0) -> None:
+    """Stop Spark and end its JVM within `wait` seconds, so that the next starts from nothing.
+
+    A JVM that was killed has no part in it, and is no reason to fail.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+
+    gateway = spark.sparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    with warnings.catch_warnings(), suppress(Py4JError, OSError):
+        warnings.simplefilter("ignore", RuntimeWarning)
+        spark.stop()
+    # Where the JVM is gone, this is what clears the names that the next session would find taken.
+    spark.sparkContext.stop()
+    gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    if process is not None:
+        process.stdin.close()
+        try:
+            process.wait(wait)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _log_settings(state: Path) -> Path:
+    """How a session logs, in a file beside the metastore; UsageError if that cannot be written."""
+    settings = state / "log4j2.properties"
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        settings.write_text(_LOG_SETTINGS, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"the metastore's folder {state} cannot be written: {error.strerror or error}",
+            fix="give --data-dir a folder that you may write to, and that has room; nothing was "
+            "read, offsets are where they were",
+        ) from None
+    return settings
+
+
+def _settings(
+    config: WarehouseConfig, log_settings: Path, options: Sequence[str]
+) -> dict[str, str]:
+    state = config.metastore
+    jvm = (
+        "-Duser.timezone=UTC",
+        f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
+        f"-Dderby.stream.error.file={state}/derby.log",
+        "-XX:+UseSerialGC",
+        *(() if config.long_queries else ("-XX:TieredStopAtLevel=1",)),
+        *options,
+    )
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **(_LOOPBACK if _is_here(config.master) else {}),
+        "spark.driver.extraJavaOptions": " ".join(map(_word, jvm)),
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
+        "spark.sql.session.timeZone": "UTC",
+        # Two hundred, the default, is for a cluster; here each is a task to schedule.
+        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.warehouse.dir": (state / "managed").as_uri(),
+        **_where_the_metastore_is(config),
+        # A serving session that caches listings does not see new files in known partitions.
+        "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
+        # Listing a few hundred local folders is faster in place than as a Spark job.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
+        "spark.sql.files.openCostInBytes": "262144",
+        # As the loader's own files have them; the old form has no years before 1678 in Arrow.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Nested and widened columns; `widening` decides what is allowed.
+        "spark.hadoop.hive.metastore.disallow.incompatible.col.type.changes": "false",
+        "spark.hadoop.hive.stats.autogather": "false",
+        **spark_settings(config.root),
+    }
+
+
+def _word(option: str) -> str:
+    """An option as one word, as Spark reads them, whatever is in the names of folders."""
+    plain = option.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{plain}"'
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    """Py4J writes stack traces into the root logger before it raises what they are about."""
+    return "/py4j/" not in record.pathname
+
+
+def _is_here(master: str) -> bool:
+    """Whether all of Spark is on this machine, and needs no address that others see."""
+    return master.startswith("local") or "//127.0.0.1:" in master
+
+
+def _where_the_metastore_is(config: WarehouseConfig) -> dict[str, str]:
+    if config.metastore_uri is not None:
+        return {"spark.hadoop.hive.metastore.uris": config.metastore_uri}
+    place = f"jdbc:derby:;databaseName={config.metastore}/db;create=true"
+    return {"spark.hadoop.javax.jdo.option.ConnectionURL": place}
+
+
+class _quiet_stderr:  # noqa: N801 - used as a function
+    """Sends what the JVM's launcher writes to descriptor 2, before any logging is set up, away.
+
+    Spark prints a few fixed lines there while it starts; real errors come as exceptions.
+    """
+
+    def __enter__(self) -> None:
+        sys.stderr.flush()
+        self._kept = os.dup(2)
+        with open(os.devnull, "w") as nothing:
+            os.dup2(nothing.fileno(), 2)
+
+    def __exit__(self, *_: object) -> None:
+        sys.stderr.flush()
+        os.dup2(self._kept, 2)
+        os.close(self._kept)
+
+
+def _holder(lock: Path) -> int | None:
+    """The process that holds the lock file Derby keeps while a database is open, or None."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        with lock.open("rb+") as file:
+            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, holder = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, asked))
+    except OSError:
+        return None
+    return None if kind == fcntl.F_UNLCK else int(holder)
+
+
+def _command(process: int) -> str:
+    try:
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return "unknown"
+    return Path(words[0].decode(errors="replace")).name

@@ -1,0 +1,183 @@
+"""A file or folder of HDFS, by the names that pathlib has for what is done with one.
+
+Rules:
+
+- Everything goes over WebHDFS; Spark reads the same files by their `hdfs://` URI.
+- Where name nodes listen is in `hdfs-site.xml` of HADOOP_CONF_DIR, which Spark reads too; without
+  one it is Hadoop's own port. A place carries what was found there, so a task needs no such file.
+- A rename is at once, and never onto a file that is there unless that is what is asked for.
+"""
+
+from __future__ import annotations
+
+import errno
+import getpass
+import io
+import os
+import shutil
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Self, cast
+from urllib.parse import urlsplit
+
+from hadoop_loader._storage.remote_path import BUFFER, Download, RemotePath
+from hadoop_loader._storage.webhdfs import NameNodes, Upload
+from headworks.errors import UsageError
+
+__all__ = ["HdfsPath", "hdfs_path"]
+
+_PORT = 9870
+_CHUNK = 8 << 20
+# Bytes are on the disks of the data nodes when a file is closed, not only in their memory.
+_NEW = {"overwrite": "false", "createparent": "false", "createflag": "create,sync_block"}
+_OVER = {"overwrite": "true", "createflag": "create,sync_block,overwrite"}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HdfsPath(RemotePath):
+    """`site`: hdfs:// and the name of the file system, whose `nodes` are these."""
+
+    nodes: NameNodes = field(compare=False)
+
+    def exists(self) -> bool:
+        """Whether it is there."""
+        return self._status() is not None
+
+    def is_dir(self) -> bool:
+        """Whether it is there, and a folder."""
+        status = self._status()
+        return status is not None and status["type"] == "DIRECTORY"
+
+    def length(self) -> int:
+        """How many bytes the file has."""
+        if self.size is not None:
+            return self.size
+        return int(self._ask("GET", "GETFILESTATUS")["FileStatus"]["length"])
+
+    def modified(self) -> float:
+        """When the file was last written, in seconds, by the name node's clock."""
+        return int(self._ask("GET", "GETFILESTATUS")["FileStatus"]["modificationTime"]) / 1000
+
+    def iterdir(self) -> Iterator[Self]:
+        """What is in the folder; FileNotFoundError if it is not there."""
+        found = self._ask("GET", "LISTSTATUS")["FileStatuses"]["FileStatus"]
+        for one in found:
+            inside = self / str(one["pathSuffix"])
+            yield self.at(inside.path, int(one["length"]))
+
+    def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:  # noqa: ARG002
+        """Make the folder; those that it is in are made too, and one that is there stays."""
+        self._ask("PUT", "MKDIRS")
+
+    def write_text(self, text: str, encoding: str = "utf-8") -> int:
+        """Write the file, over what it held."""
+        with self.upload() as out:
+            return out.write(text.encode(encoding))
+
+    def create(self, text: str, beside: Self | None = None) -> None:
+        """Make the file whole; FileExistsError if it is there.
+
+        FileNotFoundError if `beside` is gone, in which it is written before it gets its name.
+        """
+        temporary = self._unnamed(beside)
+        with temporary._written(_NEW) as out:
+            out.write(text.encode())
+        try:
+            temporary._rename(self, "NONE")
+        except FileExistsError:
+            temporary.unlink()
+            raise
+
+    def put(self, text: str) -> None:
+        """Make the file whole, in the place of one that may be there."""
+        temporary = self._unnamed()
+        temporary.write_text(text)
+        temporary._rename(self, "OVERWRITE")
+
+    def upload(self) -> IO[bytes]:
+        """The file, to be written; it is there when it is closed."""
+        return self._written(_OVER)
+
+    def download(self) -> Download:
+        """The file, to be read."""
+        return Download(partial(self.nodes.read, self.path), self.length())
+
+    def move(self, target: Self) -> None:
+        """Give it another name; FileExistsError if that is taken."""
+        self._rename(target, "NONE")
+
+    def copy(self, target: Self) -> None:
+        """Put what it holds under a second name."""
+        with self.download() as file, target.upload() as out:
+            shutil.copyfileobj(file, out, _CHUNK)
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Remove the file."""
+        if not self._ask("DELETE", "DELETE")["boolean"] and not missing_ok:
+            raise FileNotFoundError(errno.ENOENT, "no such file", self.path)
+
+    def rmdir(self) -> None:
+        """Remove the folder, which is empty."""
+        self._ask("DELETE", "DELETE", recursive="false")
+
+    def remove_tree(self) -> None:
+        """Remove the folder and all in it, at once."""
+        self._ask("DELETE", "DELETE", recursive="true")
+
+    def _unnamed(self, folder: Self | None = None) -> Self:
+        """Where it is written before it appears, at once."""
+        return (folder or self.parent) / f".{self.name}.{os.urandom(6).hex()}"
+
+    def _written(self, how: Mapping[str, str]) -> IO[bytes]:
+        url = self.nodes.location("PUT", self.path, "CREATE", **how)
+        return cast("IO[bytes]", io.BufferedWriter(Upload("PUT", url, self.path), BUFFER))
+
+    def _rename(self, target: Self, options: str) -> None:
+        self._ask("PUT", "RENAME", destination=target.path, renameoptions=options)
+
+    def _ask(self, method: str, op: str, **given: str) -> dict[str, Any]:
+        return self.nodes.ask(method, self.path, op, **given)
+
+    def _status(self) -> dict[str, Any] | None:
+        try:
+            return dict(self._ask("GET", "GETFILESTATUS")["FileStatus"])
+        except FileNotFoundError:
+            return None
+
+
+def hdfs_path(uri: str) -> HdfsPath:
+    """A place by its URI; UsageError if that names no file system."""
+    parts = urlsplit(uri)
+    if not parts.hostname:
+        raise UsageError(f"{uri} names no file system", fix="give hdfs://NAMENODE:8020/FOLDER")
+    path = "/" + parts.path.strip("/")
+    nodes = NameNodes(_addresses(parts.netloc, parts.hostname, _site()), _user())
+    return HdfsPath(f"hdfs://{parts.netloc}", path, nodes=nodes)
+
+
+def _addresses(name: str, host: str, site: dict[str, str]) -> tuple[str, ...]:
+    """Where the name nodes of a file system answer HTTP; several if it is highly available."""
+    nodes = [n.strip() for n in site.get(f"dfs.ha.namenodes.{name}", "").split(",") if n.strip()]
+    found = [site.get(f"dfs.namenode.http-address.{name}.{node}", "") for node in nodes]
+    if any(found):
+        return tuple(filter(None, found))
+    port = site.get("dfs.namenode.http-address", "").rpartition(":")[2] or _PORT
+    return (f"{host}:{port}",)
+
+
+def _site() -> dict[str, str]:
+    """The settings of the `hdfs-site.xml` that Spark reads too."""
+    folder = os.environ.get("HADOOP_CONF_DIR")
+    file = Path(folder) / "hdfs-site.xml" if folder else None
+    if file is None or not file.exists():
+        return {}
+    found = ElementTree.parse(file).getroot().iter("property")
+    return {p.findtext("name", "").strip(): p.findtext("value", "").strip() for p in found}
+
+
+def _user() -> str:
+    """Whose files they are, as Hadoop's own clients find it out."""
+    return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()

@@ -1,0 +1,35 @@
+"""Column types as Arrow types, from which those of the Parquet files follow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from hadoop_loader._tables.columns import ColumnType, Decimal, ListOf, MapOf, Scalar
+
+__all__ = ["arrow_type"]
+
+_ARROW: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+
+
+def arrow_type(type_: ColumnType) -> Any:
+    """The Arrow type of a column; Parquet's follows from it."""
+    if isinstance(type_, Scalar):
+        return _ARROW[type_.name]
+    if isinstance(type_, Decimal):
+        return pa.decimal128(type_.precision, type_.scale)
+    if isinstance(type_, ListOf):
+        return pa.list_(arrow_type(type_.item))
+    if isinstance(type_, MapOf):
+        return pa.map_(pa.string(), arrow_type(type_.value))
+    return pa.struct([(f.name, arrow_type(f.type)) for f in type_.fields])

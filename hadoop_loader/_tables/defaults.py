@@ -1,0 +1,157 @@
+"""Avro defaults as column values: the one place where a JSON default becomes what a row holds.
+
+The decoder appends these values, the views write them as SQL literals; both must agree, so both
+take them from here. A column value is None, bool, int, float, str, bytes, Decimal, a dict (struct:
+by member name; map: by key) or a list; dates are days, timestamps microseconds since 1970 UTC.
+"""
+
+from __future__ import annotations
+
+import uuid
+from decimal import Context, Decimal
+from struct import Struct as Layout
+from typing import Any, cast
+
+from hadoop_loader._tables.columns import (
+    EMPTY_FIELD,
+    MAX_DECIMAL_PRECISION,
+    Struct,
+    branch_names,
+    union_type,
+)
+from headworks._decoding.primitives import BadDatumError
+from headworks.errors import SchemaError
+from headworks.schema import (
+    Array,
+    EnumType,
+    Field,
+    Fixed,
+    MapType,
+    Primitive,
+    Schema,
+    Union,
+)
+from headworks.schema._defaults import is_default
+from headworks.schema._model import Json
+
+__all__ = [
+    "as_float32",
+    "decimal_text",
+    "default_of",
+    "duration",
+    "micros_of_millis",
+    "to_decimal",
+    "union_names",
+]
+
+_EXACT = Context(prec=10_000)
+_MICROS_LIMIT = (2**63 - 1) // 1000
+_FLOAT = Layout("<f")
+_DURATION = Layout("<III")
+
+
+def default_of(field: Field) -> Any:
+    """The column value of a field's default."""
+    return _value(field.type, cast(Json, field.default))
+
+
+def union_names(union: Union) -> dict[int, str] | None:
+    """Branch index to struct member for a union of several columns, None if it is one column."""
+    values = [b for b in union.branches if b.kind != "null"]
+    if len(values) < 2 or not isinstance(union_type(union), Struct):
+        return None
+    names = iter(branch_names(values))
+    return {i: next(names) for i, b in enumerate(union.branches) if b.kind != "null"}
+
+
+def as_float32(value: float) -> float:
+    """The nearest float of 32 bits, as Avro's promotion to float gives it."""
+    try:
+        return cast(float, _FLOAT.unpack(_FLOAT.pack(value))[0])
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def micros_of_millis(value: int) -> int:
+    """Milliseconds to microseconds; BadDatumError if 64 bits cannot hold them."""
+    if not -_MICROS_LIMIT <= value <= _MICROS_LIMIT:
+        raise BadDatumError(f"timestamp {value} ms is out of range")
+    return value * 1000
+
+
+def to_decimal(raw: bytes, precision: int, scale: int) -> Decimal:
+    """Two's complement, big-endian, to a decimal; BadDatumError if it has too many digits."""
+    unscaled = int.from_bytes(raw, "big", signed=True)
+    if abs(unscaled) >= 10**precision:
+        raise BadDatumError(f"decimal has more than {precision} digits")
+    return Decimal(unscaled).scaleb(-scale, _EXACT)
+
+
+def decimal_text(raw: bytes, precision: int, scale: int) -> str:
+    """A decimal that is too wide for Hive, as text."""
+    return f"{to_decimal(raw, precision, scale):f}"
+
+
+def duration(raw: bytes) -> dict[str, int]:
+    """An Avro duration as its three members."""
+    months, days, millis = _DURATION.unpack(raw)
+    return {"months": months, "days": days, "millis": millis}
+
+
+def _value(schema: Schema, value: Json) -> Any:
+    if isinstance(schema, Primitive):
+        return _primitive(schema, value)
+    if isinstance(schema, EnumType):
+        return value
+    if isinstance(schema, Fixed):
+        return _bytes(schema, cast(str, value).encode("latin-1"))
+    if isinstance(schema, Array):
+        return [_value(schema.items, item) for item in cast(list[Json], value)]
+    if isinstance(schema, MapType):
+        return {k: _value(schema.values, v) for k, v in cast(dict[str, Json], value).items()}
+    if isinstance(schema, Union):
+        return _union(schema, value)
+    given = cast(dict[str, Json], value)
+    if not schema.fields:
+        return {EMPTY_FIELD: True}
+    return {
+        f.name: _value(f.type, given[f.name]) if f.name in given else default_of(f)
+        for f in schema.fields
+    }
+
+
+def _primitive(schema: Primitive, value: Json) -> Any:
+    logical = schema.logical.name if schema.logical else ""
+    if schema.kind == "bytes":
+        return _bytes(schema, cast(str, value).encode("latin-1"))
+    if schema.kind == "float":
+        return as_float32(float(cast(float, value)))
+    if schema.kind == "double":
+        return float(cast(float, value))
+    if logical in ("timestamp-millis", "local-timestamp-millis"):
+        return micros_of_millis(cast(int, value))
+    return value
+
+
+def _bytes(schema: Primitive | Fixed, raw: bytes) -> Any:
+    logical = schema.logical
+    if logical is None:
+        return raw
+    if logical.name == "decimal":
+        convert = to_decimal if logical.precision <= MAX_DECIMAL_PRECISION else decimal_text
+        return convert(raw, logical.precision, logical.scale)
+    if logical.name == "uuid":
+        return str(uuid.UUID(bytes=raw))
+    return duration(raw)
+
+
+def _union(schema: Union, value: Json) -> Any:
+    names = union_names(schema)
+    for i, branch in enumerate(schema.branches):
+        if not is_default(branch, value):
+            continue
+        inner = _value(branch, value)
+        if names is None or inner is None:
+            return inner
+        return {name: inner if j == i else None for j, name in names.items()}
+    raise SchemaError(f"default {value!r} is of no branch of the union", pointer=schema.pointer)

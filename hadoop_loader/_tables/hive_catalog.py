@@ -1,0 +1,257 @@
+"""The Hive metastore through Spark: the one module that knows Spark's catalog and its internals.
+
+Rules:
+
+- SQL where SQL can do it. It cannot alter nested or widened columns, so those go through
+  `externalCatalog().alterTableDataSchema`, an internal name of Spark 4: `self_test` tries it when
+  a metastore is first used, so that another Spark fails at once and not in the middle of a load.
+- Partitions are added many to a statement (one at a time costs more than 100 ms each), and only
+  those that the metastore does not have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hadoop_loader._storage.filesystem import Place, uri_of
+from hadoop_loader._tables.columns import (
+    PARTITION,
+    ColumnType,
+    Decimal,
+    ListOf,
+    MapOf,
+    Scalar,
+    Struct,
+    StructField,
+    ddl,
+    quoted,
+)
+from headworks.errors import UsageError
+
+__all__ = ["HiveCatalog", "column_list", "create_table"]
+
+_DAYS_PER_STATEMENT = 400
+# The metastore keeps comments in columns of 256 characters.
+_MAX_COMMENT = 250
+_SELF_TEST = "headworks_self_test"
+
+
+class HiveCatalog:
+    """Tables over files in `files_database`, views for users in `database`."""
+
+    def __init__(self, spark: Any, files_database: str, database: str) -> None:
+        self._spark = spark
+        self._files = files_database
+        self._views = database
+        # Asked for once: no other process can change an embedded metastore while this one has it.
+        self._known: set[str] | None = None
+
+    def prepare(self, state: Path) -> None:
+        """Make the databases, and see once that this Spark does what the loader needs of it.
+
+        `state` is a folder that lives as long as the metastore; it remembers the self-test.
+        """
+        for name in (self._files, self._views):
+            self._sql(f"CREATE DATABASE IF NOT EXISTS {quoted(name)}")
+        passed = state / f"self-test-{self._spark.version}.passed"
+        if not passed.exists():
+            self.self_test()
+            passed.touch()
+
+    def self_test(self) -> None:
+        """Widen and nest in a table without files; UsageError if this Spark cannot."""
+        name = f"{quoted(self._files)}.{_SELF_TEST}"
+        before = [StructField("a", Struct((StructField("b", Scalar("int")),)))]
+        inner = (StructField("b", Scalar("bigint")), StructField("c", Scalar("string")))
+        after = [StructField("a", Struct(inner))]
+        self._sql(f"DROP TABLE IF EXISTS {name}")
+        location = f"{self._spark.conf.get('spark.sql.warehouse.dir')}/{_SELF_TEST}"
+        self._create(_SELF_TEST, before, location, None, {})
+        self._alter(self._files, _SELF_TEST, after)
+        found = [row[1] for row in self._sql(f"DESCRIBE {name}").collect()][:1]
+        self._sql(f"DROP TABLE {name}")
+        if found != ["struct<b:bigint,c:string>"]:
+            raise UsageError(
+                f"Spark {self._spark.version} does not alter nested columns of Hive tables",
+                fix="install the Spark it was built for: pip install 'headworks[hadoop]'",
+            )
+
+    def tables(self) -> set[str]:
+        """Names of the tables over files."""
+        if self._known is None:
+            rows = self._sql(f"SHOW TABLES IN {quoted(self._files)}").collect()
+            self._known = {row["tableName"] for row in rows}
+        return self._known
+
+    def put_table(
+        self,
+        name: str,
+        columns: Sequence[StructField],
+        location: Place,
+        comment: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        """Create a table over files, or give it these columns and properties."""
+        if name not in self.tables():
+            self._create(name, columns, uri_of(location), comment, properties)
+            self.tables().add(name)
+            return
+        self._alter(self._files, name, columns)
+        if properties:
+            self.set_properties(name, properties)
+
+    def put_view(
+        self,
+        name: str,
+        columns: Sequence[StructField],
+        query: str,
+        comment: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        """Create a view, or give the one that is there all this.
+
+        `query` names its columns as `columns` do.
+        """
+        view = f"{quoted(self._views)}.{quoted(name)}"
+        if self._spark.catalog.tableExists(view):
+            # CREATE OR REPLACE drops the view first, and readers find none.
+            self._sql(f"ALTER VIEW {view} AS {query}")
+            told = {**properties, "comment": _cut(comment)}
+            self._sql(f"ALTER VIEW {view} SET TBLPROPERTIES ({_pairs(told)})")
+            self._alter(self._views, name, columns)
+            return
+        named = ", ".join(f"{quoted(c.name)}{_comment(c.comment)}" for c in columns)
+        held = f" TBLPROPERTIES ({_pairs(properties)})" if properties else ""
+        self._sql(f"CREATE VIEW {view} ({named}){_comment(comment)}{held} AS {query}")
+
+    def add_days(self, name: str, days: Iterable[str]) -> None:
+        """Add the partitions of these days that the table does not have."""
+        table = self.source_of(name)
+        wanted = list(days)
+        if not wanted:
+            return
+        known = {
+            row[0].partition("=")[2] for row in self._sql(f"SHOW PARTITIONS {table}").collect()
+        }
+        new = [day for day in wanted if day not in known]
+        for i in range(0, len(new), _DAYS_PER_STATEMENT):
+            parts = " ".join(
+                f"PARTITION ({PARTITION}='{day}')" for day in new[i : i + _DAYS_PER_STATEMENT]
+            )
+            self._sql(f"ALTER TABLE {table} ADD IF NOT EXISTS {parts}")
+
+    def relocate(self, name: str, folders: Mapping[str, Place]) -> None:
+        """Send readers of these partitions to other folders, one partition after the other."""
+        table = self.source_of(name)
+        for day, folder in sorted(folders.items()):
+            part, place = f"PARTITION ({PARTITION}='{day}')", _string(uri_of(folder))
+            self._sql(f"ALTER TABLE {table} ADD IF NOT EXISTS {part} LOCATION {place}")
+            self._sql(f"ALTER TABLE {table} {part} SET LOCATION {place}")
+
+    def drop_table(self, name: str) -> None:
+        """Forget a table over files, if there is one; the files stay."""
+        self._sql(f"DROP TABLE IF EXISTS {self.source_of(name)}")
+        self.tables().discard(name)
+
+    def set_properties(self, name: str, properties: dict[str, str]) -> None:
+        """Set properties of a table over files."""
+        self._sql(f"ALTER TABLE {self.source_of(name)} SET TBLPROPERTIES ({_pairs(properties)})")
+
+    def source_of(self, name: str) -> str:
+        """A table over files, as SQL names it."""
+        return f"{quoted(self._files)}.{quoted(name)}"
+
+    def _create(
+        self,
+        name: str,
+        columns: Sequence[StructField],
+        location: str,
+        comment: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        self._sql(create_table(self.source_of(name), columns, location, comment, properties))
+
+    def _alter(self, database: str, name: str, columns: Sequence[StructField]) -> None:
+        jvm = self._spark._jvm
+        schema = {"type": "struct", "fields": [_spark_column(c) for c in columns]}
+        type_ = jvm.org.apache.spark.sql.types.DataType.fromJson(json.dumps(schema))
+        catalog = self._spark._jsparkSession.sharedState().externalCatalog()
+        catalog.alterTableDataSchema(database, name, type_)
+        self._spark.catalog.refreshTable(f"{quoted(database)}.{quoted(name)}")
+
+    def _sql(self, statement: str) -> Any:
+        return self._spark.sql(statement)
+
+
+def create_table(
+    table: str,
+    columns: Sequence[StructField],
+    location: str | None,
+    comment: str | None,
+    properties: Mapping[str, str],
+) -> str:
+    """The statement that makes a table over files; `table` is its name as SQL writes it."""
+    held = f" TBLPROPERTIES ({_pairs(properties)})" if properties else ""
+    place = "" if location is None else f" LOCATION {_string(location)}"
+    return (
+        f"CREATE EXTERNAL TABLE {table} ({column_list(columns)}){_comment(comment)} "
+        f"PARTITIONED BY ({PARTITION} string) STORED AS PARQUET{place}{held}"
+    )
+
+
+def column_list(columns: Sequence[StructField]) -> str:
+    """Columns with type and comment, as DDL lists them."""
+    return ", ".join(f"{quoted(c.name)} {ddl(c.type)}{_comment(c.comment)}" for c in columns)
+
+
+def _spark_column(f: StructField) -> dict[str, Any]:
+    comment = _cut(f.comment)
+    return _spark_field(f) | {"metadata": {"comment": comment} if comment else {}}
+
+
+def _spark_field(f: StructField) -> dict[str, Any]:
+    """A field without its comment: to Spark a comment inside a struct is part of the type, and a
+    session that has read the table before refuses it where the comment has changed.
+    """
+    return {"name": f.name, "type": _spark_type(f.type), "nullable": True, "metadata": {}}
+
+
+def _spark_type(type_: ColumnType) -> Any:
+    """A type as Spark's JSON writes it."""
+    if isinstance(type_, Struct):
+        return {"type": "struct", "fields": [_spark_field(f) for f in type_.fields]}
+    if isinstance(type_, ListOf):
+        return {"type": "array", "elementType": _spark_type(type_.item), "containsNull": True}
+    if isinstance(type_, MapOf):
+        value = _spark_type(type_.value)
+        return {"type": "map", "keyType": "string", "valueType": value, "valueContainsNull": True}
+    if isinstance(type_, Decimal):
+        return ddl(type_)
+    return {"int": "integer", "bigint": "long"}.get(type_.name, type_.name)
+
+
+def _comment(comment: str | None) -> str:
+    cut = _cut(comment)
+    return f" COMMENT {_string(cut)}" if cut else ""
+
+
+def _cut(comment: str | None) -> str:
+    """A comment that fits the metastore, on one line."""
+    line = " ".join((comment or "").split())
+    return line if len(line) <= _MAX_COMMENT else line[: _MAX_COMMENT - 1] + "…"
+
+
+def _string(value: str) -> str:
+    """A string where the grammar takes a constant only, so no expression of bytes.
+
+    Spark puts settings and the environment in the place of `${..}`, in strings too.
+    """
+    plain = value.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")
+    return f"'{plain}'"
+
+
+def _pairs(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{_string(k)} = {_string(v)}" for k, v in sorted(properties.items()))

@@ -1,0 +1,70 @@
+"""Column values as Spark SQL literals, typed, and safe whatever the text is."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from hadoop_loader._tables.columns import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    TIMESTAMP,
+    ColumnType,
+    Decimal,
+    ListOf,
+    MapOf,
+    Struct,
+    ddl,
+)
+
+__all__ = ["literal", "text"]
+
+_PLAIN = re.compile(r"[A-Za-z0-9 _.,:;/()\[\]{}<>=+*?!@#%&|~^-]*\Z")
+
+
+def literal(value: Any, type_: ColumnType) -> str:
+    """`value` (see `values`) as an SQL expression of exactly `type_`."""
+    if value is None:
+        return f"CAST(NULL AS {ddl(type_)})"
+    if isinstance(type_, Struct):
+        members = ", ".join(
+            f"{text(f.name)}, {literal(value[f.name], f.type)}" for f in type_.fields
+        )
+        return f"named_struct({members})"
+    if isinstance(type_, ListOf):
+        items = ", ".join(literal(item, type_.item) for item in value)
+        return f"CAST(array({items}) AS {ddl(type_)})"
+    if isinstance(type_, MapOf):
+        entries = ", ".join(f"{text(k)}, {literal(v, type_.value)}" for k, v in value.items())
+        return f"CAST(map({entries}) AS {ddl(type_)})"
+    if isinstance(type_, Decimal):
+        return f"CAST('{value:f}' AS {ddl(type_)})"
+    if type_ == BOOLEAN:
+        return "true" if value else "false"
+    if type_ in (INT, BIGINT):
+        return f"CAST('{value}' AS {ddl(type_)})"
+    if type_ == DOUBLE:
+        return f"CAST('{_double(value)}' AS double)"
+    if type_ == DATE:
+        return f"date_from_unix_date({value})"
+    if type_ == TIMESTAMP:
+        return f"timestamp_micros(CAST('{value}' AS bigint))"
+    return f"X'{value.hex()}'" if type_ == BINARY else text(value)
+
+
+def text(value: str) -> str:
+    """A string literal; anything but plain characters goes by its bytes."""
+    if _PLAIN.match(value):
+        return f"'{value}'"
+    return f"CAST(X'{value.encode().hex()}' AS string)"
+
+
+def _double(value: float) -> str:
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return repr(value)

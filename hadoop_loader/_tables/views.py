@@ -1,0 +1,358 @@
+"""The SQL of a topic's view: every row as Avro resolves it into the latest schema.
+
+The files of a load hold its rows in the schema that was the latest then (the decoder saw to
+that). Parquet shows null where a file lacks a field; Avro says: the default. The view knows, from
+the commits, at which load the table went from one schema to the next, and rebuilds old rows:
+
+    CASE WHEN _load < 7 THEN 'legacy' ELSE reporting_system END
+
+Rules:
+
+- Pure: a function of the projections (load number, schema) and nothing else.
+- A column that no change touched stays a plain attribute, so that pruning and pushdown work.
+- A null struct stays null: its members' defaults apply only where there is a struct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from hadoop_loader._tables.columns import (
+    BIGINT,
+    BINARY,
+    DATE,
+    DOUBLE,
+    EMPTY_FIELD,
+    INT,
+    METADATA,
+    PARTITION,
+    STRING,
+    TIMESTAMP,
+    ColumnType,
+    Decimal,
+    ListOf,
+    MapOf,
+    Struct,
+    StructField,
+    column_type,
+    ddl,
+    quoted,
+    table_columns,
+)
+from hadoop_loader._tables.defaults import default_of, union_names
+from hadoop_loader._tables.sql_literals import literal, text
+from hadoop_loader._tables.widening import widened
+from headworks._decoding.resolution import resolve_branch, source_field
+from headworks.compatibility import check_pair
+from headworks.compatibility._wording import type_name
+from headworks.errors import IncompatibleError
+from headworks.schema import (
+    Array,
+    EnumType,
+    Field,
+    Fixed,
+    MapType,
+    Primitive,
+    Record,
+    Schema,
+    Union,
+)
+
+__all__ = ["Projection", "file_columns", "rebuild_query", "view_columns", "view_query"]
+
+
+_CASTS = {
+    (INT, BIGINT),
+    (INT, DOUBLE),
+    (BIGINT, DOUBLE),
+    (STRING, BINARY),
+    (BINARY, STRING),
+}
+
+
+_BESIDE = "add a field of the new type beside the old one, or give the new events a new topic"
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """From load number `load` on, rows are written in `schema`, version `version`."""
+
+    load: int
+    version: int
+    schema: Schema
+
+
+def file_columns(history: Sequence[Projection]) -> tuple[StructField, ...]:
+    """The data columns of the table over the files: what any load has written, or will.
+
+    Raises IncompatibleError if files of an earlier projection cannot be read as the latest.
+    """
+    each = [table_columns(projection.schema) for projection in history]
+    return reduce(widened, each[1:], each[0])
+
+
+def view_columns(history: Sequence[Projection]) -> tuple[StructField, ...]:
+    """The columns that users see: the latest schema's, the metadata, the partition."""
+    return (
+        *table_columns(history[-1].schema),
+        *METADATA,
+        StructField(PARTITION, column_type(Primitive("string")), "day of the event, UTC"),
+    )
+
+
+def view_query(table: str, history: Sequence[Projection]) -> str:
+    """The SELECT of the view over `table` (a name as SQL writes it)."""
+    stored = {f.name.lower(): f.type for f in file_columns(history)}
+    latest = history[-1].schema
+    items = [_column(f, stored, history, latest) for f in _fields(latest)]
+    items += [quoted(f.name) for f in METADATA]
+    return f"SELECT {', '.join([*items, quoted(PARTITION)])} FROM {table}"
+
+
+def rebuild_query(table: str, history: Sequence[Projection], new: Projection) -> str:
+    """The SELECT of all rows of `table`, whose files are of `history`, in the columns of `new`.
+
+    Raises IncompatibleError for a value that Avro would not resolve, or not into the same value.
+    """
+    for projection in history:
+        _check_resolves(projection, new)
+    stored = {f.name.lower(): f.type for f in file_columns(history)}
+    items = [_column(f, stored, history, new.schema) for f in _fields(new.schema)]
+    return f"SELECT {', '.join([*items, *(quoted(f.name) for f in METADATA)])} FROM {table}"
+
+
+def _fields(schema: Schema) -> tuple[Field, ...]:
+    return schema.fields if isinstance(schema, Record) else (Field("value", schema),)
+
+
+def _check_resolves(old: Projection, new: Projection) -> None:
+    found = check_pair(new.schema, old.schema)
+    if found:
+        raise IncompatibleError(
+            f"rows of version {old.version} cannot be read as version {new.version}: "
+            f"{found[0].message}",
+            fix="give the new events a new topic",
+        )
+
+
+def _column(
+    f: Field, stored: dict[str, ColumnType], history: Sequence[Projection], latest: Schema
+) -> str:
+    name = quoted(f.name)
+    expressions = [_top(p.schema, latest, f, stored) for p in history]
+    if all(expression == name for expression in expressions):
+        return name
+    cases = []
+    for i, expression in enumerate(expressions[:-1]):
+        if expression != expressions[i + 1]:
+            cases.append(f"WHEN _load < {history[i + 1].load} THEN {expression}")
+    if not cases:
+        return f"{expressions[-1]} AS {name}"
+    return f"CASE {' '.join(cases)} ELSE {expressions[-1]} END AS {name}"
+
+
+def _top(old: Schema, new: Schema, f: Field, stored: dict[str, ColumnType]) -> str:
+    """A column of `new` from rows written in `old`."""
+    if not isinstance(old, Record) or not isinstance(new, Record):
+        return _Rebuild().value(quoted("value"), stored["value"], old, f.type)
+    source = source_field(old, new, f)
+    if source is None:
+        return _default(f)
+    type_ = stored[source.name.lower()]
+    return _Rebuild().value(quoted(source.name), type_, source.type, f.type)
+
+
+def _default(f: Field) -> str:
+    return literal(default_of(f) if f.has_default else None, column_type(f.type))
+
+
+class _Rebuild:
+    """Writes the expression that turns a stored value of an old schema into one of the new.
+
+    `at` is the expression of the stored value, `stored` its type in the table over the files.
+    """
+
+    def __init__(self) -> None:
+        self._names = 0
+
+    def value(self, at: str, stored: ColumnType, old: Schema, new: Schema) -> str:
+        target = column_type(new)
+        if isinstance(target, Struct) and isinstance(stored, Struct) and target.of == stored.of:
+            return self._struct(at, stored, old, new, target)
+        if isinstance(target, Struct) and isinstance(new, Union):
+            return self._wrapped(at, stored, old, new, target)
+        old, new = _only(old), _only(new)
+        if isinstance(new, Array) and isinstance(old, Array) and isinstance(stored, ListOf):
+            name = self._name()
+            item = self.value(name, stored.item, old.items, new.items)
+            return at if item == name else f"transform({at}, {name} -> {item})"
+        if isinstance(new, MapType) and isinstance(old, MapType) and isinstance(stored, MapOf):
+            key, name = self._name(), self._name()
+            item = self.value(name, stored.value, old.values, new.values)
+            return at if item == name else f"transform_values({at}, ({key}, {name}) -> {item})"
+        if isinstance(new, EnumType) and isinstance(old, EnumType):
+            return _symbol(at, old, new)
+        if new.kind == "float" and old.kind in ("int", "long"):
+            return f"CAST(CAST({at} AS float) AS double)"
+        if _text_of(old) != _text_of(new):
+            return _other_text(at, old, new)
+        return at if stored == target else _cast(at, stored, target, old, new)
+
+    def _wrapped(self, at: str, stored: ColumnType, old: Schema, new: Union, target: Struct) -> str:
+        """A value that was one type, in the struct of a union of several."""
+        value = _only(old)
+        to = resolve_branch(value, new)
+        names = union_names(new) or {}
+        # Numbers of [int, long] are one column, which does not know their branch.
+        merged = isinstance(old, Union) and len(_values(old)) > 1
+        if merged or to is None or to not in names:
+            raise _unlike(at, stored, target)
+        inside = self.value(at, stored, value, new.branches[to])
+        members = {name: literal(None, column_type(new.branches[i])) for i, name in names.items()}
+        members[names[to]] = inside
+        built = ", ".join(f"{text(f.name)}, {members[f.name]}" for f in target.fields)
+        return (
+            f"CASE WHEN {at} IS NULL THEN CAST(NULL AS {ddl(target)}) "
+            f"ELSE named_struct({built}) END"
+        )
+
+    def _struct(self, at: str, stored: Struct, old: Schema, new: Schema, target: Struct) -> str:
+        members = self._members(at, stored, old, new)
+        if stored == target and all(members[f.name] == _member(at, f.name) for f in target.fields):
+            return at
+        built = ", ".join(f"{text(f.name)}, {members[f.name]}" for f in target.fields)
+        return (
+            f"CASE WHEN {at} IS NULL THEN CAST(NULL AS {ddl(target)}) "
+            f"ELSE named_struct({built}) END"
+        )
+
+    def _members(self, at: str, stored: Struct, old: Schema, new: Schema) -> dict[str, str]:
+        """Each member of the new struct, as an expression over the stored one."""
+        names = union_names(new) if isinstance(new, Union) else None
+        if isinstance(new, Union) and names is not None:
+            return self._branches(at, stored, old, new, names)
+        old, new = _only(old), _only(new)
+        if not isinstance(new, Record) or not isinstance(old, Record):  # an Avro duration
+            return {f.name: _member(at, f.name) for f in stored.fields}
+        if not new.fields:
+            return {EMPTY_FIELD: "true"}
+        members = {}
+        for f in new.fields:
+            source = source_field(old, new, f)
+            if source is None:
+                members[f.name] = _default(f)
+                continue
+            inside = next(s for s in stored.fields if s.name.lower() == source.name.lower())
+            members[f.name] = self.value(_member(at, inside.name), inside.type, source.type, f.type)
+        return members
+
+    def _branches(
+        self, at: str, stored: Struct, old: Schema, new: Union, names: dict[int, str]
+    ) -> dict[str, str]:
+        before = union_names(old) if isinstance(old, Union) else None
+        members = {name: literal(None, column_type(new.branches[i])) for i, name in names.items()}
+        if not isinstance(old, Union) or before is None:
+            return members
+        for i, name in before.items():
+            to = resolve_branch(old.branches[i], new)
+            inside = stored.field(name)
+            if to is None or to not in names or inside is None:
+                continue
+            value = self.value(_member(at, name), inside.type, old.branches[i], new.branches[to])
+            members[names[to]] = (
+                value
+                if members[names[to]].startswith("CAST(NULL")
+                else f"coalesce({members[names[to]]}, {value})"
+            )
+        return members
+
+    def _name(self) -> str:
+        self._names += 1
+        return f"x{self._names}"
+
+
+def _cast(at: str, stored: ColumnType, target: ColumnType, old: Schema, new: Schema) -> str:
+    """A value of one type as Avro reads it in another; IncompatibleError if that is another value.
+
+    A logical type put on or off leaves the number what it was.
+    """
+    before, after = _unit(old), _unit(new)
+    if target == TIMESTAMP and stored in (INT, BIGINT) and before is None:
+        return f"timestamp_{after}({at})"
+    if stored == TIMESTAMP and target == BIGINT and after is None:
+        return f"unix_{before}({at})"
+    if (stored, target) == (INT, DATE):
+        return f"date_from_unix_date({at})"
+    if (stored, target) == (DATE, INT):
+        return f"unix_date({at})"
+    same_scale = (
+        isinstance(stored, Decimal)
+        and isinstance(target, Decimal)
+        and stored.scale == target.scale
+        and stored.precision <= target.precision
+    )
+    if same_scale or (stored, target) in _CASTS:
+        return f"CAST({at} AS {ddl(target)})"
+    raise _unlike(at, stored, target)
+
+
+def _text_of(schema: Schema) -> str | None:
+    """What a column's text says that Avro has as bytes: a UUID, a decimal of many digits."""
+    logical = getattr(schema, "logical", None)
+    if logical is None or schema.kind == "string" or column_type(schema) != STRING:
+        return None
+    return f"decimal of scale {logical.scale}" if logical.name == "decimal" else "uuid"
+
+
+def _other_text(at: str, old: Schema, new: Schema) -> str:
+    """Bytes as the text of a UUID, or the other way; a wide decimal's digits are no bytes."""
+    if isinstance(old, Fixed) and isinstance(new, Fixed) and old.size == new.size == 16:
+        if (_text_of(old), _text_of(new)) == (None, "uuid"):
+            parts = "".join(f"(.{{{n}}})" for n in (8, 4, 4, 4, 12))
+            return f"regexp_replace(lower(hex(CAST({at} AS binary))), '{parts}', '$1-$2-$3-$4-$5')"
+        if (_text_of(old), _text_of(new)) == ("uuid", None):
+            return f"unhex(replace(CAST({at} AS string), '-', ''))"
+    raise IncompatibleError(
+        f"column {at} is {type_name(old)} in rows of an earlier version, which the table keeps as "
+        f"{ddl(column_type(old))}: it cannot be made {type_name(new)}",
+        fix=_BESIDE,
+    )
+
+
+def _unit(schema: Schema) -> str | None:
+    logical = getattr(schema, "logical", None)
+    name = logical.name if logical else ""
+    return name.rpartition("-")[2] if "timestamp-" in name else None
+
+
+def _unlike(at: str, stored: ColumnType, target: ColumnType) -> IncompatibleError:
+    return IncompatibleError(
+        f"column {at} cannot be made {ddl(target)} from {ddl(stored)} without changing its values",
+        fix=_BESIDE,
+    )
+
+
+def _symbol(at: str, old: EnumType, new: EnumType) -> str:
+    gone = [symbol for symbol in old.symbols if symbol not in new.symbols]
+    if not gone or new.default is None:
+        return at
+    listed = ", ".join(text(symbol) for symbol in gone)
+    return f"CASE WHEN {at} IN ({listed}) THEN {text(new.default)} ELSE {at} END"
+
+
+def _only(schema: Schema) -> Schema:
+    """The one value type of a union that became one column; other schemas as they are."""
+    if not isinstance(schema, Union):
+        return schema
+    values = _values(schema)
+    return values[-1] if values else schema.branches[0]
+
+
+def _values(union: Union) -> list[Schema]:
+    return [branch for branch in union.branches if branch.kind != "null"]
+
+
+def _member(at: str, name: str) -> str:
+    return f"{at}.{quoted(name)}"

@@ -1,0 +1,77 @@
+"""What a table's columns become when a topic's schema changes, and what Parquet cannot follow.
+
+Rules (measured with Spark 4.3's native Parquet reader; files are never rewritten):
+
+- Columns and members are matched by name. A new one is added, a dropped one stays in the table
+  (the view hides it), an order is the latest schema's.
+- A type may go from int to bigint or double, and between string and binary; a decimal may gain
+  precision. Everything else is refused: the table would read old files wrongly, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hadoop_loader._tables.columns import (
+    BIGINT,
+    BINARY,
+    DOUBLE,
+    INT,
+    STRING,
+    ColumnType,
+    Decimal,
+    ListOf,
+    MapOf,
+    Struct,
+    StructField,
+    ddl,
+)
+from headworks.errors import IncompatibleError
+
+__all__ = ["widened"]
+
+_FOLLOWED = {(INT, BIGINT), (INT, DOUBLE), (STRING, BINARY), (BINARY, STRING)}
+
+
+def widened(
+    table: Sequence[StructField], new: Sequence[StructField], at: str = ""
+) -> tuple[StructField, ...]:
+    """The columns that hold both what `table` held and what `new` needs; `at` is the path so far.
+
+    Raises IncompatibleError, naming the column, for a change that old files cannot follow.
+    """
+    old = {f.name.lower(): f for f in table}
+    columns = []
+    for f in new:
+        before = old.pop(f.name.lower(), None)
+        path = f"{at}.{f.name}" if at else f.name
+        columns.append(f if before is None else _field(before, f, path))
+    return (*columns, *old.values())
+
+
+def _field(before: StructField, after: StructField, path: str) -> StructField:
+    return StructField(after.name, _type(before.type, after.type, path), after.comment)
+
+
+def _type(before: ColumnType, after: ColumnType, path: str) -> ColumnType:
+    if isinstance(before, Struct) and isinstance(after, Struct) and before.of == after.of:
+        return Struct(widened(before.fields, after.fields, path), after.of)
+    if isinstance(before, ListOf) and isinstance(after, ListOf):
+        return ListOf(_type(before.item, after.item, f"{path}[]"))
+    if isinstance(before, MapOf) and isinstance(after, MapOf):
+        return MapOf(_type(before.value, after.value, f"{path}{{}}"))
+    if before == after or (before, after) in _FOLLOWED or _more_digits(before, after):
+        return after
+    raise IncompatibleError(
+        f"column {path} cannot change from {ddl(before)} to {ddl(after)}: "
+        "the Parquet files already written would not be read back"
+    )
+
+
+def _more_digits(before: ColumnType, after: ColumnType) -> bool:
+    return (
+        isinstance(before, Decimal)
+        and isinstance(after, Decimal)
+        and before.scale == after.scale
+        and before.precision <= after.precision
+    )

@@ -1,0 +1,75 @@
+"""Rows of an older file in the columns of its table, as Spark would read them.
+
+Rules: members are found by name, whatever the case; what is missing is null; a null struct stays
+null. Types are those that `widening` lets a table follow, so that no value changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hadoop_loader._tables.arrow_types import arrow_type
+from hadoop_loader._tables.columns import ColumnType, ListOf, MapOf, Struct, StructField
+
+__all__ = ["conform"]
+
+
+def conform(
+    batch: pa.RecordBatch, columns: Sequence[StructField], schema: pa.Schema
+) -> pa.RecordBatch:
+    """`batch` in `columns`, whose Arrow form is `schema`."""
+    known = {name.lower(): i for i, name in enumerate(batch.schema.names)}
+    arrays = []
+    for column in columns:
+        at = known.get(column.name.lower())
+        if at is None:
+            arrays.append(pa.nulls(batch.num_rows, arrow_type(column.type)))
+        else:
+            arrays.append(_value(batch.column(at), column.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _value(array: Any, target: ColumnType) -> Any:
+    wanted = arrow_type(target)
+    if array.type == wanted:
+        return array
+    if isinstance(target, Struct):
+        return _struct(array, target, wanted)
+    if isinstance(target, ListOf):
+        # The offsets of a sliced array do not begin at nought: flatten() would shift them.
+        whole = pc.take(array, pa.array(range(len(array)), pa.int64())) if array.offset else array
+        items = _value(whole.values, target.item)
+        return pa.ListArray.from_arrays(whole.offsets, items, type=wanted, mask=_nulls(whole))
+    if isinstance(target, MapOf):
+        whole = pc.take(array, pa.array(range(len(array)), pa.int64())) if array.offset else array
+        items = _value(whole.items, target.value)
+        entries = pa.StructArray.from_arrays(
+            [whole.keys.cast(pa.string()), items],
+            fields=[wanted.key_field, wanted.item_field],
+        )
+        return pa.Array.from_buffers(
+            wanted, len(whole), whole.buffers()[:2], whole.null_count, children=[entries]
+        )
+    # Bytes that are no UTF-8 are shown as they are, as Spark does.
+    return array.cast(wanted, safe=not pa.types.is_binary(array.type))
+
+
+def _struct(array: Any, target: Struct, wanted: Any) -> Any:
+    known = {array.type.field(i).name.lower(): i for i in range(array.type.num_fields)}
+    members = []
+    for f in target.fields:
+        at = known.get(f.name.lower())
+        members.append(
+            pa.nulls(len(array), arrow_type(f.type))
+            if at is None
+            else _value(pc.struct_field(array, [at]), f.type)
+        )
+    return pa.StructArray.from_arrays(members, fields=list(wanted), mask=_nulls(array))
+
+
+def _nulls(array: Any) -> Any:
+    return array.is_null() if array.null_count else None

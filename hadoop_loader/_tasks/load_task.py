@@ -1,0 +1,342 @@
+"""One bin of a load: fetch, unframe, decode into the latest schema, write files, count.
+
+Rules:
+
+- Knows nothing of Spark: a bin and a fetcher in, a manifest out. Everything it writes lies in a
+  staging folder of its own attempt, so a retried or abandoned attempt leaves nothing that counts.
+- Every offset that holds a message becomes a row or a quarantined message, never nothing.
+- One file per topic, day and flush of a bin: memory is bounded by FLUSH_ROWS and FLUSH_BAD, not
+  by the range.
+- Topics of which there is little are read together, TOGETHER of them and CHUNK offsets at most: a
+  broker is asked once for all of them.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from hadoop_loader._decode.decoder import Decoder
+from hadoop_loader._decode.quarantine import QUARANTINE_TABLE, Bad, quarantine_table
+from hadoop_loader._decode.topic_batch import Micros, TopicBatch
+from hadoop_loader._fetch.kafka_log import Fetcher
+from hadoop_loader._fetch.messages import NO_SCHEMA, Message, Messages, Numbers
+from hadoop_loader._fetch.ranges import Range
+from hadoop_loader._jit.backend import PROCESS, Choice
+from hadoop_loader._storage.failpoints import reach
+from hadoop_loader._storage.filesystem import Place
+from hadoop_loader._storage.staging import StagedFile, Stager
+from hadoop_loader._tables.columns import table_columns
+from hadoop_loader._tasks.progress import Meter
+from headworks._audit_counting import WINDOW_MS, window_of
+from headworks._wire import FramingError, unframe
+from headworks.schema import Schema, governance_of, parse
+from headworks.schema._model import Record
+
+__all__ = [
+    "Counts",
+    "Laps",
+    "Manifest",
+    "Task",
+    "TopicLoader",
+    "TopicManifest",
+    "TopicPlan",
+    "Writer",
+    "load",
+]
+
+
+FLUSH_ROWS = 200_000
+FLUSH_BAD = 20_000
+CHUNK = 20_000
+TOGETHER = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A registered version that messages may be written in."""
+
+    schema_id: int
+    version: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """How to read a topic: its table, its latest schema, and every version of its subject."""
+
+    topic: str
+    table: str
+    subject: str
+    latest: Writer
+    writers: tuple[Writer, ...]
+    hourly: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A bin: ranges, how to read their topics, and where to stage (an absolute folder).
+
+    `expected` is how many bytes of messages the ranges are thought to hold.
+    """
+
+    load: int
+    ranges: tuple[Range, ...]
+    topics: Mapping[str, TopicPlan]
+    staging: Place
+    expected: float = 0.0
+
+
+@dataclass(slots=True)
+class Counts:
+    """Messages of one audit window (of record time): loaded, quarantined, and their bytes."""
+
+    loaded: int = 0
+    quarantined: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class TopicManifest:
+    """What a task found in one topic."""
+
+    topic: str
+    ranges: tuple[Range, ...]
+    rows: int = 0
+    quarantined: int = 0
+    bytes: int = 0
+    versions: dict[int, int] = field(default_factory=dict)
+    windows: dict[int, Counts] = field(default_factory=dict)
+    first_event: int | None = None
+    last_event: int | None = None
+    first_bad: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a task did: files in staging, counts by topic, and what took how many seconds."""
+
+    files: tuple[StagedFile, ...]
+    topics: tuple[TopicManifest, ...]
+    seconds: Mapping[str, float]
+
+
+class Laps:
+    """Sums up the time since the last lap by what it was spent on."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(("fetch", "decode", "write"), 0.0)
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        """What was done since the last lap was `name`."""
+        now = time.perf_counter()
+        self.seconds[name] += now - self._last
+        self._last = now
+
+
+def load(task: Task, fetcher: Fetcher, choice: Choice = PROCESS) -> Manifest:
+    """Load one bin."""
+    attempt = task.staging / uuid.uuid4().hex
+    stager, meter = Stager(attempt, task.load), Meter(attempt)
+    choice.expect(task.expected)
+    laps = Laps()
+    topics = []
+    for together in _together(task.ranges):
+        loaders = {
+            topic: TopicLoader(task.topics[topic], task.load, stager, choice, laps, ranges)
+            for topic, ranges in together.items()
+        }
+        laps.lap("decode")
+        for topic, found in fetcher.fetch([r for ranges in together.values() for r in ranges]):
+            laps.lap("fetch")
+            messages = found if isinstance(found, Messages) else Messages.of(found)
+            meter.add(len(messages))
+            reach("reading")
+            for i in range(0, len(messages), CHUNK):
+                loaders[topic].add(messages[i : i + CHUNK])
+            laps.lap("decode")
+        laps.lap("fetch")
+        for loader in loaders.values():
+            loader.flush()
+            topics.append(loader.found)
+    files = stager.close()
+    laps.lap("write")
+    return Manifest(files, tuple(topics), laps.seconds)
+
+
+def _together(ranges: Sequence[Range]) -> Iterator[dict[str, tuple[Range, ...]]]:
+    """The topics of a bin, with their ranges, in groups to be read together."""
+    group: dict[str, tuple[Range, ...]] = {}
+    size = 0
+    for topic, found in groupby(sorted(ranges), key=lambda r: r.topic):
+        own = tuple(found)
+        offsets = sum(r.size for r in own)
+        if group and (len(group) == TOGETHER or size + offsets > CHUNK):
+            yield group
+            group, size = {}, 0
+        group[topic] = own
+        size += offsets
+    if group:
+        yield group
+
+
+class Sink(Protocol):
+    """Where rows go, table by table."""
+
+    def write(
+        self, topic: str, table: str, rows: pa.Table, days: Sequence[tuple[str, int, int]]
+    ) -> None:
+        """Take rows; `days`: (partition, first row, number of rows) of each."""
+        ...
+
+
+class TopicLoader:
+    """Turns the messages of one topic into files, or into what else a sink makes of them."""
+
+    def __init__(
+        self,
+        plan: TopicPlan,
+        load_number: int,
+        stager: Sink,
+        choice: Choice = PROCESS,
+        laps: Laps | None = None,
+        ranges: tuple[Range, ...] = (),
+    ) -> None:
+        self.found = TopicManifest(plan.topic, ranges)
+        self._bad: list[Bad] = []
+        self._plan = plan
+        self._load = load_number
+        self._stager = stager
+        self._choice = choice
+        self._laps = laps or Laps()
+        self._reader = parse(plan.latest.text, strict=False)
+        self._writers = {writer.schema_id: writer for writer in plan.writers}
+        self._decoders: dict[int, Decoder] = {}
+        self._columns = table_columns(self._reader)
+        self._batch = TopicBatch(
+            self._columns, _event_time(self._reader), load_number, hourly=plan.hourly
+        )
+
+    def add(self, messages: Messages) -> None:
+        """Decode messages; what cannot be decoded is set aside."""
+        ids = messages.schema_ids()
+        for schema_id in _distinct(ids):
+            chosen = np.flatnonzero(ids == schema_id)
+            group = messages if len(chosen) == len(ids) else messages.where(chosen)
+            if schema_id in self._writers:
+                self._decode(schema_id, group)
+            else:
+                self._refuse(schema_id, group)
+        if self._batch.rows >= FLUSH_ROWS or len(self._bad) >= FLUSH_BAD:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was decoded, and what was set aside, a file for each day."""
+        self._laps.lap("decode")
+        if self._batch.rows:
+            self._stager.write(self._plan.topic, self._plan.table, *self._batch.take())
+        if self._bad:
+            self._stager.write(
+                self._plan.topic, QUARANTINE_TABLE, *quarantine_table(self._bad, self._load)
+            )
+            self._bad = []
+        self._laps.lap("write")
+
+    def _refuse(self, schema_id: int, messages: Messages) -> None:
+        """Set aside messages that no version of the subject has written."""
+        for m in messages:
+            if m.value is None:
+                self._quarantine(m, None, "the message has no value (a tombstone)")
+            elif schema_id != NO_SCHEMA:
+                reason = f"schema id {schema_id} is no version of {self._plan.subject}"
+                self._quarantine(m, schema_id, reason)
+            else:
+                self._quarantine(m, None, _framing(m.value))
+
+    def _decode(self, schema_id: int, messages: Messages) -> None:
+        writer = self._writers[schema_id]
+        if schema_id not in self._decoders:
+            self._decoders[schema_id] = Decoder(
+                self._parsed(writer.text),
+                self._reader,
+                columns=self._columns,
+                choice=self._choice,
+            )
+        starts, ends = messages.values[:, 0], messages.values[:, 1]
+        arrays, errors = self._decoders[schema_id].decode_spans(messages.data, starts, ends)
+        if errors:
+            good = np.ones(len(messages), np.bool_)
+            for at, reason in errors:
+                self._quarantine(messages[at], schema_id, reason)
+                good[at] = False
+            messages = messages.where(good)
+        if not len(messages):
+            return
+        accepted = self._batch.add(arrays, messages, writer.version)
+        for at in map(int, np.flatnonzero(~accepted.good)):
+            self._quarantine(
+                messages[at], schema_id, "the event time is not in the years 1 to 9999"
+            )
+        self._count(accepted.messages, writer.version, accepted.events)
+
+    def _parsed(self, text: str) -> Schema:
+        """A writer's schema; nearly always it is the reader's."""
+        same = text == self._plan.latest.text
+        return self._reader if same else parse(text, strict=False)
+
+    def _count(self, messages: Messages, version: int, events: Micros) -> None:
+        if not len(messages):
+            return
+        found, sizes = self.found, messages.sizes
+        windows, at = np.unique(messages.timestamps // WINDOW_MS, return_inverse=True)
+        sums = np.bincount(at, weights=sizes)
+        for window, n, size in zip(windows, np.bincount(at), sums, strict=True):
+            counts = found.windows.setdefault(int(window) * WINDOW_MS, Counts())
+            counts.loaded += int(n)
+            counts.bytes += int(size)
+        found.rows += len(messages)
+        found.bytes += int(sizes.sum())
+        found.versions[version] = found.versions.get(version, 0) + len(messages)
+        first, last = int(events.min()) // 1000, int(events.max()) // 1000
+        found.first_event = first if found.first_event is None else min(first, found.first_event)
+        found.last_event = last if found.last_event is None else max(last, found.last_event)
+
+    def _quarantine(self, m: Message, schema_id: int | None, reason: str) -> None:
+        size = len(m.value or b"")
+        self.found.first_bad = (
+            self.found.first_bad or f"partition {m.partition} offset {m.offset}: {reason}"
+        )
+        self._bad.append(Bad(self._plan.topic, m, schema_id, reason))
+        counts = self.found.windows.setdefault(window_of(m.timestamp), Counts())
+        counts.quarantined += 1
+        counts.bytes += size
+        self.found.quarantined += 1
+        self.found.bytes += size
+
+
+def _distinct(ids: Numbers) -> list[int]:
+    """The ids that occur; nearly always it is one."""
+    if (ids == ids[0]).all():
+        return [int(ids[0])]
+    return [int(schema_id) for schema_id in np.unique(ids)]
+
+
+def _framing(value: bytes) -> str:
+    """What is wrong with the head of a value."""
+    try:
+        unframe(value)
+    except FramingError as error:
+        return error.message
+    raise AssertionError("a value with a schema id is not asked for")
+
+
+def _event_time(reader: Schema) -> tuple[str, ...] | None:
+    return governance_of(reader).event_time if isinstance(reader, Record) else None

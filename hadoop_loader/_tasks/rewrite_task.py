@@ -1,0 +1,191 @@
+"""One partition's files, written anew: without rows that are replaced, or fewer and larger.
+
+Rules:
+
+- Knows nothing of Spark, changes nothing: reads a partition's folder, writes into staging.
+- A file that stays as it is is linked, not copied. Rows keep their metadata columns: where a row
+  came from, and the load that projected it, by which the view shows it.
+- Files of several schemas become one in the table's columns: what a file lacks is null there, as
+  it would be if the file were read by the table.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from hadoop_loader._storage.failpoints import reach
+from hadoop_loader._storage.filesystem import Place, link, readable, size_of, sync_file, writable
+from hadoop_loader._storage.staging import StagedFile, Stager
+from hadoop_loader._tables.arrow_types import arrow_type
+from hadoop_loader._tables.columns import StructField
+from hadoop_loader._tasks.conform import conform
+from headworks._audit_counting import WINDOW_MS
+
+__all__ = ["SMALL", "Dropped", "Rewrite", "Rewritten", "rewrite"]
+
+# A file that is large enough to be left alone.
+SMALL = 64 * 2**20
+_ROWS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Rows that do not go along: of a topic, from an offset of each partition on.
+
+    `topic` is None in the topic's own table, which has no column of it.
+    """
+
+    topic: str | None
+    starts: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """What to write anew, where to (an absolute folder), and how.
+
+    `columns`: merge the small files into one with these columns. Without, files stay apart.
+    """
+
+    load: int
+    topic: str
+    table: str
+    day: str
+    sources: tuple[Place, ...]
+    staging: Place
+    dropped: Dropped | None = None
+    columns: tuple[StructField, ...] | None = None
+
+
+@dataclass(slots=True)
+class Rewritten:
+    """The partition's files in staging; `dropped`: rows left out, by audit window."""
+
+    table: str
+    day: str
+    files: list[StagedFile] = field(default_factory=list)
+    dropped: dict[int, int] = field(default_factory=dict)
+
+
+def rewrite(job: Rewrite) -> Rewritten:
+    """Do one rewrite. Without dropped rows, or columns to merge by, the files are only linked."""
+    stager = Stager(job.staging / uuid.uuid4().hex, job.load)
+    done = Rewritten(job.table, job.day)
+    small = []
+    for source in job.sources:
+        if job.dropped is not None and _may_drop(source, job.dropped):
+            _filter(source, job, stager, done)
+        elif job.columns is not None and size_of(source) < SMALL:
+            small.append(source)
+        else:
+            _link(source, job, stager)
+        reach("rewriting")
+    if small and job.columns is not None:
+        _merge(small, job.columns, job, stager)
+    done.files.extend(stager.close())
+    return done
+
+
+def _may_drop(source: Place, dropped: Dropped) -> bool:
+    """Whether a file may have such rows, by the statistics of its footer."""
+    meta = pq.read_metadata(readable(source))
+    names = [meta.schema.column(i).path for i in range(meta.num_columns)]
+    at = names.index("_offset")
+    for i in range(meta.num_row_groups):
+        found = meta.row_group(i).column(at).statistics
+        if found is None or not found.has_min_max:
+            return True
+        if int(found.max or 0) >= min(dropped.starts.values()):
+            return True
+    return False
+
+
+def _filter(source: Place, job: Rewrite, stager: Stager, done: Rewritten) -> None:
+    assert job.dropped is not None
+    file = _opened(source)
+    path, rows = stager.path(), 0
+    found: dict[int, int] = {}
+    with (
+        writable(path) as out,
+        pq.ParquetWriter(out, file.schema_arrow, compression="zstd", store_schema=False) as writer,
+    ):
+        for batch in file.iter_batches(_ROWS):
+            gone = _gone(batch, job.dropped)
+            _count_windows(found, batch, gone)
+            kept = batch.filter(pa.array(~gone))
+            if kept.num_rows:
+                writer.write_batch(kept)
+                rows += kept.num_rows
+    if not found or not rows:
+        path.unlink()
+    if not found:
+        _link(source, job, stager)
+    elif rows:
+        _stage(path, rows, job, stager)
+    for window, n in found.items():
+        done.dropped[window] = done.dropped.get(window, 0) + n
+
+
+def _gone(batch: pa.RecordBatch, dropped: Dropped) -> npt.NDArray[np.bool_]:
+    partition = batch.column("_partition").to_numpy()
+    offset = batch.column("_offset").to_numpy()
+    gone = np.zeros(batch.num_rows, np.bool_)
+    for wanted, start in dropped.starts.items():
+        gone |= (partition == wanted) & (offset >= start)
+    if dropped.topic is not None:
+        same = pc.equal(batch.column("topic"), pa.scalar(dropped.topic))
+        gone &= same.to_numpy(zero_copy_only=False).astype(np.bool_)
+    return gone
+
+
+def _count_windows(
+    found: dict[int, int], batch: pa.RecordBatch, gone: npt.NDArray[np.bool_]
+) -> None:
+    stamps = batch.column("_timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    windows = stamps.to_numpy(zero_copy_only=False)[gone] // 1000 // WINDOW_MS * WINDOW_MS
+    for window, n in zip(*np.unique(windows, return_counts=True), strict=True):
+        found[int(window)] = found.get(int(window), 0) + int(n)
+
+
+def _merge(
+    sources: Sequence[Place], columns: Sequence[StructField], job: Rewrite, stager: Stager
+) -> None:
+    schema = pa.schema([(c.name, arrow_type(c.type)) for c in columns])
+    path, rows = stager.path(), 0
+    with (
+        writable(path) as out,
+        pq.ParquetWriter(out, schema, compression="zstd", store_schema=False) as writer,
+    ):
+        for batch in _batches(sources):
+            writer.write_batch(conform(batch, columns, schema))
+            rows += batch.num_rows
+    _stage(path, rows, job, stager)
+
+
+def _batches(sources: Sequence[Place]) -> Iterator[pa.RecordBatch]:
+    for source in sources:
+        yield from _opened(source).iter_batches(_ROWS)
+
+
+def _opened(source: Place) -> pq.ParquetFile:
+    """A file whose timestamps are microseconds, in whatever form some Spark has written them."""
+    return pq.ParquetFile(readable(source), coerce_int96_timestamp_unit="us")
+
+
+def _link(source: Place, job: Rewrite, stager: Stager) -> None:
+    path = stager.path()
+    link(source, path)
+    _stage(path, pq.read_metadata(readable(source)).num_rows, job, stager, durable=True)
+
+
+def _stage(path: Place, rows: int, job: Rewrite, stager: Stager, *, durable: bool = False) -> None:
+    if not durable:
+        sync_file(path)
+    stager.add(StagedFile(str(path), job.topic, job.table, job.day, path.name, rows, size_of(path)))

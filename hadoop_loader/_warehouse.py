@@ -1,0 +1,274 @@
+"""A warehouse, opened: loads into it and serves it, in one Spark session.
+
+Rules: holds the warehouse's lock from `open` to `close`; whatever was started is stopped by
+`close`, also when `open` fails half-way.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from hadoop_loader._config import WarehouseConfig
+from headworks.errors import HeadworksError, UnreachableError, UsageError
+
+if TYPE_CHECKING:
+    from hadoop_loader._commit.report import Compacted, LoadReport
+    from hadoop_loader._commit.transaction import Parts, Progress
+    from hadoop_loader._fetch.position import Position
+    from hadoop_loader._storage.lock import Lock
+
+__all__ = ["Warehouse"]
+
+_STATE = "_headworks"
+_LOG = logging.getLogger(__name__)
+
+
+class Warehouse:
+    """Use `open`; then `load`, as often as you like, and `serve`."""
+
+    def __init__(self, config: WarehouseConfig, spark: Any, *, owns_session: bool) -> None:
+        self._config = config
+        self._spark = spark
+        self._owns_session = owns_session
+        self._address: tuple[str, int] | None = None
+        self._lock = _locked(config)
+        try:
+            with self._working():
+                self._parts = self._assemble()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    @classmethod
+    def open(cls, config: WarehouseConfig, *, spark: Any = None) -> Warehouse:
+        """Open a warehouse, starting a Spark session unless `spark` is one.
+
+        Raises UsageError without Java 17, if another loader has the warehouse or another
+        process its metastore, if its folder cannot be written, or not read by Spark.
+        """
+        from hadoop_loader._spark.session import check_reads, start_session, stop_session
+
+        if spark is not None:
+            check_reads(spark, config.root)
+            return cls(config, spark, owns_session=False)
+        # Who cannot have the lock shall not wait for a JVM to hear it.
+        _locked(config).release()
+        session = start_session(config)
+        try:
+            return cls(config, session, owns_session=True)
+        except BaseException:
+            stop_session(session)
+            raise
+
+    def load(self, progress: Progress | None = None) -> LoadReport:
+        """Load everything that is new, in every topic; `progress` is told each phase.
+
+        Then, where it is worth it, the files of what the load touched are made fewer.
+        """
+        from hadoop_loader._operations.compact import Compacting
+        from hadoop_loader._operations.load import Loading
+
+        with self._working():
+            report = Loading(self._parts, progress).run()
+            last = self._parts.log.latest()
+            if self._config.policy.compact and last is not None and last.number == report.number:
+                done = Compacting(self._parts, progress).touched(last)
+                report = replace(report, compacted=done if done.number else None)
+            report = replace(report, unmarked=self._mark({one.topic for one in report.leaderless}))
+            if report.compacted is not None or report.unmarked is not None:
+                self._parts.log.keep_last_run(report.as_dict())
+        return report
+
+    def rewind(self, topic: str, to: Position, progress: Progress | None = None) -> LoadReport:
+        """Read a topic again from `to` up to where it was loaded, in place of what is there."""
+        from hadoop_loader._operations.rewind import Rewinding
+
+        with self._working():
+            return Rewinding(self._parts, progress).run(topic, to)
+
+    def requeue(self, topic: str, progress: Progress | None = None) -> LoadReport:
+        """Decode a topic's quarantined messages again."""
+        from hadoop_loader._operations.rewind import Requeueing
+
+        with self._working():
+            return Requeueing(self._parts, progress).run(topic)
+
+    def rebuild(self, topic: str, progress: Progress | None = None) -> LoadReport:
+        """Write a topic's table anew in its latest schema."""
+        from hadoop_loader._operations.rebuild import Rebuilding
+
+        with self._working():
+            return Rebuilding(self._parts, progress).run(topic)
+
+    def compact(self, topic: str | None = None, progress: Progress | None = None) -> Compacted:
+        """Make the files of all partitions fewer (of one topic), where there are two or more."""
+        from hadoop_loader._operations.compact import Compacting
+
+        with self._working():
+            return Compacting(self._parts, progress, worth_it=2).everything(topic)
+
+    def quarantined(self) -> list[str]:
+        """The topics that have messages in quarantine."""
+        last = self._parts.log.latest()
+        return [t for t, state in (last.tables if last else {}).items() if state.quarantined]
+
+    def alive(self) -> bool:
+        """Whether the session still works, and the warehouse is still held."""
+        from py4j.protocol import Py4JError
+
+        try:
+            self._lock.check()
+            return not self._spark.sparkContext._jsc.sc().isStopped()
+        except (Py4JError, OSError, AttributeError, UnreachableError):
+            return False
+
+    def serve(self, host: str = "127.0.0.1", port: int = 0) -> tuple[str, int]:
+        """Serve HiveServer2 from this session; its address (the same one if asked again)."""
+        from hadoop_loader._spark.hiveserver2 import serve
+
+        if self._address is None:
+            self._address = serve(self._spark, host, port)
+        return self._address
+
+    def close(self) -> None:
+        """Stop serving and the session, give the lock back."""
+        from hadoop_loader._spark.session import stop_session
+
+        try:
+            if self._owns_session:
+                stop_session(self._spark)
+        finally:
+            self._lock.release()
+
+    def __enter__(self) -> Warehouse:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Everything is done by the warehouse's only loader; a hold may have broken since then."""
+        from hadoop_loader._spark.errors import working
+
+        with working(self._config.root, self._config.metastore_uri or self._config.metastore):
+            self._lock.check()
+            yield
+
+    def _mark(self, held: Container[str]) -> str | None:
+        """Mark how far the tables are complete, if the audit is reconciled somewhere.
+
+        Why it could not be done, if it could not: what was loaded is loaded all the same.
+        """
+        from hadoop_loader._operations.completeness import CompletenessMarks, judge_by
+
+        config = self._config
+        commit = self._parts.log.latest()
+        if config.audit_store is None or commit is None:
+            return None
+        judge = judge_by(config.audit_store, config.bootstrap, config.registry)
+        file = config.root / _STATE / "complete.json"
+        try:
+            CompletenessMarks(file, self._parts.catalog, judge)(commit, held)
+        except HeadworksError as error:
+            _LOG.warning("marks of completeness stand where they were: %s", error.message)
+            return str(error)
+        return None
+
+    def _assemble(self) -> Parts:
+        from hadoop_loader._commit.commit_log import CommitLog
+        from hadoop_loader._commit.topic_plans import Subjects
+        from hadoop_loader._commit.transaction import Parts
+        from hadoop_loader._fetch.kafka_log import KafkaLog
+        from hadoop_loader._operations.audit_counts import AuditPublisher
+        from hadoop_loader._spark.jobs import SparkJobs
+        from hadoop_loader._tables.hive_catalog import HiveCatalog
+        from headworks._kafka.client_properties import broker_client
+        from headworks.registry_client import RegistryClient
+
+        config = self._config
+        config.metastore.mkdir(parents=True, exist_ok=True)
+        client = broker_client(config.bootstrap)
+        registry = RegistryClient(config.registry)
+        catalog = HiveCatalog(self._spark, config.files_database, config.database)
+        catalog.prepare(config.metastore)
+        log = CommitLog(config.root / _STATE, self._lock.drafts)
+        return Parts(
+            root=config.root,
+            log=log,
+            broker=KafkaLog(client),
+            versions=Subjects(registry).versions,
+            jobs=SparkJobs(self._spark, client),
+            catalog=catalog,
+            publish=AuditPublisher(client, registry, str(config.root)),
+            tasks=config.tasks or self._spark.sparkContext.defaultParallelism,
+            policy=config.policy,
+            reach=self._reach,
+            sole=self._lock.sole,
+        )
+
+    def _reach(self, step: str) -> None:
+        """Every step on the way is one of the warehouse's only loader."""
+        from hadoop_loader._storage.failpoints import reach
+
+        reach(step)
+        self._lock.check()
+
+
+def _locked(config: WarehouseConfig) -> Lock:
+    """The lock of a warehouse that can be written; UsageError if it cannot, or is taken."""
+    from hadoop_loader._storage.lock import lock
+
+    root = config.root
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if isinstance(root, Path):
+            _check_access(config, root)
+        return lock(root / _STATE)
+    except FileExistsError:
+        raise _not_writable(config, FileExistsError("it is no folder")) from None
+    except OSError as error:
+        raise _not_writable(config, error) from None
+
+
+def _check_access(config: WarehouseConfig, root: Path) -> None:
+    if not os.access(root, os.W_OK):
+        raise PermissionError("permission denied")
+    _check_links(config, root / _STATE / f".probe-{os.getpid()}")
+
+
+def _check_links(config: WarehouseConfig, file: Path) -> None:
+    """A commit is a hard link: better to miss it now than after everything was read."""
+    file.parent.mkdir(exist_ok=True)
+    file.touch()
+    link = file.with_suffix(".link")
+    try:
+        os.link(file, link)
+    except OSError as error:
+        raise UsageError(
+            f"{config.root} cannot hold a warehouse: no hard link can be made there "
+            f"({error.strerror or error}), and a commit is one",
+            fix="give --warehouse a folder on a local disk, or on NFS or CephFS",
+        ) from None
+    finally:
+        link.unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
+
+
+def _not_writable(config: WarehouseConfig, error: OSError) -> HeadworksError:
+    return UsageError(
+        f"warehouse {config.root} cannot be written: {error.strerror or error}",
+        fix="give --warehouse or --data-dir a folder that you may write to",
+    )
