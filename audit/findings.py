@@ -16,10 +16,10 @@ from typing import Any
 from sqlalchemy import select
 
 from headworks._audit import queries
-from headworks._audit.answers import Source, TierState
-from headworks._audit.statements import Breach, breaches_in
+from headworks._audit.results import Source, TierState
+from headworks._audit.sql import Breach, breaches_in
 from headworks._audit.store import AuditStore, tables
-from headworks._audit.store.fold import PRODUCER_TIER
+from headworks._audit.store.aggregate import PRODUCER_TIER
 
 __all__ = ["Finding", "Thresholds", "findings", "troubles"]
 

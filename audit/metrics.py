@@ -13,12 +13,12 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from headworks._audit import queries
-from headworks._audit.answers import TierState, TimeToComplete
 from headworks._audit.balance import Balance, total
 from headworks._audit.findings import Finding
 from headworks._audit.reconciler import Progress
+from headworks._audit.results import TierState, TimeToComplete
 from headworks._audit.store import AuditStore
-from headworks._audit.store.fold import PRODUCER_TIER
+from headworks._audit.store.aggregate import PRODUCER_TIER
 from headworks._audit_counting import WINDOW_MS
 
 __all__ = ["Look", "Metrics", "look"]

@@ -17,7 +17,9 @@ from typing import Any
 
 from sqlalchemy import Row, func, select
 
-from headworks._audit.answers import (
+from headworks._audit.balance import Balance
+from headworks._audit.increments import Range
+from headworks._audit.results import (
     SETTLED_MS,
     Completeness,
     Contribution,
@@ -33,9 +35,7 @@ from headworks._audit.answers import (
     TopicAudit,
     WindowState,
 )
-from headworks._audit.balance import Balance
-from headworks._audit.increments import Range
-from headworks._audit.statements import (
+from headworks._audit.sql import (
     Bounds,
     attempted_in,
     drops_in,
@@ -47,7 +47,7 @@ from headworks._audit.statements import (
     waited,
 )
 from headworks._audit.store import AuditStore, tables
-from headworks._audit.store.fold import PRODUCER_TIER
+from headworks._audit.store.aggregate import PRODUCER_TIER
 from headworks._audit.store.tables import MISSED
 from headworks._audit_counting import window_of
 

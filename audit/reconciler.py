@@ -26,7 +26,7 @@ from sqlalchemy import insert, select
 from headworks._audit.increments import Increment, IncrementDecoder
 from headworks._audit.reader import audit_consumer, unreachable, watermarks
 from headworks._audit.store import AuditStore, tables
-from headworks._audit.store.writing import Batch, MovedError, apply, positions
+from headworks._audit.store.apply import Batch, MovedError, apply, positions
 from headworks._audit_counting import AUDIT_TOPIC
 from headworks.errors import CorruptError, UnreachableError, UsageError
 from headworks.registry_client import RegistryClient

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from headworks._ci.bases import Base, Past, open_base
-from headworks._ci.catalogue import Catalogue, SchemaFile, read_folder, within
+from headworks._ci.baselines import Base, Past, open_base
+from headworks._ci.catalog import Catalogue, SchemaFile, read_folder, within
 from headworks._ci.consumers import Consumers
 from headworks._ci.governance import (
     Governance,
@@ -27,9 +27,9 @@ from headworks._ci.governance import (
 )
 from headworks._ci.impact import impact_of
 from headworks._ci.lint import lint_file
-from headworks._ci.placing import place, refusal
-from headworks._ci.positions import Position
+from headworks._ci.locations import place, refusal
 from headworks._ci.rules import CATALOGUE_RULES
+from headworks._ci.source_map import Position
 from headworks._ci.verdict import Consumer, Impact, PlacedFinding, SubjectVerdict, Verdict
 from headworks.compatibility import Finding, Level, check_level
 from headworks.errors import UsageError

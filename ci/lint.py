@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from headworks._ci.catalogue import Catalogue, SchemaFile, read_folder, within
+from headworks._ci.catalog import Catalogue, SchemaFile, read_folder, within
 from headworks._ci.governance import Governance, catalogue_root, nothing_there, read_governance
-from headworks._ci.placing import place, refusal
+from headworks._ci.locations import place, refusal
 from headworks._ci.rules import LINT_RULES
 from headworks._ci.verdict import SubjectVerdict, Verdict
 from headworks.compatibility import Finding, Policy

@@ -13,8 +13,8 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from headworks._ci.positions import Position
 from headworks._ci.rules import title_of
+from headworks._ci.source_map import Position
 from headworks._ci.verdict import Impact, PlacedFinding, SubjectVerdict, Verdict
 
 __all__ = ["PLAIN", "Style", "grouped", "summary", "text_report"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from headworks._ci.governance import Waiver
-from headworks._ci.positions import Position
+from headworks._ci.source_map import Position
 from headworks.compatibility import Finding
 
 __all__ = ["Consumer", "Impact", "PlacedFinding", "SubjectVerdict", "Verdict"]

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from headworks._cli.kafka import ZooKeeper, address_of
+from headworks._cli.broker_address import ZooKeeper, address_of
 from headworks._cli.output import Format, FormatOption, print_json, say
-from headworks._cli.warehouse import (
+from headworks._cli.warehouse_options import (
     Bootstrap,
     Database,
     DataDir,

@@ -13,15 +13,15 @@ import typer
 from headworks._cli.audit_checks import Bootstrap, Registry, StoreOption, verify, wait
 from headworks._cli.audit_run import run
 from headworks._cli.audit_store import caught_up
-from headworks._cli.instants import instant, shown
-from headworks._cli.kafka import ZooKeeper, address_of
+from headworks._cli.broker_address import ZooKeeper, address_of
 from headworks._cli.output import Format, FormatOption, percent, print_json, print_table, say
+from headworks._cli.times import instant, shown
 from headworks._settings import resolve
 
 if TYPE_CHECKING:
-    from headworks._audit.answers import Explanation
     from headworks._audit.balance import Balance
     from headworks._audit.increments import Range
+    from headworks._audit.results import Explanation
 
 __all__ = ["audit_app"]
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headworks._cli.audit_store import caught_up
-from headworks._cli.instants import instant, shown, span
-from headworks._cli.kafka import ZooKeeper, address_of
+from headworks._cli.broker_address import ZooKeeper, address_of
 from headworks._cli.output import Format, FormatOption, print_json, print_table, say
+from headworks._cli.times import instant, shown, span
 from headworks._settings import resolve
 from headworks.errors import CorruptError, FindingsError, UsageError
 
 if TYPE_CHECKING:
     from hadoop_loader._operations.verify import TableRows
-    from headworks._audit.answers import Completeness
+    from headworks._audit.results import Completeness
     from headworks._audit.store import AuditStore
 
 __all__ = ["verify", "wait"]

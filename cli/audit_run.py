@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headworks._cli.audit_store import store_url
-from headworks._cli.instants import span
-from headworks._cli.kafka import ZooKeeper, address_of
+from headworks._cli.broker_address import ZooKeeper, address_of
 from headworks._cli.output import Format, FormatOption
+from headworks._cli.times import span
 from headworks._settings import resolve
 from headworks.errors import UsageError
 
@@ -74,9 +74,9 @@ def run(
     from headworks._audit.findings import Thresholds
     from headworks._audit.metrics import Metrics
     from headworks._audit.reconciler import Reconciler
-    from headworks._audit.running import Running
+    from headworks._audit.service import Running
     from headworks._audit.store import AuditStore
-    from headworks._audit.store.upkeep import Kept
+    from headworks._audit.store.retention import Kept
     from headworks._server import logs
 
     logs.configure(resolve("log_format", log_format), resolve("log_level", log_level))

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headworks._cli.guarding import (
+from headworks._cli.broker_address import address_of as address_of_brokers
+from headworks._cli.output import Format, FormatOption
+from headworks._cli.security_options import (
     AccessOption,
     Anonymous,
     AnonymousOption,
@@ -29,8 +31,6 @@ from headworks._cli.guarding import (
     guarding_of,
     tls_of,
 )
-from headworks._cli.kafka import address_of as address_of_brokers
-from headworks._cli.output import Format, FormatOption
 from headworks._settings import resolve, resolve_optional
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ def consume(
 ) -> None:
     """Print the messages of a topic, decoded, one a line, until --max, --idle or Ctrl-C."""
     from consumer_sdk import Consumer, OnPoison
-    from headworks._cli.kafka import address_of, topics_of
+    from headworks._cli.broker_address import address_of, topics_of
 
     address = address_of(bootstrap)
     if topic not in topics_of(address):
@@ -78,7 +78,7 @@ def consume(
 
 
 def _print(message: Message[Any], format: Format) -> None:
-    from consumer_sdk.plain import plain
+    from consumer_sdk._jsonable import plain
 
     event = json.dumps(message.event, default=plain, ensure_ascii=False)
     if format is Format.TEXT:

@@ -31,7 +31,7 @@ def gen(
     """Write one module per namespace, or check that what is there is fresh (for CI)."""
     from headworks.registry_client import RegistryClient
     from headworks.registry_client._schema_lock import FILE_NAME, lock_of, read_lock
-    from producer_sdk.generator.package import events, generate, replace, stale, write
+    from producer_sdk._generator.package import events, generate, replace, stale, write
 
     sources = schemas or [Path(resolve("schemas"))]
     if not out.name.isidentifier():

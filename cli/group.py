@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headworks._cli.kafka import address_of
+from headworks._cli.broker_address import address_of
 from headworks._cli.output import Format, FormatOption, print_json, print_table, say
 from headworks._settings import resolve_optional
 from headworks.errors import FindingsError, UsageError

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headworks._cli.again import again_app
-from headworks._cli.kafka import ZooKeeper
-from headworks._cli.kafka import address_of as address_of_brokers
+from headworks._cli.broker_address import ZooKeeper
+from headworks._cli.broker_address import address_of as address_of_brokers
 from headworks._cli.output import Format, FormatOption, print_json, print_table, say
-from headworks._cli.warehouse import (
+from headworks._cli.warehouse_options import (
     Bootstrap,
     Database,
     DataDir,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headworks._cli.kafka import address_of
+from headworks._cli.broker_address import address_of
 from headworks._cli.output import Format, FormatOption, print_json, say
 from headworks._settings import resolve
 from headworks.errors import HeadworksError, UnreachableError, UsageError
@@ -26,7 +26,7 @@ def produce(
     from headworks.registry_client import RegistryClient
     from headworks.schema import subject_of
     from producer_sdk import Producer, WhenFull
-    from producer_sdk.untyped import event_class
+    from producer_sdk._untyped import event_class
 
     address = resolve("registry", registry)
     latest = RegistryClient(address).latest(subject_of(topic))

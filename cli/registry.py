@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from headworks._cli.guarding import (
+from headworks._cli.output import Format, FormatOption
+from headworks._cli.security_options import (
     AccessOption,
     Anonymous,
     AnonymousOption,
@@ -29,7 +30,6 @@ from headworks._cli.guarding import (
     guarding_of,
     tls_of,
 )
-from headworks._cli.output import Format, FormatOption
 from headworks._settings import resolve
 from headworks.errors import UsageError
 
@@ -87,7 +87,7 @@ def start(
     from headworks._server.child_process import end_with_parent
 
     end_with_parent()
-    from headworks._registry.model.shape import SchemaLimits
+    from headworks._registry.model.schema_limits import SchemaLimits
     from headworks._registry.server import Options, bind, serve
     from headworks._registry.service.app import Limits
 

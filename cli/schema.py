@@ -150,7 +150,7 @@ def register(
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Register schemas with their level and policy from governance.toml. Exit 1 if refused."""
-    from headworks._ci.registering import register as run_register
+    from headworks._ci.deploy import register as run_register
 
     path = Path(resolve("schemas", schemas))
     if path.is_dir() and not everything:
@@ -228,7 +228,7 @@ def _paths(schemas: list[str] | None) -> list[Path]:
 def _report(
     verdict: Verdict, form: ReportFormat, output: Path | None, reports: Sequence[str]
 ) -> None:
-    from headworks._ci.machine import render
+    from headworks._ci.formats import render
     from headworks._ci.report import text_report
 
     for where in [_report_file(report) for report in reports]:
@@ -300,7 +300,7 @@ def _schema(text: str, registry: str | None) -> Schema:
     from headworks.schema import parse
 
     if text.endswith(".avsc") or Path(text).is_file():
-        from headworks._ci.catalogue import Catalogue, read_folder
+        from headworks._ci.catalog import Catalogue, read_folder
 
         path = Path(text)
         if not path.is_file():

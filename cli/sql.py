@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headworks._cli.output import Format, FormatOption, print_json, print_table, say
-from headworks._cli.warehouse import warehouse_folder
+from headworks._cli.warehouse_options import warehouse_folder
 from headworks._settings import resolve, resolve_optional
 
 if TYPE_CHECKING:

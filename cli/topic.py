@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headworks._cli.kafka import address_of, admin_of, cluster_of, topics_of
+from headworks._cli.broker_address import address_of, admin_of, cluster_of, topics_of
 from headworks._cli.output import Format, FormatOption, print_json, print_table, say
 from headworks.errors import RefusedError, UnreachableError, UsageError
 

@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from headworks._cli.guarding import address_of
 from headworks._cli.output import Format, FormatOption, print_json, say
+from headworks._cli.security_options import address_of
 from headworks._server.child_process import Service
 from headworks._settings import resolve, resolve_optional
 from headworks.errors import UnreachableError

@@ -1,23 +1,24 @@
 """Typed events out of topics: an iterator over messages, decoded to the classes asked for.
 
-- `consumer`: Consumer, the group member that iterates.
-- `joining`, `membership`: the two ways to be in a group.
-- `decentralised`: the group that balances itself, over ZooKeeper.
-- `message`: what it gives: events and where they lay.
-- `decode`: message values to typed events, or to dicts.
-- `places`: where to start and where to rewind to: ends, times, offsets.
-- `poison`: what cannot be decoded, and the dead-letter topic.
-- `audit_tier`: a group that counts itself into the audit.
+Public is this module alone. Behind it:
 
-Rules: imports only the kernel and third parties, because it runs in a user's own process; a
+- `_consumer`: the group member that iterates. `_message`: what it yields.
+- `_membership`: the two kinds of group. `_group_config`: how a consumer joins one.
+- `_zookeeper_group`: the group that balances itself, over ZooKeeper.
+- `_decode`, `_generated_decoder`, `_conversions`, `_default_values`: message values to events.
+- `_offsets`: where to start, and where to rewind to: ends, times, offsets.
+- `_poison`: messages that cannot be decoded, and the dead-letter topic.
+- `_audit_tier`: a group that counts itself into the audit. `_jsonable`: events as JSON values.
+
+Rules: imports only `headworks` and third parties, because it runs in a user's own process; a
 message counts as processed when the next one is asked for, so that a crash repeats it and never
 loses it.
 """
 
-from consumer_sdk.consumer import Consumer
-from consumer_sdk.decode import DecodeError, Decoder
-from consumer_sdk.message import Message, Partition
-from consumer_sdk.poison import OnPoison, PoisonMessageError
+from consumer_sdk._consumer import Consumer
+from consumer_sdk._decode import DecodeError, Decoder
+from consumer_sdk._message import Message, Partition
+from consumer_sdk._poison import OnPoison, PoisonMessageError
 
 __all__ = [
     "Consumer",

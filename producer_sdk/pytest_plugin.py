@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from producer_sdk.hung_broker import HungBroker
+    from producer_sdk._hung_broker import HungBroker
     from producer_sdk.testing import RecordingProducer
 
 __all__ = ["Stack", "headworks_stack", "hung_broker", "recording_producer"]
@@ -86,7 +86,7 @@ def headworks_stack(
 @pytest.fixture
 def hung_broker() -> Iterator[HungBroker]:
     """A broker that takes connections and never answers, at `.address`."""
-    from producer_sdk.hung_broker import HungBroker
+    from producer_sdk._hung_broker import HungBroker
 
     with HungBroker() as broker:
         yield broker

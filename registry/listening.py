@@ -18,7 +18,7 @@ from collections.abc import Callable
 import uvicorn
 from starlette.types import ASGIApp
 
-from headworks._registry.connection import BoundedConnection
+from headworks._registry.bounded_connection import BoundedConnection
 from headworks._server.security import parse_listen, refuse_exposure
 from headworks.errors import UsageError
 

@@ -57,14 +57,14 @@ ROOMS = {
         {"handlers"},
         {"topics"},
         {"coordination"},
-        {"files", "groups", "log", "outage"},
+        {"groups", "log", "open_file_limit", "repeated_failure"},
     ],
     "headworks._registry": [
         {"server"},
         {"service"},
-        {"catalog"},
+        {"operations"},
         {"listening", "metrics", "security", "store"},
-        {"connection", "fast_reads", "model"},
+        {"bounded_connection", "fast_reads", "model"},
     ],
     "headworks._console": [{"app"}, {"views"}, {"sources"}, {"masking"}],
 }

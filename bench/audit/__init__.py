@@ -37,7 +37,7 @@ from headworks._audit import queries
 from headworks._audit.increments import Increment
 from headworks._audit.reconciler import Reconciler
 from headworks._audit.store import AuditStore
-from headworks._audit.store.writing import Batch, apply, positions
+from headworks._audit.store.apply import Batch, apply, positions
 from headworks._audit_counting import AUDIT_TOPIC, WINDOW_MS
 from headworks._audit_counting.event import AuditCount
 from headworks._kafka.partitioner import ANY

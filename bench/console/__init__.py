@@ -27,7 +27,7 @@ from bench.registry.load import drive, post
 from bench.registry.schemas import proposal
 from headworks._audit.increments import Increment
 from headworks._audit.store import AuditStore
-from headworks._audit.store.writing import Batch, apply
+from headworks._audit.store.apply import Batch, apply
 from headworks._audit_counting import WINDOW_MS, window_of
 from headworks._server import child_process
 from headworks.registry_client import RegistryClient

@@ -15,9 +15,9 @@ import time
 from collections.abc import Iterator, Sequence
 
 from bench.frame import Bench
-from consumer_sdk.decentralised import Member, Timing
-from consumer_sdk.decentralised.member import Handover
-from consumer_sdk.decentralised.subscription import subscription
+from consumer_sdk._zookeeper_group import Member, Timing
+from consumer_sdk._zookeeper_group.member import Handover
+from consumer_sdk._zookeeper_group.subscription import subscription
 from headworks._cli.stack.embedded_zookeeper import Ensemble
 from headworks._zookeeper import BrokerNode, TopicNode, open_session, paths
 from headworks.errors import UnreachableError

@@ -24,7 +24,7 @@ from fastavro import parse_schema, schemaless_writer
 from headworks._wire import prefix
 from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
-from producer_sdk.generator import generate, write
+from producer_sdk._generator import generate, write
 
 __all__ = ["TEN_MINUTES_MS", "WEEK_MS", "Events", "flights", "page_views", "send"]
 

@@ -35,7 +35,7 @@ from headworks._server import child_process
 from headworks._wire import prefix
 from headworks.registry_client import RegistryClient
 from producer_sdk import Producer, WhenFull
-from producer_sdk.hung_broker import HungBroker
+from producer_sdk._hung_broker import HungBroker
 
 __all__ = ["TITLE", "run"]
 

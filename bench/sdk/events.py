@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from producer_sdk.generator import generate, write
+from producer_sdk._generator import generate, write
 
 __all__ = ["TOPIC", "Measured", "prepare"]
 

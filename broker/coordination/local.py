@@ -25,7 +25,7 @@ from headworks._broker.coordination.interface import (
     Topic,
     TopicExistsError,
 )
-from headworks._broker.outage import Outage
+from headworks._broker.repeated_failure import Outage
 from headworks.errors import CorruptError, UsageError
 
 __all__ = ["LocalCoordination"]

@@ -17,8 +17,8 @@ import asyncio
 from collections.abc import Callable
 
 from headworks._broker.handlers.client import Client
+from headworks._broker.handlers.leadership import partition_of
 from headworks._broker.handlers.node import Node
-from headworks._broker.handlers.ownership import partition_of
 from headworks._broker.log import OffsetOutOfRangeError
 from headworks._broker.log.partition import LEADER_EPOCH
 from headworks._broker.topics import Partition

@@ -9,8 +9,8 @@ from typing import Any
 
 from headworks._broker.coordination import StoreFailureError
 from headworks._broker.groups import State
+from headworks._broker.handlers.leadership import coordinates, group_refusal
 from headworks._broker.handlers.node import Node, Request
-from headworks._broker.handlers.ownership import coordinates, group_refusal
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.messages import Fields
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from headworks._broker.handlers.leadership import partition_of
 from headworks._broker.handlers.node import Node, Request
-from headworks._broker.handlers.ownership import partition_of
 from headworks._broker.log.partition import LEADER_EPOCH
 from headworks._broker.topics import Partition
 from headworks._kafka.error_codes import ErrorCode

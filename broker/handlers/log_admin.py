@@ -6,9 +6,9 @@ import asyncio
 import os
 from typing import Any
 
+from headworks._broker.handlers.leadership import partition_of
 from headworks._broker.handlers.metadata import broker_fields, controller_of, living
 from headworks._broker.handlers.node import Node, Request
-from headworks._broker.handlers.ownership import partition_of
 from headworks._broker.log import OffsetOutOfRangeError
 from headworks._broker.log.partition import LEADER_EPOCH
 from headworks._broker.topics import Partition

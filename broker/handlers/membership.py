@@ -12,9 +12,9 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from headworks._broker.groups import Join, Joined, Synced
+from headworks._broker.handlers.leadership import coordinator, group_refusal
 from headworks._broker.handlers.metadata import broker_fields
 from headworks._broker.handlers.node import Node, Request
-from headworks._broker.handlers.ownership import coordinator, group_refusal
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.messages import Fields
 

@@ -12,8 +12,8 @@ import asyncio
 from typing import Any
 
 from headworks._broker.coordination import Member, StoreFailureError, TopicExistsError
+from headworks._broker.handlers.leadership import leader_of
 from headworks._broker.handlers.node import Node, Request
-from headworks._broker.handlers.ownership import leader_of
 from headworks._broker.log.partition import LEADER_EPOCH
 from headworks._broker.topics import InvalidTopicError, ServedTopic, TooManyPartitionsError
 from headworks._kafka.error_codes import ErrorCode

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from headworks._broker.coordination import Committed, StoreFailureError
+from headworks._broker.handlers.leadership import group_refusal
 from headworks._broker.handlers.node import Node, Request
-from headworks._broker.handlers.ownership import group_refusal
 from headworks._broker.topics import ServedTopic
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.messages import Fields

@@ -16,9 +16,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from headworks._broker.handlers.client import Client
-from headworks._broker.handlers.inspection import UNTOUCHED, BadBatchError, Inspection
+from headworks._broker.handlers.leadership import why_absent
 from headworks._broker.handlers.node import Node
-from headworks._broker.handlers.ownership import why_absent
+from headworks._broker.handlers.record_validation import UNTOUCHED, BadBatchError, Inspection
 from headworks._broker.log import DuplicateError, OutOfSequenceError, StaleEpochError
 from headworks._broker.topics import Partition, StorageFailureError
 from headworks._kafka.error_codes import ErrorCode, refused

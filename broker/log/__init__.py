@@ -1,9 +1,9 @@
 """The log of one partition: segments, sparse indexes, recovery, producer state. No sockets."""
 
 from headworks._broker.log.config import CompactionConfig, LogConfig
-from headworks._broker.log.descriptor import Descriptor
+from headworks._broker.log.open_file import Descriptor
 from headworks._broker.log.partition import OffsetOutOfRangeError, PartitionLog
-from headworks._broker.log.producers import (
+from headworks._broker.log.producer_state import (
     MAX_PRODUCERS,
     DuplicateError,
     OutOfSequenceError,

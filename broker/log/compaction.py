@@ -25,7 +25,7 @@ from itertools import compress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from headworks._broker.log.cleaned import (
+from headworks._broker.log.compaction_state import (
     Cleaned,
     CleanSegment,
     UnfinishedSwapError,
@@ -35,7 +35,7 @@ from headworks._broker.log.cleaned import (
 )
 from headworks._broker.log.config import CompactionConfig
 from headworks._broker.log.index import GrowingIndex, MappedIndex
-from headworks._broker.log.keymap import KeyMap
+from headworks._broker.log.offset_map import KeyMap
 from headworks._broker.log.partition import MAX_RELATIVE, PartitionLog
 from headworks._broker.log.segment import NO_TIMESTAMP, Segment, segment_path
 from headworks._kafka.records.batch import Batch, check_batch

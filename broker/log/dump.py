@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from headworks._broker.log.cleaned import load
+from headworks._broker.log.compaction_state import load
 from headworks._broker.log.partition import LEADER_EPOCH
 from headworks._kafka.records import Batch, InvalidBatchError, Record, check_batch, iter_records
 from headworks.errors import UsageError

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from headworks._broker.log.cleaned import Cleaned
+from headworks._broker.log.compaction_state import Cleaned
 from headworks._broker.log.config import LogConfig
-from headworks._broker.log.producers import ProducerStates, State
+from headworks._broker.log.producer_state import ProducerStates, State
 from headworks._broker.log.segment import NO_TIMESTAMP, Segment, replace_file, segment_path
 from headworks._kafka.records import InvalidBatchError, iter_records
 from headworks._kafka.records.batch import LENGTH_PREFIX, Batch, Buffer, Plain, patch_placement

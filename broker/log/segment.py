@@ -17,8 +17,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from headworks._broker.log.descriptor import Descriptor
 from headworks._broker.log.index import INTERVAL, GrowingIndex, Index, MappedIndex
+from headworks._broker.log.open_file import Descriptor
 from headworks._kafka.records.batch import HEADER, HEADER_SIZE, LENGTH_PREFIX, MAGIC, Batch, Buffer
 from headworks.errors import CorruptError, RefusedError
 

@@ -12,11 +12,11 @@ import socket
 import ssl
 from collections import Counter
 
-from headworks._broker.files import KEPT, few_left
+from headworks._broker.open_file_limit import KEPT, few_left
+from headworks._broker.server.byte_stream import PlainTransport, TlsTransport, prepare
 from headworks._broker.server.connection import Connection
+from headworks._broker.server.context import House
 from headworks._broker.server.handshake import Handshake
-from headworks._broker.server.house import House
-from headworks._broker.server.transport import PlainTransport, TlsTransport, prepare
 
 __all__ = ["Acceptor"]
 

@@ -24,14 +24,14 @@ from headworks._broker.handlers import HANDLERS, Client, Request
 from headworks._broker.handlers.api_versions import api_versions
 from headworks._broker.handlers.fetch import Fetch
 from headworks._broker.handlers.permissions import RULES
-from headworks._broker.server.house import House
-from headworks._broker.server.inbox import Inbox
-from headworks._broker.server.intake import Intake
+from headworks._broker.server.authentication import Login, not_now
+from headworks._broker.server.byte_stream import Transport
+from headworks._broker.server.context import House
 from headworks._broker.server.limits import Account
-from headworks._broker.server.login import Login, not_now
-from headworks._broker.server.outbox import Outbox, Slot
-from headworks._broker.server.pace import Pace
-from headworks._broker.server.transport import Transport
+from headworks._broker.server.produce_pipeline import Intake
+from headworks._broker.server.receive_buffer import Inbox
+from headworks._broker.server.send_queue import Outbox, Slot
+from headworks._broker.server.stall_detector import Pace
 from headworks._kafka.protocol import (
     APIS,
     Header,

@@ -25,8 +25,8 @@ from prometheus_client.core import (
 )
 
 from headworks._broker.handlers.counters import BOUNDS, Histogram
+from headworks._broker.handlers.leadership import coordinates
 from headworks._broker.handlers.node import Node
-from headworks._broker.handlers.ownership import coordinates
 from headworks._broker.server.connection import Connection
 from headworks._broker.server.limits import Memory
 from headworks._broker.topics import ServedTopic

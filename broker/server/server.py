@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Any
 
 from headworks._broker.coordination import Coordination, LocalCoordination, Member
 from headworks._broker.coordination.folder import refuse_cluster_folder
-from headworks._broker.files import raise_limit
 from headworks._broker.groups import GroupCoordinator, GroupSettings
 from headworks._broker.handlers import Authority, Node
 from headworks._broker.handlers.api_versions import api_versions
 from headworks._broker.handlers.counters import Counters
-from headworks._broker.handlers.ownership import coordinates
+from headworks._broker.handlers.leadership import coordinates
 from headworks._broker.log import MAX_PRODUCERS
+from headworks._broker.open_file_limit import raise_limit
 from headworks._broker.server.acceptor import Acceptor
+from headworks._broker.server.authentication import LoginDesk
 from headworks._broker.server.connection import Connection
-from headworks._broker.server.house import House
+from headworks._broker.server.context import House
+from headworks._broker.server.folder_lock import FolderLock
 from headworks._broker.server.limits import Limits, Memory
-from headworks._broker.server.lock import FolderLock
-from headworks._broker.server.login import LoginDesk
 from headworks._broker.topics import (
     MAX_PARTITIONS,
     PRODUCER_SECONDS,

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headworks._broker.files import check_enough
 from headworks._broker.log import FlushFailedError, LogConfig, PartitionLog, Recovery, open_log
+from headworks._broker.open_file_limit import check_enough
 from headworks.errors import CorruptError
 
 __all__ = ["Opened", "Refusal", "open_logs"]

@@ -20,7 +20,7 @@ from typing import Any
 
 from headworks._broker.log import FlushFailedError, PartitionLog
 from headworks._broker.log.segment import Segment
-from headworks._broker.outage import Outage
+from headworks._broker.repeated_failure import Outage
 from headworks._broker.topics.config import TopicConfig
 from headworks._broker.topics.flusher import Flusher
 from headworks._kafka.records.batch import Batch, Plain

@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
 
-from headworks._broker.outage import Outage
+from headworks._broker.repeated_failure import Outage
 from headworks.errors import HeadworksError
 
 __all__ = ["SchemaIds", "Verdict", "Wanted"]

@@ -24,10 +24,10 @@ from typing import Any
 
 from headworks import _bundled_schemas
 from headworks._audit_counting import AUDIT_TOPIC
-from headworks._cli.demo.borrowed import borrowed_topics
 from headworks._cli.demo.events import BUILDERS
 from headworks._cli.demo.progress import Progress
 from headworks._cli.demo.queries import Answers, ask
+from headworks._cli.demo.shared_broker import borrowed_topics
 from headworks._cli.demo.source import Source
 from headworks._cli.stack.stack import running_registry, running_stack
 from headworks._server.child_process import Service

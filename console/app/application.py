@@ -22,11 +22,11 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from headworks._console.app.ask import Ask, NotThereError, read_form
 from headworks._console.app.guard import Edge, admit, refused
 from headworks._console.app.page import Page, respond
+from headworks._console.app.request import Ask, NotThereError, read_form
 from headworks._console.app.routes import SCREENS, WITH_FORM
-from headworks._console.app.sight import EVERYTHING
+from headworks._console.app.visibility import EVERYTHING
 from headworks._console.sources import Sources
 from headworks._registry.model.refusals import ServiceError
 from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headworks._console.app.sight import EVERYTHING, Sight
+from headworks._console.app.visibility import EVERYTHING, Sight
 from headworks._registry.model.refusals import ServiceError
 
 if TYPE_CHECKING:

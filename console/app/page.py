@@ -17,8 +17,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headworks._console.app import words
-from headworks._console.sources.watched import SourceState
+from headworks._console.app import formatting
+from headworks._console.sources.poller import SourceState
 
 __all__ = ["Page", "as_json", "respond"]
 
@@ -57,7 +57,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters.update(words.FILTERS)
+    made.filters.update(formatting.FILTERS)
     return made
 
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Final
 
 from headworks._ci.verdict import Consumer
-from headworks._console.app.ask import Ask, NotThereError
 from headworks._console.app.commands import curl, gate_command, headworks
+from headworks._console.app.formatting import iso
 from headworks._console.app.page import Page
-from headworks._console.app.words import iso
-from headworks._console.sources.readers import readers_of
+from headworks._console.app.request import Ask, NotThereError
 from headworks._console.sources.subjects import SubjectRow
+from headworks._console.sources.topic_readers import readers_of
 from headworks._console.views.audit import audit_page, window_page
 from headworks._console.views.groups import group_list, group_page, topic_readers
 from headworks._console.views.health import health_page
@@ -227,7 +227,7 @@ def schema(ask: Ask) -> Page:
 
 def trying(ask: Ask) -> Page:
     """Try a change: the form, and the verdict on what was sent with it."""
-    from headworks._console.views.trying import (  # the gate: not for the first page
+    from headworks._console.views.try_schema import (  # the gate: not for the first page
         Trial,
         try_change,
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headworks._audit.answers import Explanation, Health, Holes, TopicAudit
+from headworks._audit.results import Explanation, Health, Holes, TopicAudit
 from headworks.errors import UnreachableError
 
 if TYPE_CHECKING:

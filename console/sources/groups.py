@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaException
 
+from headworks._console.sources.group_state import Sample, State, judge
 from headworks._console.sources.topics import broker_silent
-from headworks._console.sources.verdict import Sample, State, judge
 from headworks.groups import Group, Groups
 
 __all__ = ["GroupReader", "GroupRow", "GroupsKnown"]

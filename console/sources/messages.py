@@ -33,7 +33,7 @@ from headworks.registry_client import RegistryClient
 from headworks.schema import Record, Schema, governance_of, key_subject_of, parse, subject_of
 
 if TYPE_CHECKING:
-    from consumer_sdk.decode import Decoder
+    from consumer_sdk._decode import Decoder
 
 __all__ = ["Bounds", "BusyError", "MessageReader", "Reading", "Shown", "Slice"]
 
@@ -182,7 +182,7 @@ class MessageReader:
             return True
 
     def _decoder(self, topic: str) -> Decoder:
-        from consumer_sdk.decode import Decoder  # what the first page does not need
+        from consumer_sdk._decode import Decoder  # what the first page does not need
 
         with self._lock:
             found = self._decoders.pop(topic, None) or Decoder(self._registry, topic)
@@ -360,7 +360,7 @@ def _printable(value: Any) -> Any:
         return str(value)
     if value is None or isinstance(value, str | int | float):
         return value
-    from consumer_sdk.plain import plain
+    from consumer_sdk._jsonable import plain
 
     return plain(value)
 

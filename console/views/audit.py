@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headworks._audit.answers import Contribution, Explanation, LoadShare, TopicAudit
 from headworks._audit.balance import Balance
+from headworks._audit.results import Contribution, Explanation, LoadShare, TopicAudit
 from headworks._console.views.health import Cell, cell_of
 
 __all__ = ["AuditPage", "TierColumn", "WindowPage", "audit_page", "window_page"]

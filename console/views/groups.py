@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from headworks._ci.verdict import Consumer
 from headworks._console.sources.groups import GroupRow, GroupsKnown
-from headworks._console.views.listing import Part, Wanted, part_of
-from headworks._console.views.seeing import Seeing
+from headworks._console.views.paging import Part, Wanted, part_of
+from headworks._console.views.visibility import Seeing
 from headworks.groups import Member, Position
 
 __all__ = [

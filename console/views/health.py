@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headworks._audit.answers import WindowState
+from headworks._audit.results import WindowState
 from headworks._console.sources.audits import Audited
 from headworks._console.sources.loads import Loads, Run
 from headworks._console.sources.subjects import Subjects
-from headworks._console.views.listing import Part, Wanted, part_of
-from headworks._console.views.seeing import Seeing
+from headworks._console.views.paging import Part, Wanted, part_of
+from headworks._console.views.visibility import Seeing
 
 __all__ = ["Cell", "HealthLine", "HealthPage", "Trouble", "cell_of", "health_page"]
 

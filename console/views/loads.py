@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from hadoop_loader._storage.filesystem import Place
 from hadoop_loader._tables.columns import METADATA, PARTITION, StructField, ddl, table_columns
 from headworks._console.sources.loads import Loads, Run, Table, open_log
-from headworks._console.views.listing import Part, Wanted, part_of
-from headworks._console.views.seeing import Seeing
+from headworks._console.views.paging import Part, Wanted, part_of
+from headworks._console.views.visibility import Seeing
 from headworks.errors import HeadworksError
 from headworks.schema import parse
 

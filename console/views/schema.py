@@ -11,8 +11,8 @@ from itertools import islice
 from headworks._ci.verdict import Consumer
 from headworks._console.masking import sensitive_paths
 from headworks._console.sources.subjects import Subjects
-from headworks._console.views.listing import Part, Wanted, part_of
-from headworks._console.views.seeing import Seeing
+from headworks._console.views.paging import Part, Wanted, part_of
+from headworks._console.views.visibility import Seeing
 from headworks.errors import HeadworksError
 from headworks.registry_client import Compatibility, SubjectVersion
 from headworks.schema import (

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from headworks._console.sources.loads import Loads, Table
 from headworks._console.sources.subjects import SubjectRow, Subjects
 from headworks._console.sources.topics import TopicRow, Topics
-from headworks._console.views.listing import Part, Wanted, part_of
-from headworks._console.views.seeing import Seeing
+from headworks._console.views.paging import Part, Wanted, part_of
+from headworks._console.views.visibility import Seeing
 
 __all__ = ["TopicLine", "TopicList", "topic_list"]
 

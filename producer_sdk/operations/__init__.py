@@ -9,7 +9,7 @@ Rules: the contract of `send`: never blocks, never raises into the service, what
 counted. What these send about themselves they do not send.
 """
 
-from producer_sdk.operations.logs import EventLogHandler
-from producer_sdk.operations.metrics import Metrics
+from producer_sdk.operations._logs import EventLogHandler
+from producer_sdk.operations._metrics import Metrics
 
 __all__ = ["EventLogHandler", "Metrics"]

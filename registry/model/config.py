@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headworks._registry.model import attached, refusals
+from headworks._registry.model import metadata_and_rules, refusals
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.model.names import valid_subject
 from headworks.compatibility import Level, Policy
@@ -84,10 +84,10 @@ _FIELDS: Mapping[str, Callable[[object], object]] = {
     "validateFields": _flag,
     "validateNewSchemas": _flag,
     "validateRules": _flag,
-    "defaultMetadata": attached.read_metadata,
-    "overrideMetadata": attached.read_metadata,
-    "defaultRuleSet": attached.read_rules,
-    "overrideRuleSet": attached.read_rules,
+    "defaultMetadata": metadata_and_rules.read_metadata,
+    "overrideMetadata": metadata_and_rules.read_metadata,
+    "defaultRuleSet": metadata_and_rules.read_rules,
+    "overrideRuleSet": metadata_and_rules.read_rules,
 }
 
 

@@ -19,25 +19,31 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Scope
 
 import headworks
-from headworks._registry.catalog.deleter import Deleter
-from headworks._registry.catalog.loader import Loader
-from headworks._registry.catalog.reader import Reader
-from headworks._registry.catalog.registrar import Registrar
-from headworks._registry.catalog.settings import Settings
 from headworks._registry.fast_reads import Admits, FastReads
 from headworks._registry.metrics import Metrics
 from headworks._registry.model import refusals
 from headworks._registry.model.refusals import ServiceError
-from headworks._registry.model.shape import SchemaLimits
+from headworks._registry.model.schema_limits import SchemaLimits
+from headworks._registry.operations.deleter import Deleter
+from headworks._registry.operations.parsed_schemas import Loader
+from headworks._registry.operations.reader import Reader
+from headworks._registry.operations.registrar import Registrar
+from headworks._registry.operations.settings import Settings
 from headworks._registry.security.security import Security, authorization_of
-from headworks._registry.service import compatibility, schemas, settings, subjects, surroundings
-from headworks._registry.service.edge import Edge
+from headworks._registry.service import (
+    compatibility,
+    contexts_and_health,
+    schemas,
+    settings,
+    subjects,
+)
+from headworks._registry.service.access_log import Observed
+from headworks._registry.service.dependencies import Parts
 from headworks._registry.service.guard import guard
-from headworks._registry.service.observed import Observed
+from headworks._registry.service.middleware import Edge
 from headworks._registry.service.openapi import describe
-from headworks._registry.service.page import serve_page
 from headworks._registry.service.parameters import answer
-from headworks._registry.service.parts import Parts
+from headworks._registry.service.swagger_page import serve_page
 from headworks._registry.store import Database
 from headworks._registry.store.totals import totals
 
@@ -95,7 +101,7 @@ def create_app(
         Deleter(database),
         Settings(database),
     )
-    for router in (subjects, schemas, compatibility, settings, surroundings):
+    for router in (subjects, schemas, compatibility, settings, contexts_and_health):
         app.include_router(router.router)
     describe(app)
     serve_page(app)

@@ -11,13 +11,13 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from headworks._registry.catalog.drafting import NUMBERED, Proposal
-from headworks._registry.model import attached, refusals
+from headworks._registry.model import metadata_and_rules, refusals
 from headworks._registry.model.definition import Definition, JsonObject, Reference
 from headworks._registry.model.names import valid_subject
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.model.tags import read_tags
-from headworks._registry.service.described import (
+from headworks._registry.operations.proposals import NUMBERED, Proposal
+from headworks._registry.service.openapi_bodies import (
     BODY_OF_CONFIG,
     BODY_OF_MODE,
     BODY_OF_SCHEMA,
@@ -87,8 +87,8 @@ def read_proposal(body: JsonObject, *, validate_rules: bool = True) -> Proposal:
     return Proposal(
         text,
         tuple(_reference(one) for one in _list(body, "references")),
-        attached.read_metadata(body.get("metadata")),
-        attached.read_rules(body.get("ruleSet"), validate=validate_rules),
+        metadata_and_rules.read_metadata(body.get("metadata")),
+        metadata_and_rules.read_rules(body.get("ruleSet"), validate=validate_rules),
         _positive(body, "id"),
         NUMBERED if version is None and (add or remove) else version,
         add,
@@ -104,19 +104,20 @@ def read_retagging(
 
     Rules to merge or remove change the latest rule set; a whole `ruleSet` replaces it.
     """
-    metadata = attached.read_metadata(body.get("metadata"))
-    rules = attached.read_rules(body.get("ruleSet"), validate=validate_rules)
-    merge = attached.read_rules(body.get("rulesToMerge"), validate=validate_rules)
+    metadata = metadata_and_rules.read_metadata(body.get("metadata"))
+    rules = metadata_and_rules.read_rules(body.get("ruleSet"), validate=validate_rules)
+    merge = metadata_and_rules.read_rules(body.get("rulesToMerge"), validate=validate_rules)
     removed = _list(body, "rulesToRemove")
     if merge is not None or removed:
-        rules = attached.rules_without(
-            attached.merged_rules(latest_rules, merge, None), [str(name) for name in removed]
+        rules = metadata_and_rules.rules_without(
+            metadata_and_rules.merged_rules(latest_rules, merge, None),
+            [str(name) for name in removed],
         )
     return Proposal(
         old.text,
         old.references,
         # From here on the versions have their numbers in their metadata.
-        attached.numbered(old.metadata if metadata is None else metadata, 0),
+        metadata_and_rules.numbered(old.metadata if metadata is None else metadata, 0),
         rules,
         version=_version(body, "newVersion"),
         add_tags=read_tags(body.get("tagsToAdd"), "tagsToAdd"),

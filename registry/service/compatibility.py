@@ -7,9 +7,9 @@ from fastapi import APIRouter, Response
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.service.bodies import BODY_OF_SCHEMA, Body, read_proposal
+from headworks._registry.service.dependencies import Parts, PartsOf
 from headworks._registry.service.guard import Sight, SightOf
 from headworks._registry.service.parameters import Flag, SubjectName, VersionName, answer
-from headworks._registry.service.parts import Parts, PartsOf
 
 __all__ = ["router"]
 

@@ -17,16 +17,16 @@ from typing import Annotated, Any, cast
 
 from fastapi import Depends, Request
 
-from headworks._registry.catalog.drafting import Proposal
 from headworks._registry.fast_reads import SUBJECTS
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.model.subject import DEFAULT_CONTEXT, Subject
+from headworks._registry.operations.proposals import Proposal
 from headworks._registry.security.permission import ALL, Permission
 from headworks._registry.security.rules import RULES
 from headworks._registry.security.security import Security, authorization_of
+from headworks._registry.service.dependencies import Parts, PartsOf
 from headworks._registry.service.parameters import CONFINED, decoded
-from headworks._registry.service.parts import Parts, PartsOf
 from headworks._server.security import Role
 
 __all__ = ["PRINCIPAL", "Sight", "SightOf", "guard"]

@@ -14,10 +14,10 @@ from fastapi import Depends, Path, Query, Request
 from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BeforeValidator
 
-from headworks._registry.catalog.entities import Shape
-from headworks._registry.catalog.reader import LATEST, Wanted
 from headworks._registry.model import refusals
 from headworks._registry.model.subject import DEFAULT_CONTEXT
+from headworks._registry.operations.reader import LATEST, Wanted
+from headworks._registry.operations.response_bodies import Shape
 
 __all__ = [
     "CONFINED",

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from headworks._registry.catalog.reader import Listing
+from headworks._registry.operations.reader import Listing
+from headworks._registry.service.dependencies import PartsOf
 from headworks._registry.service.guard import SightOf
 from headworks._registry.service.parameters import (
     Flag,
@@ -19,7 +20,6 @@ from headworks._registry.service.parameters import (
     answer,
     page_of,
 )
-from headworks._registry.service.parts import PartsOf
 
 __all__ = ["router"]
 

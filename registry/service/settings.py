@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query, Response
 
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.service.bodies import BODY_OF_CONFIG, BODY_OF_MODE, Body
+from headworks._registry.service.dependencies import PartsOf
 from headworks._registry.service.guard import SightOf
 from headworks._registry.service.parameters import Flag, SubjectName, Who, answer
-from headworks._registry.service.parts import PartsOf
 
 __all__ = ["router"]
 

@@ -8,8 +8,8 @@ from urllib.parse import unquote
 
 from fastapi import APIRouter, Path, Query, Response
 
-from headworks._registry.catalog.entities import Entity
 from headworks._registry.model import refusals
+from headworks._registry.operations.response_bodies import Entity
 from headworks._registry.service.bodies import (
     BODY_OF_SCHEMA,
     BODY_OF_TAGS,
@@ -17,6 +17,7 @@ from headworks._registry.service.bodies import (
     read_proposal,
     read_retagging,
 )
+from headworks._registry.service.dependencies import PartsOf
 from headworks._registry.service.guard import SightOf
 from headworks._registry.service.parameters import (
     Flag,
@@ -31,7 +32,6 @@ from headworks._registry.service.parameters import (
     page_of,
     read_version_name,
 )
-from headworks._registry.service.parts import PartsOf
 
 __all__ = ["router"]
 

@@ -18,7 +18,7 @@ from headworks._audit.alerts import post_to, tell
 from headworks._audit.findings import Finding, Thresholds, findings, troubles
 from headworks._audit.metrics import Metrics, look
 from headworks._audit.store import AuditStore
-from headworks._audit.store.upkeep import Kept, tidy
+from headworks._audit.store.retention import Kept, tidy
 from tests.audit.test_store import DAY, WINDOW, add, increment
 
 NOW = 10 * DAY

@@ -9,7 +9,7 @@ from headworks._audit.findings import Thresholds, findings
 from headworks._audit.increments import Range
 from headworks._audit.metrics import look
 from headworks._audit.store import AuditStore
-from headworks._audit.store.upkeep import Kept, tidy
+from headworks._audit.store.retention import Kept, tidy
 from tests.audit.test_store import DAY, WINDOW, add, increment
 from tests.registry.postgresql import is_left_out, running_cluster
 

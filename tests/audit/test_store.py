@@ -20,7 +20,7 @@ from headworks._audit import queries
 from headworks._audit.balance import total
 from headworks._audit.increments import Increment, Range
 from headworks._audit.store import AuditStore, tables
-from headworks._audit.store.writing import Batch, MovedError, apply, positions
+from headworks._audit.store.apply import Batch, MovedError, apply, positions
 
 WINDOW = 600_000
 DAY = 86_400_000

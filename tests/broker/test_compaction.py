@@ -23,10 +23,10 @@ from headworks._broker.log import (
     PartitionLog,
     open_log,
 )
-from headworks._broker.log.cleaned import UnfinishedSwapError
 from headworks._broker.log.compaction import DEFAULT_MEMORY, compact, plan
+from headworks._broker.log.compaction_state import UnfinishedSwapError
 from headworks._broker.log.dump import Damage, dump_segment, gaps, segments_of
-from headworks._broker.log.keymap import SLOT_BYTES, KeyMap
+from headworks._broker.log.offset_map import SLOT_BYTES, KeyMap
 from headworks._kafka.records import (
     Codec,
     InvalidBatchError,

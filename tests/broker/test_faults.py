@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from headworks._broker.coordination import LocalCoordination
-from headworks._broker.server.lock import FolderLock
+from headworks._broker.server.folder_lock import FolderLock
 from headworks.errors import UsageError
 from tests.broker.build import batch
 from tests.broker.clients import CONSUMERS, DEADLINE, eventually

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headworks._broker.handlers.inspection import Asked, is_large, judge
+from headworks._broker.handlers.record_validation import Asked, is_large, judge
 from headworks._broker.topics import TopicConfig
 from headworks._broker.topics.config import resolve_config
 from headworks._kafka.records import Codec, Record, check_batch, encode_batch

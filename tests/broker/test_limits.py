@@ -16,7 +16,7 @@ import pytest
 
 from headworks._broker.server import BrokerServer, ServerConfig
 from headworks._broker.server.limits import Limits
-from headworks._broker.server.pace import Pace
+from headworks._broker.server.stall_detector import Pace
 from tests.broker.build import batch
 from tests.broker.wire import fetch, produce, request
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from headworks._broker.outage import Outage
+from headworks._broker.repeated_failure import Outage
 
 _log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from headworks._broker.server.byte_stream import PlainTransport, prepare
 from headworks._broker.server.limits import Account, Memory
-from headworks._broker.server.outbox import Outbox
-from headworks._broker.server.transport import PlainTransport, prepare
+from headworks._broker.server.send_queue import Outbox
 
 _FREE = 256 << 10
 _MOST = 1 << 20

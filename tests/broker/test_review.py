@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headworks._broker.handlers.client import Authority
-from headworks._broker.handlers.inspection import asked_for, judge
+from headworks._broker.handlers.record_validation import asked_for, judge
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.apis import FETCH
 from headworks._kafka.protocol.produce import Part, ProduceRequest

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from headworks._ci.deploy import register
 from headworks._ci.gate import check
 from headworks._ci.lint import lint_catalogue
-from headworks._ci.registering import register
 from headworks._ci.report import text_report
 from headworks.errors import UsageError
 from headworks.registry_client import RegistryClient

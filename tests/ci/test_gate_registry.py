@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import urllib3
 
+from headworks._ci.deploy import register
 from headworks._ci.gate import check
-from headworks._ci.registering import register
 from headworks._server.child_process import Service
 from headworks.compatibility import Level, Policy
 from headworks.errors import RefusedError, UnreachableError

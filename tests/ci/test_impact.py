@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from headworks._ci.formats import render
 from headworks._ci.gate import check
-from headworks._ci.machine import render
 from headworks._ci.verdict import Impact
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from headworks._ci.catalogue import read_folder
+from headworks._ci.catalog import read_folder
 from headworks._ci.gate import check
-from headworks._ci.positions import SourceMap
+from headworks._ci.source_map import SourceMap
 from tests.ci.conftest import ID, Work, event
 
 MAIN = ["git:main"]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from headworks._ci.deploy import register
 from headworks._ci.gate import check
-from headworks._ci.registering import register
 from headworks._server.child_process import Service
 from headworks.compatibility import Level, Policy
 from headworks.errors import SchemaError, UnreachableError

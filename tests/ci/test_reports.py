@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
+from headworks._ci.formats import FORMATS, render
 from headworks._ci.gate import check
-from headworks._ci.machine import FORMATS, render
 from headworks._ci.report import Style, text_report
 from headworks._ci.rules import CATALOGUE_RULES, LINT_RULES
 from headworks._cli.schema import schema_app

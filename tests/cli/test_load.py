@@ -12,7 +12,7 @@ from hadoop_loader._commit.report import Compacted
 from hadoop_loader._operations.metrics import LoaderMetrics
 from headworks._cli import load
 from headworks._cli.output import Format
-from headworks._cli.warehouse import print_report
+from headworks._cli.warehouse_options import print_report
 from headworks.errors import UnreachableError
 
 

@@ -40,7 +40,7 @@ from headworks._server.security.users import new_secret, write_users
 from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
 from producer_sdk import Producer
-from producer_sdk.generator.package import generate, write
+from producer_sdk._generator.package import generate, write
 
 TOPICS = ("airlines", "airports", "planes", "weather", "flights")
 CHANGES = Path(__file__).parent.parent.parent / "cli" / "demo" / "changes"

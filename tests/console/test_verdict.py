@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headworks._console.sources.verdict import Sample, State, judge
+from headworks._console.sources.group_state import Sample, State, judge
 
 PLACE = ("orders", 0)
 

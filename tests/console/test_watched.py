@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import threading
 
-from headworks._audit.answers import Holes
 from headworks._audit.findings import Finding
-from headworks._console.app.sight import EVERYTHING
+from headworks._audit.results import Holes
+from headworks._console.app.visibility import EVERYTHING
 from headworks._console.sources import Watched
 from headworks._console.sources.audits import Audited
 from headworks._console.views.health import health_page
-from headworks._console.views.listing import Wanted
+from headworks._console.views.paging import Wanted
 from headworks.errors import UnreachableError
 
 

@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.decentralised.assignment import (
+from consumer_sdk._zookeeper_group.assignment import (
     BrokerPartition,
     Stream,
     assign,

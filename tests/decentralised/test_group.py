@@ -17,11 +17,11 @@ import pytest
 from typer.testing import CliRunner
 
 from consumer_sdk import Consumer, Partition
-from consumer_sdk.decentralised.assignment import BrokerPartition
-from consumer_sdk.decentralised.directory import Directory, NotAMemberError
-from consumer_sdk.decentralised.directory import Place as DirectoryPlace
-from consumer_sdk.decentralised.member import Member, Timing
-from consumer_sdk.decentralised.subscription import subscription
+from consumer_sdk._zookeeper_group.assignment import BrokerPartition
+from consumer_sdk._zookeeper_group.directory import Directory, NotAMemberError
+from consumer_sdk._zookeeper_group.directory import Place as DirectoryPlace
+from consumer_sdk._zookeeper_group.member import Member, Timing
+from consumer_sdk._zookeeper_group.subscription import subscription
 from headworks._cli.group import group_app
 from headworks._cli.stack.embedded_zookeeper import Ensemble
 from headworks._server import child_process

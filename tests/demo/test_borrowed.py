@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headworks._cli.demo.borrowed import borrowed_topics
-from headworks._cli.kafka import admin_of, topics_of
+from headworks._cli.broker_address import admin_of, topics_of
+from headworks._cli.demo.shared_broker import borrowed_topics
 from headworks._server.child_process import Service
 from headworks.errors import RefusedError, UnreachableError, UsageError
 

@@ -39,7 +39,7 @@ def demo(kafka: Service, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def topics(kafka: Service) -> set[str]:
-    from headworks._cli.kafka import topics_of
+    from headworks._cli.broker_address import topics_of
 
     return {name for name in topics_of(kafka.address) if not name.startswith("__")}
 
@@ -62,7 +62,7 @@ def test_the_demo_runs_and_adds_up(kafka: Service, tmp_path: Path) -> None:
 def test_a_topic_that_is_there_already_is_not_touched(kafka: Service, tmp_path: Path) -> None:
     from confluent_kafka.cimpl import NewTopic
 
-    from headworks._cli.kafka import admin_of
+    from headworks._cli.broker_address import admin_of
 
     admin = admin_of(kafka.address)
     admin.create_topics([NewTopic("flights", 1, 1)])["flights"].result(60)

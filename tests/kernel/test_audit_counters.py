@@ -33,7 +33,7 @@ from headworks._audit_counting.counters import (
 )
 from headworks._kafka.partitioner import Detour
 from headworks.errors import UsageError
-from producer_sdk.running import Running
+from producer_sdk._transport import Running
 from tests.counting import Counting
 
 pytestmark = pytest.mark.usefixtures("counting")

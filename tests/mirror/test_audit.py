@@ -18,7 +18,7 @@ from headworks._server import child_process
 from headworks._server.child_process import Service
 from headworks.registry_client import RegistryClient
 from producer_sdk import Producer
-from producer_sdk.untyped import event_class
+from producer_sdk._untyped import event_class
 from tests.mirror.conftest import Clusters
 from tests.mirror.messages import create, wait_for
 from tests.soak.mirror import committed

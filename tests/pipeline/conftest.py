@@ -18,7 +18,7 @@ from headworks._audit_counting import publishing
 from headworks._server.child_process import Service
 from headworks.registry_client import RegistryClient
 from producer_sdk import Producer
-from producer_sdk.generator.package import generate, write
+from producer_sdk._generator.package import generate, write
 
 _numbers = itertools.count(1)
 V1_FIELDS: list[dict[str, Any]] = [

@@ -17,16 +17,16 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from headworks._registry.catalog.deleter import Deleter
-from headworks._registry.catalog.loader import Loader
-from headworks._registry.catalog.reader import Reader, Wanted
-from headworks._registry.catalog.registrar import Proposal, Registrar
-from headworks._registry.catalog.settings import Settings
 from headworks._registry.model.definition import Definition
 from headworks._registry.model.refusals import ServiceError
-from headworks._registry.model.shape import SchemaLimits
+from headworks._registry.model.schema_limits import SchemaLimits
 from headworks._registry.model.subject import Subject
-from headworks._registry.service.edge import choose_type
+from headworks._registry.operations.deleter import Deleter
+from headworks._registry.operations.parsed_schemas import Loader
+from headworks._registry.operations.reader import Reader, Wanted
+from headworks._registry.operations.registrar import Proposal, Registrar
+from headworks._registry.operations.settings import Settings
+from headworks._registry.service.middleware import choose_type
 from headworks._registry.store import Database
 from tests.registry.postgresql import Cluster, is_left_out
 from tests.registry.rest import record, text_of

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from headworks._registry.catalog.deleter import Deleter
-from headworks._registry.catalog.loader import Loader
-from headworks._registry.catalog.reader import Listing, Reader, Wanted
-from headworks._registry.catalog.registrar import Proposal, Registrar
-from headworks._registry.model.shape import SchemaLimits
+from headworks._registry.model.schema_limits import SchemaLimits
+from headworks._registry.operations.deleter import Deleter
+from headworks._registry.operations.parsed_schemas import Loader
+from headworks._registry.operations.reader import Listing, Reader, Wanted
+from headworks._registry.operations.registrar import Proposal, Registrar
 from headworks._registry.store import Database
 from tests.registry.conftest import STORES, new_store
 from tests.registry.rest import record, text_of

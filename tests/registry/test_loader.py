@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headworks._registry.catalog.loader import Loader, Parsed
-from headworks._registry.catalog.registrar import Proposal, Registrar
-from headworks._registry.model.shape import SchemaLimits
+from headworks._registry.model.schema_limits import SchemaLimits
 from headworks._registry.model.subject import Subject
+from headworks._registry.operations.parsed_schemas import Loader, Parsed
+from headworks._registry.operations.registrar import Proposal, Registrar
 from headworks._registry.store import Database, schemas
 from headworks.compatibility import Finding, Level, Policy, Version, check_level
 from headworks.errors import SchemaError

@@ -20,7 +20,13 @@ from headworks._registry.security.options import Guarding, open_security
 from headworks._registry.security.permission import Permission
 from headworks._registry.security.rules import RULES, On
 from headworks._registry.security.security import Security
-from headworks._registry.service import compatibility, schemas, settings, subjects, surroundings
+from headworks._registry.service import (
+    compatibility,
+    contexts_and_health,
+    schemas,
+    settings,
+    subjects,
+)
 from headworks._registry.service.app import create_app
 from headworks._registry.store import Database
 from headworks._server import child_process
@@ -67,7 +73,7 @@ def anonymous(guarded: child_process.Service) -> As:
 
 
 def routes() -> Iterator[tuple[str, str]]:
-    for part in (subjects, schemas, compatibility, settings, surroundings):
+    for part in (subjects, schemas, compatibility, settings, contexts_and_health):
         for route in part.router.routes:
             assert isinstance(route, APIRoute)
             for method in route.methods or ():

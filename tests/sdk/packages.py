@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
-from producer_sdk.generator import generate, write
+from producer_sdk._generator import generate, write
 
 _NUMBER = itertools.count()
 

@@ -26,7 +26,7 @@ from headworks.schema import (
     Schema,
     Union,
 )
-from producer_sdk.generator.names import class_name, module_name, symbol_names
+from producer_sdk._generator.names import class_name, module_name, symbol_names
 
 # Names that collide with something: keywords, builtins, methods, imports, look-alikes.
 NAMES = [

@@ -11,7 +11,7 @@ from headworks._cli.stack.ports import free_ports
 from headworks._server import child_process
 from headworks._server.child_process import Service
 from producer_sdk import WhenFull
-from producer_sdk.hung_broker import HungBroker
+from producer_sdk._hung_broker import HungBroker
 from tests.sdk.accounts import ENDS, Child, check, run
 from tests.sdk.events import Site, new_site
 

@@ -25,7 +25,7 @@ from headworks._server import child_process
 from headworks._server.child_process import Service
 from headworks.registry_client import RegistryClient
 from producer_sdk import Producer, WhenFull
-from producer_sdk.hung_broker import HungBroker
+from producer_sdk._hung_broker import HungBroker
 from tests.sdk.accounts import log
 from tests.sdk.events import AT, Site, new_site
 from tests.sdk.packages import build

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from consumer_sdk.compiled import DATUM_ERRORS, compiled
+from consumer_sdk._generated_decoder import DATUM_ERRORS, compiled
 from headworks._decoding.primitives import read_long
 from headworks.codec.varints import int64
 from headworks.schema import parse

@@ -18,7 +18,7 @@ from headworks._audit_counting.counters import (
     CounterFile,
     leftover_files,
 )
-from producer_sdk.spill import Spill, Spilled, leftover_spills
+from producer_sdk._spill import Spill, Spilled, leftover_spills
 from tests.counting import Counting
 
 CLIENTS = """
@@ -69,7 +69,7 @@ HOLDING = """
 import os, signal, sys, time
 from pathlib import Path
 from headworks._audit_counting.counters import DELIVERED, CounterFile
-from producer_sdk.spill import Spill, Spilled
+from producer_sdk._spill import Spill, Spilled
 folder = Path({folder!r})
 counters, spill = CounterFile(folder), Spill(folder, limit=1 << 20)
 counters.attempt("t", 0, 1).resolve(DELIVERED)

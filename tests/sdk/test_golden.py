@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headworks.errors import SchemaError, UsageError
-from producer_sdk.generator import generate, stale, write
+from producer_sdk._generator import generate, stale, write
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 AGAIN = "headworks gen tests/golden/schemas --out tests/golden/generated"
@@ -23,7 +23,7 @@ def test_golden_files_are_what_the_generator_writes() -> None:
     ("module", "where"),
     [
         ("headworks_audit.py", "headworks/_audit_counting/event.py"),
-        ("headworks_operations.py", "producer_sdk/operations/event.py"),
+        ("headworks_operations.py", "producer_sdk/operations/_event.py"),
     ],
 )
 def test_our_own_events_are_what_the_generator_writes(root: Path, module: str, where: str) -> None:

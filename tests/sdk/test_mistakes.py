@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headworks.codec import EncodeError
-from producer_sdk.generator import generate, write
+from producer_sdk._generator import generate, write
 from tests.sdk.packages import build
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "schemas"

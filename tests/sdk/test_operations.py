@@ -17,7 +17,7 @@ from headworks._server.child_process import Service
 from headworks.registry_client import RegistryClient
 from producer_sdk import Producer
 from producer_sdk.operations import EventLogHandler, Metrics
-from producer_sdk.operations.event import LogLine, MetricKind, MetricSample
+from producer_sdk.operations._event import LogLine, MetricKind, MetricSample
 from producer_sdk.testing import RecordingProducer
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from producer_sdk import Producer, WhenFull
-from producer_sdk.generator import generate, write
-from producer_sdk.hung_broker import HungBroker
+from producer_sdk._generator import generate, write
+from producer_sdk._hung_broker import HungBroker
 from producer_sdk.pytest_plugin import Stack
 from producer_sdk.testing import RecordingProducer
 from tests.sdk.events import Site, new_site

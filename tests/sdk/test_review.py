@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Consumer
-from consumer_sdk.membership import BrokerMembership
+from consumer_sdk._membership import BrokerMembership
 from headworks._kafka.partitioner import Detour
-from producer_sdk.running import _SPILL_BATCH, Running
-from producer_sdk.spill import Spill, Spilled, leftover_spills
+from producer_sdk._spill import Spill, Spilled, leftover_spills
+from producer_sdk._transport import _SPILL_BATCH, Running
 
 
 class _Client:

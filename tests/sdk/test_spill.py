@@ -21,8 +21,8 @@ from headworks._cli.stack.ports import free_ports
 from headworks._server import child_process
 from headworks._server.child_process import Service
 from producer_sdk import Producer, WhenFull
-from producer_sdk.hung_broker import HungBroker
-from producer_sdk.spill import Spill, Spilled, leftover_spills
+from producer_sdk._hung_broker import HungBroker
+from producer_sdk._spill import Spill, Spilled, leftover_spills
 from tests.sdk.events import Site, new_site
 
 MESSAGES = st.builds(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headworks.errors import UsageError
-from producer_sdk.untyped import UntypedEvent, event_class
+from producer_sdk._untyped import UntypedEvent, event_class
 
 WAY = {"type": "record", "name": "Way", "fields": [{"name": "km", "type": "int"}]}
 TRIP = {

@@ -21,7 +21,7 @@ from random import Random
 
 from headworks._audit_counting import WINDOW_MS
 from producer_sdk import Producer
-from producer_sdk.untyped import event_class
+from producer_sdk._untyped import event_class
 from tests.soak.process import PATIENCE
 
 LATE_MS = 3 * 86_400_000

@@ -1,0 +1,337 @@
+"""A batch of the audit topic into the store: counts and the topic's offsets in one transaction.
+
+Rules:
+
+- A batch is applied to the positions that it was read from, or not at all: of two reconcilers on
+  one store, the one that comes second is told (`MovedError`) and reads on from where the first got.
+- An increment is added once per id: ids are compared within the batch and with the store.
+- What cannot be read is written down with its place and its reason, never passed over silently.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Table, bindparam, case, delete, func, insert, select, tuple_
+from sqlalchemy.dialects import postgresql, sqlite
+
+from headworks._audit.increments import Increment, id_bytes
+from headworks._audit.store import tables
+from headworks._audit.store.aggregate import PRODUCER_TIER, Changes, fold
+from headworks._audit.store.database import AuditStore
+
+__all__ = ["Batch", "MovedError", "apply", "positions"]
+
+# Complete is 99.9 %, in whole messages: floating point would be one off now and then.
+_COMPLETE, _OF = 999, 1000
+_CHUNK = 500
+_T = TypeVar("_T")
+_TierWindow = tuple[str, int, str]  # topic, window, tier
+
+
+class MovedError(Exception):
+    """Another reconciler has moved the store: read on from its positions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What was read: from which positions, to which, and when (`live`: as it was written)."""
+
+    start: Mapping[int, int]
+    end: Mapping[int, int]
+    increments: Sequence[Increment]
+    read_at: int
+    live: bool
+    unreadable: Mapping[tuple[int, int], str] = field(default_factory=dict)
+
+
+def positions(connection: Connection) -> dict[int, int]:
+    """The next offset of each partition of the audit topic."""
+    found = connection.execute(select(tables.positions)).all()
+    return {row.partition: row.next_offset for row in found}
+
+
+def apply(store: AuditStore, batch: Batch) -> int:
+    """Add a batch; the number of increments that were new. Raises MovedError."""
+    with store.write() as connection:
+        if positions(connection) != dict(batch.start):
+            raise MovedError
+        new = _new(connection, batch.increments)
+        _insert(connection, new, batch.read_at)
+        changes = fold(increment for _, increment in new)
+        _add_sums(connection, changes)
+        _add_topics(connection, changes)
+        lags = _lags(batch) if batch.live else {}
+        _add_sources(connection, changes, lags)
+        _judge(connection, {(topic, window) for _, window, topic in changes.windows})
+        _write_unreadable(connection, batch.unreadable)
+        _move(connection, batch)
+    return len(new)
+
+
+def _new(connection: Connection, increments: Iterable[Increment]) -> list[tuple[bytes, Increment]]:
+    by_id = {id_bytes(one.id): one for one in increments}
+    column = tables.increments.c.id
+    for ids in _chunks(list(by_id)):
+        for known in connection.scalars(select(column).where(column.in_(ids))):
+            del by_id[bytes(known)]
+    return list(by_id.items())
+
+
+def _insert(connection: Connection, new: Sequence[tuple[bytes, Increment]], read_at: int) -> None:
+    if not new:
+        return
+    number = _names(
+        connection, {n for _, i in new for n in (i.topic, i.tier, i.host, i.application)}
+    )
+    connection.execute(
+        insert(tables.increments),
+        [
+            {
+                "id": key,
+                "topic": number[one.topic],
+                "window_start": one.window_start,
+                "tier": number[one.tier],
+                "host": number[one.host],
+                "application": number[one.application],
+                "sent_at": one.sent_at,
+                "read_at": read_at,
+                "counts": json.dumps(one.counts, separators=(",", ":")),
+                "bytes": one.bytes,
+                "load": one.commit,
+                "ranges": _ranges(one),
+            }
+            for key, one in new
+        ],
+    )
+
+
+def _ranges(one: Increment) -> str | None:
+    if not one.ranges:
+        return None
+    return json.dumps([[r.partition, r.first, r.end] for r in one.ranges], separators=(",", ":"))
+
+
+def _names(connection: Connection, wanted: set[str]) -> dict[str, int]:
+    column = tables.names.c
+    known: dict[str, int] = {}
+    for some in _chunks(sorted(wanted)):
+        for row in connection.execute(select(tables.names).where(column.name.in_(some))):
+            known[row.name] = row.id
+    missing = sorted(wanted - known.keys())
+    if missing:
+        last = connection.scalar(select(func.max(column.id))) or 0
+        rows = [{"id": last + i, "name": name} for i, name in enumerate(missing, start=1)]
+        connection.execute(insert(tables.names), rows)
+        known |= {str(row["name"]): last + i for i, row in enumerate(rows, start=1)}
+    return known
+
+
+def _add_sums(connection: Connection, changes: Changes) -> None:
+    _upsert(
+        connection,
+        tables.windows,
+        [
+            {
+                "tier": tier,
+                "window_start": window,
+                "topic": topic,
+                "first_sent": change.first_sent,
+                "last_sent": change.last_sent,
+                **change.added,
+            }
+            for (tier, window, topic), change in changes.windows.items()
+        ],
+        added=tables.COUNTED,
+        least=("first_sent",),
+        most=("last_sent",),
+    )
+    _upsert(
+        connection,
+        tables.outcomes,
+        [
+            dict(
+                zip(
+                    ("topic", "window_start", "tier", "outcome", "messages"), (*key, n), strict=True
+                )
+            )
+            for key, n in changes.outcomes.items()
+        ],
+        added=("messages",),
+    )
+    _upsert(
+        connection,
+        tables.progress,
+        [
+            dict(
+                zip(
+                    ("topic", "window_start", "tier", "second", "accounted"), (*key, n), strict=True
+                )
+            )
+            for key, n in changes.progress.items()
+        ],
+        added=("accounted",),
+    )
+
+
+def _add_topics(connection: Connection, changes: Changes) -> None:
+    span: dict[tuple[str, str], tuple[int, int]] = {}
+    for (tier, _, topic), change in changes.windows.items():
+        first, last = span.get((tier, topic), (change.first_sent, change.last_sent))
+        span[tier, topic] = min(first, change.first_sent), max(last, change.last_sent)
+    rows = [
+        {"tier": tier, "topic": topic, "first_sent": first, "last_sent": last}
+        for (tier, topic), (first, last) in span.items()
+    ]
+    _upsert(connection, tables.topics, rows, least=("first_sent",), most=("last_sent",))
+
+
+def _lags(batch: Batch) -> dict[tuple[str, str, str], int]:
+    """The shortest way from each source's clock to ours."""
+    lags: dict[tuple[str, str, str], int] = {}
+    for one in batch.increments:
+        who = (one.tier, one.host, one.application)
+        lag = batch.read_at - one.sent_at
+        lags[who] = min(lag, lags.get(who, lag))
+    return lags
+
+
+def _add_sources(
+    connection: Connection, changes: Changes, lags: Mapping[tuple[str, str, str], int]
+) -> None:
+    rows = [
+        {
+            "tier": who[0],
+            "host": who[1],
+            "application": who[2],
+            "first_sent": source.first_sent,
+            "last_sent": source.last_sent,
+            "unsettled": source.unsettled,
+            "lag_ms": lags.get(who),
+        }
+        for who, source in changes.sources.items()
+    ]
+    _upsert(
+        connection,
+        tables.sources,
+        rows,
+        added=("unsettled",),
+        least=("first_sent",),
+        most=("last_sent",),
+        newest=("lag_ms",),
+    )
+
+
+def _judge(connection: Connection, touched: set[tuple[str, int]]) -> None:
+    """Say of each tier of the windows touched when it was complete, if it is."""
+    c = tables.windows.c
+    for keys in _chunks(sorted(touched)):
+        rows = connection.execute(
+            select(
+                c.topic,
+                c.window_start,
+                c.tier,
+                (c.attempted - c.failed - c.dropped).label("expected"),
+                c.accounted,
+                c.complete_at,
+            ).where(tuple_(c.topic, c.window_start).in_(keys))
+        ).all()
+        expected = {(r.topic, r.window_start): r.expected for r in rows if r.tier == PRODUCER_TIER}
+        wanted: dict[_TierWindow, int] = {}
+        before: dict[_TierWindow, int | None] = {}
+        for row in rows:
+            if row.tier == PRODUCER_TIER:
+                continue
+            key = (row.topic, row.window_start, row.tier)
+            before[key] = row.complete_at
+            share = _COMPLETE * expected.get((row.topic, row.window_start), 0)
+            if 0 < share <= row.accounted * _OF:
+                wanted[key] = -(-share // _OF)
+        moments = _moments(connection, wanted)
+        _set_complete(
+            connection,
+            {key: moments.get(key) for key, old in before.items() if moments.get(key) != old},
+        )
+
+
+def _moments(connection: Connection, wanted: Mapping[_TierWindow, int]) -> dict[_TierWindow, int]:
+    """The first moment at which the sums reached what was wanted of them."""
+    p = tables.progress.c
+    moments: dict[_TierWindow, int] = {}
+    sums: dict[_TierWindow, int] = {}
+    for keys in _chunks(sorted(wanted)):
+        rows = connection.execute(
+            select(tables.progress)
+            .where(tuple_(p.topic, p.window_start, p.tier).in_(keys))
+            .order_by(p.second)
+        )
+        for row in rows:
+            key = (row.topic, row.window_start, row.tier)
+            sums[key] = sums.get(key, 0) + row.accounted
+            if key not in moments and sums[key] >= wanted[key]:
+                moments[key] = row.second * 1000
+    return moments
+
+
+def _set_complete(connection: Connection, moments: Mapping[_TierWindow, int | None]) -> None:
+    c = tables.windows.c
+    mine = (
+        (c.topic == bindparam("_topic"))
+        & (c.window_start == bindparam("_window"))
+        & (c.tier == bindparam("_tier"))
+    )
+    rows = [
+        {"_topic": topic, "_window": window, "_tier": tier, "_moment": moment}
+        for (topic, window, tier), moment in moments.items()
+    ]
+    if rows:
+        changed = tables.windows.update().where(mine).values(complete_at=bindparam("_moment"))
+        connection.execute(changed, rows)
+
+
+def _write_unreadable(connection: Connection, unreadable: Mapping[tuple[int, int], str]) -> None:
+    rows = [
+        {"partition": partition, "offset": offset, "reason": reason}
+        for (partition, offset), reason in unreadable.items()
+    ]
+    if rows:
+        connection.execute(insert(tables.unreadable), rows)
+
+
+def _move(connection: Connection, batch: Batch) -> None:
+    connection.execute(delete(tables.positions))
+    rows = [{"partition": p, "next_offset": offset} for p, offset in batch.end.items()]
+    if rows:
+        connection.execute(insert(tables.positions), rows)
+
+
+def _upsert(
+    connection: Connection,
+    table: Table,
+    rows: list[dict[str, Any]],
+    *,
+    added: Sequence[str] = (),
+    least: Sequence[str] = (),
+    most: Sequence[str] = (),
+    newest: Sequence[str] = (),
+) -> None:
+    """Insert rows, or merge them into those that are there."""
+    if not rows:
+        return
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    statement = dialect.insert(table)
+    old, new = table.c, statement.excluded
+    merged: dict[str, Any] = {name: old[name] + new[name] for name in added}
+    merged |= {n: case((new[n] < old[n], new[n]), else_=old[n]) for n in least}
+    merged |= {n: case((new[n] > old[n], new[n]), else_=old[n]) for n in most}
+    merged |= {n: func.coalesce(new[n], old[n]) for n in newest}
+    keys = [column.name for column in table.primary_key]
+    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=merged), rows)
+
+
+def _chunks(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    for i in range(0, len(items), _CHUNK):
+        yield items[i : i + _CHUNK]

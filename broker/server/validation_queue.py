@@ -1,0 +1,71 @@
+"""When a connection's produce requests are looked into: at once, or while the request waits.
+
+Rules: a request that needs the registry, or has much to be looked at, stays first in its connection
+until that is done, so nothing is appended out of order; meanwhile the loop serves the others. Large
+requests are looked at one after the other, in a thread, from a copy: the memory for what they
+become is that of one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from headworks._broker.handlers.client import Client
+from headworks._broker.handlers.node import Node
+from headworks._broker.handlers.record_validation import (
+    UNTOUCHED,
+    Asked,
+    Inspection,
+    asked_for,
+    is_large,
+    judge,
+)
+from headworks._kafka.protocol.produce import ProduceRequest
+
+__all__ = ["Inspector"]
+
+
+class Inspector:
+    """Of one connection."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._looked_up = False  # the request at hand has waited for the registry
+        self._found: Inspection | None = None  # about the request at hand
+
+    def look(
+        self, client: Client, request: ProduceRequest, buffer: bytearray
+    ) -> Inspection | Coroutine[Any, Any, None]:
+        """What is wrong with the request; or what to wait for before it is shown again."""
+        found, self._found = self._found, None
+        if found is not None:
+            return found
+        if not self._node.catalogue.inspecting:
+            return UNTOUCHED
+        ids = self._node.catalogue.schema_ids
+        asked = asked_for(self._node, client, request, buffer)
+        if is_large(asked):
+            return self._look_aside(asked, bytes(buffer))
+        found = judge(asked, buffer, ids)
+        if found.missing and not self._looked_up:
+            return self._look_up(found)
+        self._looked_up = False
+        return found
+
+    async def _look_up(self, found: Inspection) -> None:
+        ids = self._node.catalogue.schema_ids
+        if ids is not None:
+            await ids.look_up(found.missing)
+        self._looked_up = True
+
+    async def _look_aside(self, asked: Sequence[Asked], buffer: bytes) -> None:
+        ids = self._node.catalogue.schema_ids
+        async with self._node.inspecting:
+            found = await asyncio.to_thread(judge, asked, buffer, ids)
+        if found.missing and ids is not None:
+            await ids.look_up(found.missing)
+            async with self._node.inspecting:
+                found = await asyncio.to_thread(judge, asked, buffer, ids)
+        self._found = found

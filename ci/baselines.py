@@ -1,0 +1,272 @@
+"""What a change is held against: the merge base of a branch, or a live registry.
+
+Both answer the same two questions: which subjects exist, and which versions a subject has. The
+verdict itself is `headworks.compatibility`'s, whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from headworks._ci.catalog import Catalogue, SchemaFile
+from headworks._ci.governance import Demand, Governance
+from headworks._ci.repository import Change, Repository
+from headworks.compatibility import Version
+from headworks.errors import RefusedError, SchemaError, UsageError
+from headworks.registry_client import RegistryClient, SubjectVersion
+from headworks.schema import Schema, parse
+from headworks.schema._canonical import canonical_text
+from headworks.schema._model import Named, named_types
+
+# Statuses by which a registry says no to the schema itself, and not to whoever asks.
+_REFUSALS = (409, 422)
+# The one mode in which a registry takes a schema without being told its id.
+_OPEN = "READWRITE"
+
+__all__ = ["Base", "GitBase", "Past", "RegistryBase", "open_base"]
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The versions of a subject, oldest first, what it is held to, and where the file was."""
+
+    versions: tuple[Version, ...]
+    demand: Demand
+    labels: tuple[str, ...]
+    path: str | None = None
+    # Texts that registering would find there already, whatever came after them.
+    registered: frozenset[str] = frozenset()
+
+    def label(self, number: int | None) -> str | None:
+        """How people find that version: a commit, or a number in the registry."""
+        for version, label in zip(self.versions, self.labels, strict=True):
+            if version.number == number:
+                return label
+        return None
+
+
+class Base(Protocol):
+    """One thing that a change is held against."""
+
+    @property
+    def name(self) -> str:
+        """How the base is called on the command line."""
+
+    @property
+    def home(self) -> Path | None:
+        """The folder that the paths of its files begin at, where it has files."""
+
+    def subjects(self) -> dict[str, str | None]:
+        """The subjects that exist there, with the file of each where there is one."""
+
+    def past(self, subject: str) -> Past | None:
+        """The versions of a subject, or None if it is new."""
+
+    def refusal(self, subject: str, schema: Schema) -> str | None:
+        """Why the base itself would not take the schema, beyond compatibility; None if it would."""
+
+
+def open_base(text: str, schemas: Path, governance: Governance) -> Base:
+    """The base that `git:REF` or `registry:URL` names; UsageError for anything else."""
+    kind, _, rest = text.partition(":")
+    if kind == "git" and rest:
+        return GitBase(rest, schemas, governance)
+    if kind == "registry" and rest:
+        return RegistryBase(RegistryClient(rest))
+    raise UsageError(
+        f"{text!r} is nothing to check against",
+        fix="use git:REF (git:origin/main) or registry:URL (registry:http://127.0.0.1:8081)",
+    )
+
+
+@dataclass(slots=True)
+class GitBase:
+    """The commit where HEAD left `ref`, and the history of each file up to it."""
+
+    ref: str
+    schemas: Path
+    governance: Governance
+    _repository: Repository = field(init=False)
+    _commit: str = field(init=False)
+    _now: Catalogue = field(init=False)
+    _files: dict[str, SchemaFile] = field(init=False)
+    _read: tuple[str, Mapping[str, str]] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self._repository = Repository.around(self.schemas)
+        self._commit = self._repository.merge_base(self.ref)
+        here = self._texts(self._commit)
+        moved = self._moved_here()
+        self._now = Catalogue({**moved, **here})
+        self._files = Catalogue(here).subjects()
+        for one in map(self._now.file, moved):
+            if one.subject is not None:
+                self._files.setdefault(one.subject, one)
+
+    @property
+    def name(self) -> str:
+        """How the base is called on the command line."""
+        return f"git:{self.ref}"
+
+    def subjects(self) -> dict[str, str | None]:
+        """The subjects of the merge base, with their files."""
+        return {subject: one.path for subject, one in self._files.items()}
+
+    @property
+    def home(self) -> Path:
+        """The root of the repository."""
+        return self._repository.root
+
+    def past(self, subject: str) -> Past | None:
+        """The distinct versions in the history of the subject's file."""
+        found = self._files.get(subject)
+        if found is None:
+            return None
+        demand = self.governance.of(subject)
+        if self._repository.is_shallow() and demand.level.transitive:
+            raise UsageError(
+                f"the clone is shallow, and {demand.level} needs every version of {found.path}",
+                fix="git fetch --unshallow (in CI: fetch-depth: 0)",
+            )
+        versions, labels = self._history(subject, found.path)
+        return Past(versions, demand, labels, found.path)
+
+    def refusal(self, subject: str, schema: Schema) -> None:
+        """A commit takes anything."""
+
+    def _history(self, subject: str, path: str) -> tuple[tuple[Version, ...], tuple[str, ...]]:
+        """The distinct schemas that the file had, oldest first; readable ones of this subject only.
+
+        A schema also changes when a file changes that it takes types from.
+        """
+        versions: list[Version] = []
+        labels: list[str] = []
+        last = None
+        for one, change in self._states(path):
+            if one.schema is None or one.subject != subject:
+                continue
+            text = canonical_text(one.schema)
+            if text != last:
+                versions.append(Version(len(versions) + 1, one.schema))
+                labels.append(f"commit {change.commit[:9]} of {change.day}")
+                last = text
+        return tuple(versions), tuple(labels)
+
+    def _states(self, path: str) -> Iterator[tuple[SchemaFile, Change]]:
+        """The file after each commit that changed it, or a file it uses; oldest first."""
+        changes = list(self._repository.changes(self._commit, path))
+        used = self._now.sources(path)
+        own = {change.commit: change.path for change in changes}
+        here = changes[-1].path if changes else path
+        for other in used:
+            changes += self._repository.changes(self._commit, other)
+        ordered = self._repository.in_order(changes) if used else list(reversed(changes))
+        groups: list[tuple[Change, tuple[str, ...]]] = []
+        for change in {change.commit: change for change in ordered}.values():
+            here = own.get(change.commit, here)
+            groups.append((change, (here, *used)))
+        names = [f"{change.commit}:{file}" for change, files in groups for file in files]
+        texts = self._repository.contents(names)
+        for change, files in groups:
+            known = {file: text for file in files if (text := next(texts)) is not None}
+            if files[0] in known:
+                yield self._in(change.commit, files[0], known), change
+
+    def _in(self, commit: str, path: str, known: Mapping[str, str]) -> SchemaFile:
+        """A file as it was in a commit; it may have used other files then than it does now."""
+        one = Catalogue(known).file(path)
+        if one.error is None or one.error.rule != "undefined-type":
+            return one
+        beside = self._repository.texts(commit, path.rpartition("/")[0])
+        return Catalogue({**self._texts(commit), **beside}).file(path)
+
+    def _texts(self, commit: str) -> Mapping[str, str]:
+        """The catalogue of a commit; one is kept, because files that changed together follow."""
+        if self._read is None or self._read[0] != commit:
+            self._read = commit, self._repository.texts(commit, self._folder)
+        return self._read[1]
+
+    @property
+    def _folder(self) -> str:
+        """The catalogue's folder, as git writes it."""
+        folder = self.schemas if self.schemas.is_dir() else self.schemas.parent
+        return self._repository.relative(folder)
+
+    def _moved_here(self) -> dict[str, str]:
+        """Files of the merge base that lay elsewhere: a catalogue whose folder was renamed."""
+        moves = self._repository.moves(self._commit).items()
+        old = [was for now, was in moves if now.startswith(f"{self._folder}/")]
+        texts = self._repository.contents([f"{self._commit}:{path}" for path in old])
+        return {path: text for path, text in zip(old, texts, strict=True) if text is not None}
+
+
+@dataclass(slots=True)
+class RegistryBase:
+    """A live registry: all its live versions, its own levels and policies."""
+
+    client: RegistryClient
+    _subjects: Sequence[str] | None = None
+
+    @property
+    def name(self) -> str:
+        """How the base is called on the command line."""
+        return f"registry:{self.client.url}"
+
+    @property
+    def home(self) -> None:
+        """A registry has no files."""
+
+    def subjects(self) -> dict[str, str | None]:
+        """The live subjects of the registry."""
+        if self._subjects is None:
+            self._subjects = self.client.subjects()
+        return dict.fromkeys(self._subjects)
+
+    def past(self, subject: str) -> Past | None:
+        """The live versions that the registry compares with, at its level and policy."""
+        if subject not in self.subjects():
+            return None
+        history = self.client.history(subject)
+        held = self.client.compatibility(subject)
+        parsed = [Version(one.version, self._parse(one)) for one in history]
+        texts = frozenset(canonical_text(one.schema) for one in parsed)
+        compared = history if held.group is None else held.group.members(history)
+        numbers = {one.version for one in compared}
+        versions = tuple(one for one in parsed if one.number in numbers)
+        labels = tuple(f"version {one.version}, id {one.id}" for one in compared)
+        demand = Demand(held.level, held.policy)
+        return Past(versions, demand, labels, registered=texts)
+
+    def closed(self, subject: str) -> str | None:
+        """Why the registry's mode lets nobody register in the subject now; None if it does."""
+        mode = self.client.mode(subject)
+        return None if mode == _OPEN else f"{self.name} is in mode {mode} for {subject}"
+
+    def refusal(self, subject: str, schema: Schema) -> str | None:
+        """Its mode, or what the registry answers to the question itself."""
+        closed = self.closed(subject)
+        if closed is not None:
+            return closed
+        try:
+            found = self.client.check(subject, canonical_text(schema))
+        except RefusedError as error:
+            if error.status not in _REFUSALS:
+                raise
+            return error.message
+        return found[0].message if found else None
+
+    def _parse(self, one: SubjectVersion) -> Schema:
+        """A registered version, with the types that it takes from others by reference."""
+        types: dict[str, Named] = {}
+        for reference in one.references:
+            other = self._parse(self.client.version(reference.subject, reference.version))
+            types |= {node.name: node for node in named_types(other)}
+        try:
+            return parse(one.text, references=types, strict=False)
+        except SchemaError as error:
+            raise UsageError(
+                f"version {one.version} of {one.subject} in {self.client.url} is no schema: {error}"
+            ) from None

@@ -1,0 +1,223 @@
+"""The event catalogue as the gate sees it: the .avsc files of one tree, parsed together.
+
+A type that a file uses and does not define comes from the file of the catalogue that defines it,
+by full name. Each file that describes events has a subject; a record without a `headworks`
+attribute that other files use, and anything that is no record, is a shared type without one.
+
+Rules: pure over the texts it is given, so that the working tree and a commit are read alike; one
+bad file never hides the others: it carries its error. Pointers of nodes begin with `FILE#`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from headworks._ci.source_map import SourceMap
+from headworks.errors import SchemaError, UsageError
+from headworks.schema import Record, Schema, governance_of, parse, subject_of
+from headworks.schema._model import PRIMITIVES, EnumType, Fixed, Json, Named, named_types
+from headworks.schema._parse import decode
+
+__all__ = ["NOT_UTF8", "Catalogue", "SchemaFile", "read_folder", "within"]
+
+# A byte that no text is made of, as `read_folder` keeps it.
+NOT_UTF8: Final = re.compile("[\udc80-\udcff]")
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFile:
+    """One file: its path as people write it, its text, and what came of reading it."""
+
+    path: str
+    text: str
+    schema: Schema | None = None
+    error: SchemaError | None = None
+    subject: str | None = None
+
+
+def read_folder(folder: Path) -> dict[str, str]:
+    """The texts of the .avsc files at or below `folder`, by path, sorted."""
+    paths = [folder] if folder.is_file() else sorted(folder.rglob("*.avsc"))
+    return {path.as_posix(): _text(path.read_bytes()) for path in paths}
+
+
+def _text(content: bytes) -> str:
+    """The text of a file as editors count it: no byte order mark, one end for every line.
+
+    What is not UTF-8 stays visible, as lone surrogates, so that it can be placed.
+    """
+    text = content.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def within(path: str, schemas: Sequence[Path]) -> bool:
+    """Whether the file `path` is one of `schemas`, or lies below one."""
+    found = Path(path).resolve()
+    return any(wanted == found or wanted in found.parents for wanted in map(Path.resolve, schemas))
+
+
+@dataclass(slots=True)
+class Catalogue:
+    """The files of one tree. `texts` are their contents by path."""
+
+    texts: Mapping[str, str]
+    _defined_in: dict[str, str] = field(default_factory=dict)
+    _used: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
+    _shared: set[str] = field(default_factory=set)
+    _files: dict[str, SchemaFile] = field(default_factory=dict)
+    _reading: list[str] = field(default_factory=list)
+    _maps: dict[str, SourceMap] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        defined: dict[str, set[str]] = {}
+        for path, text in self.texts.items():
+            try:
+                value = decode(text)
+            except SchemaError:
+                continue
+            names, uses = set[str](), list[tuple[str, ...]]()
+            _walk(value, names, uses)
+            defined[path], self._used[path] = names, uses
+            for name in sorted(names):
+                self._defined_in.setdefault(name, path)
+        for path, uses in self._used.items():
+            self._used[path] = [names for names in uses if not defined[path] & set(names)]
+            self._shared.update(self._sources(path))
+
+    def files(self) -> Iterator[SchemaFile]:
+        """Every file, in the order of the paths."""
+        for path in sorted(self.texts):
+            yield self.file(path)
+
+    def subjects(self) -> dict[str, SchemaFile]:
+        """The files that describe events, by subject; UsageError if two claim one subject."""
+        found: dict[str, SchemaFile] = {}
+        for one in self.files():
+            if one.subject is not None:
+                other = found.setdefault(one.subject, one)
+                if other is not one:
+                    raise UsageError(
+                        f"{other.path} and {one.path} both describe subject {one.subject!r}",
+                        fix='give one of them another "topic" in its `headworks` attribute',
+                    )
+        return found
+
+    def source(self, path: str) -> SourceMap:
+        """Where in the file each value stands."""
+        known = self._maps.get(path)
+        if known is None:
+            known = self._maps[path] = SourceMap(self.texts[path])
+        return known
+
+    def file(self, path: str) -> SchemaFile:
+        """One file, parsed, with the types it takes from others."""
+        known = self._files.get(path)
+        if known is None:
+            known = self._files[path] = self._read(path)
+        return known
+
+    def touches(self, path: str, schemas: Sequence[Path]) -> bool:
+        """Whether a file lies in `schemas`, or takes types from one that does."""
+        return any(within(one, schemas) for one in [path, *self.sources(path)])
+
+    def sources(self, path: str) -> list[str]:
+        """The files that `path` takes types from, those that they use included, each once."""
+        found: dict[str, None] = {}
+        stack = [path]
+        while stack:
+            for source in self._sources(stack.pop()):
+                if source not in found and source != path:
+                    found[source] = None
+                    stack.append(source)
+        return list(found)
+
+    def _sources(self, path: str) -> Iterator[str]:
+        """The files that `path` takes types from."""
+        for names in self._used.get(path, ()):
+            source = next((self._defined_in[n] for n in names if n in self._defined_in), None)
+            if source is not None and source != path:
+                yield source
+
+    def _read(self, path: str) -> SchemaFile:
+        text = self.texts[path]
+        if path in self._reading:
+            loop = " -> ".join([*self._reading[self._reading.index(path) :], path])
+            return SchemaFile(
+                path, text, error=SchemaError(f"files use each other in a circle: {loop}")
+            )
+        self._reading.append(path)
+        try:
+            references: dict[str, Named] = {}
+            for source in dict.fromkeys(self._sources(path)):
+                other = self.file(source)
+                if other.schema is None:
+                    error = SchemaError(
+                        f"{source}, which defines a type used here, cannot be read",
+                        fix=f"correct {source} first",
+                    )
+                    return SchemaFile(path, text, error=error)
+                references |= {node.name: node for node in named_types(other.schema)}
+            _check_encoding(text)
+            schema = parse(text, references=references, base=f"{path}#")
+            return SchemaFile(path, text, schema, None, self._subject(path, schema))
+        except SchemaError as error:
+            return SchemaFile(path, text, error=error)
+        finally:
+            self._reading.pop()
+
+    def _subject(self, path: str, schema: Schema) -> str | None:
+        if isinstance(schema, (EnumType, Fixed)):
+            return None
+        if isinstance(schema, Record) and path in self._shared and "headworks" not in schema.props:
+            return None
+        return subject_of(governance_of(schema).topic)
+
+
+def _check_encoding(text: str) -> None:
+    wrong = NOT_UTF8.search(text)
+    if wrong is not None:
+        raise SchemaError(
+            f"the file is not UTF-8: byte 0x{ord(wrong.group()) - 0xDC00:02x}",
+            rule="utf-8",
+            fix="save it as UTF-8",
+        )
+
+
+def _walk(value: Json, defined: set[str], used: list[tuple[str, ...]]) -> None:
+    """Collect the full names that a schema defines, and the candidates of each name it uses.
+
+    In the order of the text, and without recursion: this sees texts before `parse` refuses them.
+    """
+    stack: list[tuple[Json, str]] = [(value, "")]
+    while stack:
+        node, space = stack.pop()
+        if isinstance(node, str):
+            if node not in PRIMITIVES:
+                full = node if "." in node or not space else f"{space}.{node}"
+                used.append((full, node))
+        elif isinstance(node, list):
+            stack += [(branch, space) for branch in reversed(node)]
+        elif isinstance(node, dict):
+            kind, name, inner = node.get("type"), node.get("name"), node.get("namespace")
+            if kind in ("record", "error", "enum", "fixed") and isinstance(name, str):
+                if "." in name:
+                    space = name.rpartition(".")[0]
+                elif isinstance(inner, str):
+                    space = inner
+                defined.add(name if "." in name or not space else f"{space}.{name}")
+                fields = node.get("fields")
+                types = [one.get("type") for one in _list(fields) if isinstance(one, dict)]
+                stack += [(type_, space) for type_ in reversed(types)]
+            elif kind in ("array", "map"):
+                stack.append((node.get("items" if kind == "array" else "values"), space))
+            else:
+                stack.append((kind, space))
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,148 @@
+"""The deploy step: bring a registry to what the catalogue says.
+
+For each subject its schema is registered, with every type that it takes from other files written
+out, and its level and policy are set. Doing it twice changes nothing.
+
+Rules:
+
+- All or nothing for each subject: whether the schema may follow the versions there is asked at the
+  level and policy of the catalogue before anything is written, and level and policy are set only
+  when the schema is in. A subject that is refused is as it was, and hinders no other.
+- Where the registry's own level is stricter than the one it is to have, it is set first, and set
+  back if the schema is refused all the same (somebody registered in between).
+- With `dry_run` nothing is written, and the answer is the one that the deploy would get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from headworks._ci.baselines import RegistryBase
+from headworks._ci.catalog import Catalogue, SchemaFile, read_folder, within
+from headworks._ci.governance import Demand, catalogue_root, nothing_there, read_governance
+from headworks.compatibility import Finding, check_level
+from headworks.errors import HeadworksError, RefusedError, SchemaError
+from headworks.registry_client import (
+    Compatibility,
+    IncompatibleSchemaError,
+    Registered,
+    RegistryClient,
+)
+from headworks.schema._canonical import canonical_text
+
+__all__ = ["Outcome", "register"]
+
+# Statuses by which a registry says no to one subject: the others may fare better.
+_REFUSALS = (403, 409, 422)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one subject.
+
+    `result`: registered, unchanged, would register, or refused. `settings`: what becomes of level
+    and policy, in words; None if they are right already, or the subject was refused. `reason`: the
+    registry's words, where it refused for another reason than compatibility.
+    """
+
+    subject: str
+    file: str
+    result: str
+    version: int | None = None
+    id: int | None = None
+    settings: str | None = None
+    findings: tuple[Finding, ...] = ()
+    reason: str | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether the registry does not take it."""
+        return self.result == "refused"
+
+    def as_dict(self) -> dict[str, object]:
+        """The outcome as JSON."""
+        return {**asdict(self), "findings": [one.as_dict() for one in self.findings]}
+
+
+def register(schemas: Path, client: RegistryClient, *, dry_run: bool = False) -> Iterator[Outcome]:
+    """Register every subject of the catalogue in `schemas` (a folder or one file).
+
+    Raises SchemaError if a file cannot be read, before anything is sent.
+    """
+    root = catalogue_root(schemas)
+    whole = Catalogue(read_folder(root))
+    governance = read_governance(root)
+    files = [one for one in whole.files() if within(one.path, [schemas])]
+    if not files:
+        raise nothing_there([schemas])
+    for one in files:
+        if one.error is not None:
+            raise SchemaError(
+                f"{one.path}: {one.error.reason}",
+                pointer=one.error.pointer.rpartition("#")[2],
+                rule=one.error.rule,
+                fix=one.error.fix,
+            )
+    for subject, one in whole.subjects().items():
+        if within(one.path, [schemas]):
+            yield _register(subject, one, client, governance.of(subject), dry_run)
+
+
+def _register(
+    subject: str, one: SchemaFile, client: RegistryClient, demand: Demand, dry_run: bool
+) -> Outcome:
+    assert one.schema is not None
+    text = canonical_text(one.schema)
+    held = client.compatibility(subject)
+    wanted = Compatibility(demand.level, demand.policy)
+    settings = None if held == wanted else f"{_words(held)} -> {_words(wanted)}"
+    try:
+        known = client.lookup(subject, text)
+        if known is None:
+            base = RegistryBase(client)
+            past = base.past(subject)
+            versions = () if past is None else past.versions
+            findings = tuple(check_level(one.schema, versions, demand.level, demand.policy))
+            if findings:
+                return Outcome(subject, one.path, "refused", findings=findings)
+            if dry_run:
+                # The registry can be asked for its verdict only at the level that it has now.
+                reason = base.closed(subject) if settings else base.refusal(subject, one.schema)
+                result = "would register" if reason is None else "refused"
+                return Outcome(subject, one.path, result, settings=settings, reason=reason)
+            known = _write(subject, text, client, held, wanted)
+            result = "registered"
+        else:
+            result = "unchanged"
+        if settings is not None and not dry_run:
+            client.set_compatibility(subject, wanted.level, wanted.policy)
+        return Outcome(subject, one.path, result, known.version, known.id, settings)
+    except IncompatibleSchemaError as error:
+        return Outcome(subject, one.path, "refused", findings=tuple(error.findings))
+    except RefusedError as error:
+        if error.status not in _REFUSALS:
+            raise
+        return Outcome(subject, one.path, "refused", reason=error.message)
+
+
+def _write(
+    subject: str, text: str, client: RegistryClient, held: Compatibility, wanted: Compatibility
+) -> Registered:
+    """Register at the level that the registry has; only if that forbids it, at the wanted one."""
+    try:
+        return client.register(subject, text)
+    except IncompatibleSchemaError:
+        if held == wanted:
+            raise
+    client.set_compatibility(subject, wanted.level, wanted.policy)
+    try:
+        return client.register(subject, text)
+    except HeadworksError:
+        client.set_compatibility(subject, held.level, held.policy)
+        raise
+
+
+def _words(held: Compatibility) -> str:
+    return f"{held.level}, {held.policy}"

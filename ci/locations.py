@@ -1,0 +1,76 @@
+"""Findings at their places: from a JSON pointer to the lines of a file of the catalogue."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from headworks._ci.catalog import NOT_UTF8, Catalogue, SchemaFile
+from headworks._ci.governance import Waiver
+from headworks._ci.rules import CATALOGUE_RULES
+from headworks._ci.source_map import Position, SourceMap
+from headworks._ci.verdict import PlacedFinding
+from headworks.compatibility import Finding
+from headworks.errors import SchemaError
+from headworks.schema._parse import without_comments
+
+__all__ = ["place", "refusal"]
+
+
+def place(
+    one: SchemaFile,
+    finding: Finding,
+    *,
+    texts: Catalogue,
+    against: str | None = None,
+    waiver: Waiver | None = None,
+) -> PlacedFinding:
+    """Put a finding at its lines: in `one`, or in the file that defines the type it is about."""
+    proposed = finding.reader_version is None
+    pointer = finding.reader_pointer if proposed else finding.writer_pointer
+    path, _, inside = pointer.rpartition("#")
+    file = path if path in texts.texts else one.path
+    source = texts.source(file)
+    position = (
+        source.position(inside) if one.error is None else _place_of(one.error, source, inside)
+    )
+    mark = source.value(f"{inside}/name") if position.line < position.end_line else position
+    last = min(position.end_line, position.line + 7)
+    lines = tuple(source.line(number) for number in range(position.line, last + 1))
+    plain = replace(
+        finding,
+        reader_pointer=finding.reader_pointer.removeprefix(f"{one.path}#"),
+        writer_pointer=finding.writer_pointer.rpartition("#")[2]
+        if proposed
+        else finding.writer_pointer.removeprefix(f"{one.path}#"),
+    )
+    return PlacedFinding(plain, one.subject, file, position, lines, against, waiver, mark=mark)
+
+
+def _place_of(error: SchemaError, source: SourceMap, pointer: str) -> Position:
+    """Where an error stands: text that is no JSON has lines, but no pointers."""
+    if error.rule == "utf-8":
+        wrong = NOT_UTF8.search(source.text)
+        return source.at(0 if wrong is None else wrong.start())
+    if error.rule == "json":
+        try:
+            json.loads(without_comments(source.text))
+        except json.JSONDecodeError as found:
+            return source.at(found.pos)
+        except (ValueError, RecursionError):
+            return source.at(0)
+    return source.position(pointer)
+
+
+def refusal(one: SchemaFile) -> Finding:
+    """The finding of a file that could not be read."""
+    assert one.error is not None
+    return Finding(
+        rule="HW301",
+        kind=CATALOGUE_RULES["HW301"][0],
+        message=one.error.reason[:1].upper() + one.error.reason[1:],
+        fix=one.error.fix or "correct the schema",
+        path="",
+        reader_pointer=one.error.pointer,
+        writer_pointer="",
+    )

@@ -1,0 +1,68 @@
+"""A broker that is not the demo's own (`--bootstrap`): what the demo makes there, and takes away.
+
+Rules: a topic that is there already is somebody's, so the demo refuses to run before it has made
+any; what the demo made it deletes at the end, however it ended; a deletion that the broker refuses
+is said, and hides no other error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+from headworks._cli.broker_address import admin_of, topics_of
+from headworks._cli.output import say
+from headworks.errors import RefusedError, UsageError
+
+__all__ = ["borrowed_topics"]
+
+_PARTITIONS = 4  # what our own broker gives a new topic
+# Kafka's retention goes by the events' own time, and the demo's are years old.
+_CONFIG = {"retention.ms": "-1"}
+_TIMEOUT = 30.0
+
+
+@contextmanager
+def borrowed_topics(bootstrap: str, topics: Sequence[str]) -> Iterator[None]:
+    """Make `topics` on the broker at `bootstrap`, with four partitions each; delete them at exit.
+
+    Raises UsageError if one of them is there, UnreachableError if no broker answers, RefusedError
+    if it makes no topics.
+    """
+    from confluent_kafka.cimpl import NewTopic
+
+    there = sorted(topics_of(bootstrap).keys() & set(topics))
+    if there:
+        commands = "; ".join(f"headworks topic delete {name} --yes" for name in there)
+        raise UsageError(
+            f"the broker at {bootstrap} already has the demo's {', '.join(there)}",
+            fix=f"use another broker, or, if they are left from an earlier demo: {commands}",
+        )
+    admin = admin_of(bootstrap)
+    made = admin.create_topics([NewTopic(name, _PARTITIONS, config=_CONFIG) for name in topics])
+    refused = _refusals(made)
+    try:
+        if refused:
+            why = "; ".join(f"{topic}: {reason}" for topic, reason in refused.items())
+            raise RefusedError(f"the broker at {bootstrap} did not make {why}")
+        yield
+    finally:
+        mine = [topic for topic in topics if topic not in refused]
+        deleted = admin.delete_topics(mine, operation_timeout=_TIMEOUT) if mine else {}
+        for topic, reason in _refusals(deleted).items():
+            say(f"the broker at {bootstrap} did not delete the demo's {topic}: {reason}")
+
+
+def _refusals(answers: Mapping[str, Future[Any]]) -> dict[str, str]:
+    """Those topics of a request that the broker refused, and why."""
+    from confluent_kafka import KafkaException
+
+    found = {}
+    for topic, answer in answers.items():
+        try:
+            answer.result(_TIMEOUT)
+        except KafkaException as error:
+            found[topic] = error.args[0].str()
+    return found

@@ -1,0 +1,93 @@
+"""What a page is asked: who asks, for which thing, with which parameters.
+
+Rules: names in a path come percent-encoded and are decoded here, once; a parameter that will not
+do is the reader's mistake, said on the page, never an error of the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, unquote
+
+from starlette.requests import Request
+
+from headworks._console.app.visibility import Sight
+from headworks._console.sources import Sources
+from headworks._console.views.paging import Wanted
+from headworks.errors import HeadworksError, UsageError
+
+__all__ = ["Ask", "NotThereError", "read_form"]
+
+_MOST_PAGES = 100_000
+_LONGEST_FORM = 4_000_000
+
+
+class NotThereError(HeadworksError):
+    """What was asked for does not exist, or may not be seen; nobody learns which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request for a page."""
+
+    request: Request
+    sources: Sources
+    sight: Sight
+    form: Mapping[str, str] = field(default_factory=dict)
+
+    def sent(self, key: str) -> str:
+        """A field of the form that was sent, or else the parameter of that name."""
+        return self.form.get(key) or self.request.query_params.get(key, "")
+
+    def name(self, key: str) -> str:
+        """A name in the path."""
+        try:
+            return unquote(self.request.path_params[key], errors="strict")
+        except UnicodeDecodeError:
+            raise NotThereError(f"the {key} in the address is not UTF-8") from None
+
+    def text(self, key: str, default: str = "") -> str:
+        """A parameter, without the space around it."""
+        return self.request.query_params.get(key, default).strip()
+
+    def number(self, key: str, default: int, *, least: int = 0, most: int = 2**63 - 1) -> int:
+        """A parameter that is a whole number."""
+        found = self.optional_number(key, least=least, most=most)
+        return default if found is None else found
+
+    def optional_number(self, key: str, *, least: int = 0, most: int = 2**63 - 1) -> int | None:
+        """A parameter that is a whole number, or None if it is not given."""
+        given = self.text(key)
+        if not given:
+            return None
+        return _whole(key, given, least, most)
+
+    def path_number(self, key: str) -> int:
+        """A whole number in the path."""
+        return _whole(key, self.request.path_params[key], 0, 2**63 - 1)
+
+    def wanted(self) -> Wanted:
+        """The part of a list that is asked for."""
+        return Wanted(
+            self.text("q"), self.number("page", 1, least=1, most=_MOST_PAGES), self.text("sort")
+        )
+
+
+def _whole(key: str, given: str, least: int, most: int) -> int:
+    if given.isascii() and given.isdigit() and least <= int(given[:20]) <= most:
+        return int(given[:20])
+    raise UsageError(f"{key} must be a whole number from {least} to {most}, not {given[:80]!r}")
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """The form in a request's body; UsageError if it is too long or is none."""
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > _LONGEST_FORM:
+            raise UsageError(f"the form is longer than {_LONGEST_FORM:,} bytes")
+    try:
+        return dict(parse_qsl(data.decode(), keep_blank_values=True, max_num_fields=20))
+    except ValueError:
+        raise UsageError("what was sent is no form of this console") from None

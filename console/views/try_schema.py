@@ -1,0 +1,135 @@
+"""Try a change: a schema that is not registered, the verdict on it, and what it would lead to.
+
+Rules: the verdict is the gate's own (`ci.gate`), so that what passes here passes there; nothing is
+registered; the subject that it is held against is the one chosen, or the one the schema names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from headworks._ci.baselines import RegistryBase
+from headworks._ci.gate import check_text, named_subject
+from headworks._ci.governance import Governance
+from headworks._ci.report import grouped
+from headworks._ci.rules import title_of
+from headworks._ci.verdict import Consumer, Impact, PlacedFinding, SubjectVerdict
+from headworks._console.views.schema import Change, changes_between
+from headworks.compatibility import RULES
+from headworks.errors import HeadworksError, UsageError
+from headworks.registry_client import RegistryClient
+from headworks.schema import parse
+
+__all__ = ["Reason", "Trial", "try_change"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A finding: what breaks, where in the text (lines from 1), and the way out.
+
+    `versions` are the registered ones that it is about; `policy` is the one that adds the rule.
+    """
+
+    rule: str
+    title: str
+    message: str
+    fix: str
+    path: str
+    line: int
+    column: int
+    lines: tuple[str, ...]
+    versions: tuple[int, ...]
+    policy: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came of a text. `verdict`: pass, refused, or None where nothing was tried yet."""
+
+    text: str
+    subject: str | None
+    verdict: str | None
+    notes: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    advice: tuple[Reason, ...] = ()
+    changes: tuple[Change, ...] = ()
+    impact: Impact | None = None
+    changed: bool = True
+
+
+def try_change(
+    text: str,
+    client: RegistryClient,
+    *,
+    governance: Governance,
+    readers_of: Callable[[str], Sequence[Consumer]],
+    subject: str | None,
+    beside: Mapping[str, str],
+    sees: Callable[[str], bool],
+) -> Trial:
+    """Hold a text against the registry. UnreachableError if the registry does not answer.
+
+    `subject` None: the one that the text names, if it may be seen.
+    """
+    named = subject or named_subject(text, beside)
+    if named is not None and not sees(named):
+        raise UsageError(
+            f"the schema is for {named}, which you may not read",
+            fix="ask whoever keeps the file of grants",
+        )
+    verdict, lint = check_text(
+        text,
+        RegistryBase(client),
+        governance=governance,
+        readers_of=readers_of,
+        subject=subject,
+        beside=beside,
+    )
+    return Trial(
+        text,
+        verdict.subject or subject,
+        verdict.verdict,
+        verdict.notes,
+        _reasons(verdict),
+        # What cannot be read is said once.
+        _reasons(lint) if verdict.subject is not None else (),
+        _changes(verdict.subject, text, client, beside),
+        verdict.impact,
+        verdict.changed,
+    )
+
+
+def _reasons(verdict: SubjectVerdict) -> tuple[Reason, ...]:
+    return tuple(_reason(group) for group in grouped(verdict.findings))
+
+
+def _reason(group: Sequence[PlacedFinding]) -> Reason:
+    first, finding = group[0], group[0].finding
+    versions = {one.finding.writer_version or one.finding.reader_version for one in group}
+    rule = RULES.get(finding.rule)
+    return Reason(
+        finding.rule,
+        title_of(finding.rule),
+        finding.message,
+        finding.fix,
+        finding.path,
+        first.position.line,
+        first.position.column,
+        first.lines[:8],
+        tuple(sorted(number for number in versions if number is not None)),
+        None if rule is None else str(rule.policy),
+    )
+
+
+def _changes(
+    subject: str | None, text: str, client: RegistryClient, beside: Mapping[str, str]
+) -> tuple[Change, ...]:
+    """What the text changes in the latest version; nothing where one of the two is no schema."""
+    latest = client.latest(subject) if subject is not None else None
+    if latest is None or beside:
+        return ()
+    try:
+        return tuple(changes_between(parse(latest.text, strict=False), parse(text)))
+    except HeadworksError:
+        return ()

@@ -1,0 +1,121 @@
+"""Message values to events: the writer's bytes, resolved to the reader's schema, as objects.
+
+Rules:
+
+- The writer's schema is found by the id in the message and kept for ever: an id never changes.
+- With a class, its schema is the reader's (Avro 1.12.0, "Schema Resolution"): what the writer did
+  not know takes its default. Without one, events are dicts in the writer's own schema.
+- A schema that the registry says it does not have makes the message bad; a registry that does not
+  answer, or refuses for another reason, says nothing about the message.
+- Bytes that do not decode raise DecodeError with the reason; they never give a half-filled event.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from fastavro import parse_schema, schemaless_reader
+from fastavro.schema import SchemaParseException
+
+from consumer_sdk._generated_decoder import DATUM_ERRORS, Decode, compiled
+from headworks._wire import HEADER_SIZE, unframe
+from headworks.codec._event import EventType
+from headworks.errors import HeadworksError, RefusedError, SchemaError
+from headworks.registry_client import RegistryClient
+from headworks.schema import parse, subject_of
+
+__all__ = ["DecodeError", "Decoder"]
+
+_NO_SCHEMA = 40403
+_BAD_DATA = (
+    *DATUM_ERRORS,
+    ArithmeticError,
+    EOFError,
+    LookupError,
+    SchemaParseException,
+    StopIteration,
+    TypeError,
+)
+
+
+class DecodeError(HeadworksError):
+    """A message value that is not an event of the schema it names."""
+
+
+class Decoder:
+    """Decodes the values of `topic`, to `event_type`'s class or (None) to dicts."""
+
+    def __init__(
+        self, registry: RegistryClient, topic: str, event_type: EventType[Any] | None = None
+    ) -> None:
+        self._registry = registry
+        self._subject = subject_of(topic)
+        self._decoders: dict[bytes, tuple[int, Decode]] = {}  # by the bytes before the Avro bytes
+        self._versions: dict[int, int | None] = {}
+        self._compile: Callable[[str], Decode] = _to_dicts
+        if event_type is not None:
+            reader, types = parse(event_type.schema), event_type.types
+            self._compile = lambda text: compiled(parse(text, strict=False), reader, types)
+
+    def decode(self, value: bytes) -> tuple[Any, int]:
+        """The event in a message value, and the id of the schema it was written with.
+
+        Raises FramingError if the value is not framed, DecodeError if the bytes do not fit, and
+        UnreachableError if the schema is not known yet and no registry answers.
+        """
+        head = value[:HEADER_SIZE]
+        found = self._decoders.get(head)
+        if found is None:
+            schema_id, _ = unframe(value)
+            found = self._decoders[head] = schema_id, self._fetch(schema_id)
+        schema_id, decode = found
+        try:
+            return decode(value, HEADER_SIZE), schema_id
+        except _BAD_DATA as error:
+            raise DecodeError(
+                f"the bytes are not an event of schema {schema_id}: {_reason(error)}"
+            ) from error
+
+    def version(self, schema_id: int) -> int | None:
+        """The version of a schema in the topic's subject, or None if it is not there."""
+        if schema_id not in self._versions:
+            self._versions[schema_id] = self._registry.version_of(schema_id, self._subject)
+        return self._versions[schema_id]
+
+    def _fetch(self, schema_id: int) -> Decode:
+        try:
+            return self._compile(self._registry.schema_text(schema_id))
+        except RefusedError as error:
+            if error.code != _NO_SCHEMA:
+                raise
+            raise DecodeError(
+                f"{self._registry.url} has no schema {schema_id}, which the message names"
+            ) from error
+        except (SchemaError, SchemaParseException, ValueError) as error:
+            raise DecodeError(f"schema {schema_id} cannot be read: {error}") from error
+
+
+def _to_dicts(text: str) -> Decode:
+    writer = parse_schema(json.loads(text))
+
+    def decode(value: bytes, start: int) -> Any:
+        source = io.BytesIO(value)
+        source.seek(start)
+        plain = schemaless_reader(source, writer, None)
+        if source.tell() != len(value):
+            raise ValueError(f"{len(value) - source.tell()} bytes follow the event")
+        return plain
+
+    return decode
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, (IndexError, EOFError, struct.error)):
+        return "it ends too early"
+    return str(error) or type(error).__name__

@@ -1,0 +1,163 @@
+"""How a consumer comes to its partitions and messages: what both kinds of groups offer it.
+
+Rules: a membership gives raw messages and takes back what was processed; it decodes nothing. What
+was fetched of a partition that is taken away is forgotten, so that nothing is given out twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from consumer_sdk._message import Partition
+from consumer_sdk._offsets import offsets_of, uncommitted
+from headworks._kafka.clients import KafkaConsumer
+from headworks.errors import UnreachableError
+
+__all__ = ["BrokerMembership", "Membership", "OnPartitions", "Start"]
+
+OnPartitions = Callable[[list[Partition]], None]
+Start = Literal["earliest", "latest"] | datetime
+_FETCH = 500
+
+
+class Membership(Protocol):
+    """A member's side of its group."""
+
+    @property
+    def client(self) -> confluent_kafka.Consumer:
+        """What reads, for questions about the log."""
+
+    @property
+    def fetched(self) -> bool:
+        """Whether the next message is here already."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the group was left."""
+
+    @property
+    def assignment(self) -> list[Partition]:
+        """What is read now."""
+
+    def next(self, timeout: float) -> confluent_kafka.Message | None:
+        """The next message, or an error in its place; None if none comes within `timeout` s."""
+
+    def put_back(self, message: confluent_kafka.Message) -> None:
+        """Give this message out again."""
+
+    def processed(self, message: confluent_kafka.Message) -> None:
+        """This one is done with: it may be committed."""
+
+    def move(self, offsets: Mapping[Partition, int], *, commit: bool) -> None:
+        """Go on from elsewhere in partitions that are read now."""
+
+    def commit(self) -> None:
+        """Commit what was processed; UnreachableError if that fails."""
+
+    def close(self) -> None:
+        """Leave the group."""
+
+
+class BrokerMembership:
+    """A member of a group that a broker balances (Kafka's group protocol)."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        topics: list[str],
+        start: Start,
+        on_assigned: OnPartitions | None,
+        on_revoked: OnPartitions | None,
+    ) -> None:
+        self._start = start
+        self._on_assigned, self._on_revoked = on_assigned, on_revoked
+        self._buffer: list[confluent_kafka.Message] = []
+        self._cooperative = "cooperative" in properties.get("partition.assignment.strategy", "")
+        self.closed = False
+        self.client = KafkaConsumer(properties)
+        self.client.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked)
+
+    @property
+    def fetched(self) -> bool:
+        """See `Membership`."""
+        return bool(self._buffer)
+
+    @property
+    def assignment(self) -> list[Partition]:
+        """See `Membership`."""
+        return [Partition(p.topic, p.partition) for p in self.client.assignment()]
+
+    def next(self, timeout: float) -> confluent_kafka.Message | None:
+        """See `Membership`."""
+        if not self._buffer:
+            self._buffer = self.client.consume(1, timeout)
+            if self._buffer:
+                self._buffer += self.client.consume(_FETCH, 0)
+            self._buffer.reverse()
+        return self._buffer.pop() if self._buffer else None
+
+    def put_back(self, message: confluent_kafka.Message) -> None:
+        """See `Membership`."""
+        self._buffer.append(message)
+
+    def processed(self, message: confluent_kafka.Message) -> None:
+        """See `Membership`."""
+        try:
+            self.client.store_offsets(message)
+        except KafkaException as error:
+            # A rebalance took the partition away: its new owner repeats the message.
+            if error.args[0].code() != KafkaError._STATE:
+                raise
+
+    def move(self, offsets: Mapping[Partition, int], *, commit: bool) -> None:
+        """See `Membership`."""
+        places = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
+        self._forget(set(offsets))
+        for place in places:
+            self.client.seek(place)
+        if commit:
+            self.client.store_offsets(offsets=places)
+            self.client.commit(offsets=places, asynchronous=False)
+
+    def commit(self) -> None:
+        """See `Membership`."""
+        try:
+            self.client.commit(asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._NO_OFFSET:
+                raise UnreachableError(f"the offsets were not committed: {error}") from None
+
+    def close(self) -> None:
+        """See `Membership`."""
+        self.closed = True
+        self.client.close()
+
+    def _forget(self, partitions: set[Partition]) -> None:
+        """Forget what was fetched of partitions, to read it again or because others do."""
+        self._buffer = [m for m in self._buffer if (m.topic(), m.partition()) not in partitions]
+
+    def _assigned(
+        self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]
+    ) -> None:
+        """Begin at the committed offsets; where there are none, at the time that was asked for."""
+        ours = [Partition(p.topic, p.partition) for p in partitions]
+        if isinstance(self._start, datetime):
+            fresh = uncommitted(consumer, ours)
+            if fresh:
+                places = offsets_of(consumer, fresh, self._start)
+                for p in partitions:
+                    p.offset = places.get(Partition(p.topic, p.partition), p.offset)
+            (consumer.incremental_assign if self._cooperative else consumer.assign)(partitions)
+        if self._on_assigned is not None:
+            self._on_assigned(ours)
+
+    def _revoked(self, _consumer: object, partitions: list[TopicPartition]) -> None:
+        gone = [Partition(p.topic, p.partition) for p in partitions]
+        self._forget(set(gone))
+        if self._on_revoked is not None:
+            self._on_revoked(gone)

@@ -1,0 +1,213 @@
+"""One stream of a member: reads the partitions it is handed, in the thread of who polls.
+
+Rules:
+
+- It alone touches its librdkafka client, and calls the application back; the member's thread only
+  asks for it (`Handover`), so that a partition is let go of between two messages.
+- A message is given out only while the member's lease is valid, looked at for every message.
+- Brokers that do not answer are waited for: their partitions come back, or are taken away.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
+
+from consumer_sdk._membership import OnPartitions, Start
+from consumer_sdk._message import Partition
+from consumer_sdk._offsets import offsets_of
+from consumer_sdk._zookeeper_group.member import Handover, Member
+from headworks._kafka.clients import KafkaConsumer
+
+__all__ = ["Stream"]
+
+_log = logging.getLogger("headworks.consumer")
+_FETCH = 500
+_TURN = 0.1
+_AWAY = {
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TRANSPORT,
+    KafkaError._RESOLVE,
+    KafkaError._PARTITION_EOF,
+}
+
+
+class Stream:
+    """A membership (see `consumer_sdk.membership`) in the group of `member`."""
+
+    def __init__(
+        self,
+        member: Member,
+        properties: Mapping[str, Any],
+        start: Start,
+        on_assigned: OnPartitions | None,
+        on_revoked: OnPartitions | None,
+        *,
+        owns_member: bool,
+    ) -> None:
+        self._member = member
+        self._start = start
+        self._on_assigned, self._on_revoked = on_assigned, on_revoked
+        self._owns_member = owns_member
+        self._handover = Handover()
+        member.handovers.append(self._handover)
+        self._assigned: set[Partition] = set()
+        self._buffer: list[confluent_kafka.Message] = []
+        self._closed = False
+        self.client = KafkaConsumer(properties)
+
+    @property
+    def member(self) -> Member:
+        """The member whose stream this is."""
+        return self._member
+
+    @property
+    def fetched(self) -> bool:
+        """See `Membership`."""
+        return bool(self._buffer) and not self._handover.changed.is_set() and self._member.valid
+
+    @property
+    def closed(self) -> bool:
+        """See `Membership`."""
+        return self._closed or self._member.closed
+
+    @property
+    def assignment(self) -> list[Partition]:
+        """See `Membership`."""
+        with self._handover.lock:
+            return sorted(self._handover.reading)
+
+    def next(self, timeout: float) -> confluent_kafka.Message | None:
+        """See `Membership`."""
+        if not self._member.started:
+            self._member.start()
+        deadline = time.monotonic() + timeout
+        while not self.closed:
+            if self._handover.changed.is_set():
+                self._follow()
+            valid = self._member.valid
+            if self._buffer and valid:
+                message = self._buffer.pop()
+                problem = message.error()
+                if problem is None or problem.code() not in _AWAY:
+                    return message
+                continue
+            left = deadline - time.monotonic()
+            if left <= 0 and (timeout > 0 or self._buffer):
+                return None
+            if valid and self._assigned:
+                self._fetch(max(0.0, min(left, _TURN)))
+                if left <= 0 and not self._buffer:
+                    return None
+            else:
+                self._handover.changed.wait(max(0.0, min(left, _TURN)))
+                if left <= 0:
+                    return None
+        return None
+
+    def put_back(self, message: confluent_kafka.Message) -> None:
+        """See `Membership`."""
+        if Partition(message.topic() or "", message.partition() or 0) in self._assigned:
+            self._buffer.append(message)
+
+    def processed(self, message: confluent_kafka.Message) -> None:
+        """See `Membership`."""
+        partition = Partition(message.topic() or "", message.partition() or 0)
+        with self._handover.lock:
+            if partition in self._handover.reading:  # or its heir repeats the message
+                self._handover.processed[partition] = (message.offset() or 0) + 1
+
+    def move(self, offsets: Mapping[Partition, int], *, commit: bool) -> None:
+        """See `Membership`."""
+        self._forget(set(offsets))
+        for partition, offset in offsets.items():
+            self.client.seek(TopicPartition(*partition, offset))
+        with self._handover.lock:
+            for partition, offset in offsets.items():
+                self._handover.processed.pop(partition, None)
+                if commit and partition in self._handover.reading:
+                    self._handover.processed[partition] = offset
+        if commit:
+            self._member.commit()
+
+    def commit(self) -> None:
+        """See `Membership`."""
+        self._member.commit()
+
+    def close(self) -> None:
+        """Let go of everything; the stream that made the member ends it, for all its streams."""
+        if self._closed:
+            return
+        self._closed = True
+        with self._handover.lock:
+            reading = sorted(self._handover.reading)
+        self._stop_reading(reading)
+        with self._handover.lock:  # the member waits for nobody who has gone
+            self._handover.reading.clear()
+            self._handover.let_go.clear()
+            self._handover.idle.notify_all()
+        self.client.close()
+        if self._owns_member:
+            self._member.close()
+
+    def _fetch(self, timeout: float) -> None:
+        self._buffer = self.client.consume(1, timeout)
+        if self._buffer:
+            self._buffer += self.client.consume(_FETCH, 0)
+        self._buffer.reverse()
+
+    def _follow(self) -> None:
+        """Do what the member's thread has asked for."""
+        handover = self._handover
+        with handover.lock:
+            handover.changed.clear()
+            gone = sorted((self._assigned - handover.reading) | handover.let_go)
+        try:
+            self._stop_reading(gone)
+            with handover.lock:
+                handover.reading -= handover.let_go & set(gone)
+                handover.let_go -= set(gone)
+                handover.idle.notify_all()
+                begin = {p: at for p, at in handover.begin.items() if p not in self._assigned}
+            if begin:
+                self._begin(begin)
+        except BaseException:
+            handover.changed.set()  # what the application or the broker broke off is done again
+            raise
+
+    def _stop_reading(self, partitions: list[Partition]) -> None:
+        ours = [TopicPartition(*p) for p in partitions if p in self._assigned]
+        if ours:
+            self._assigned -= set(partitions)
+            self._forget(set(partitions))
+            self.client.incremental_unassign(ours)
+            if self._on_revoked is not None:
+                self._on_revoked(partitions)
+
+    def _begin(self, positions: Mapping[Partition, int | None]) -> None:
+        """Read partitions from the group's positions; from `start` where it has none."""
+        offsets = {p: OFFSET_BEGINNING if at is None else at for p, at in positions.items()}
+        fresh = [partition for partition, at in positions.items() if at is None]
+        placed: dict[Partition, int] = {}
+        if fresh and self._start != "earliest":
+            placed = offsets_of(self.client, fresh, self._start)
+        with self._handover.lock:
+            ours = positions.keys() & self._handover.begin.keys()  # some may be gone meanwhile
+            for partition in ours:
+                del self._handover.begin[partition]
+                self._handover.reading.add(partition)
+                if partition in placed:  # it becomes the group's: an heir must not begin later
+                    self._handover.processed.setdefault(partition, placed[partition])
+        offsets |= placed
+        self._assigned |= ours
+        self.client.incremental_assign([TopicPartition(*p, offsets[p]) for p in sorted(ours)])
+        if self._on_assigned is not None:
+            self._on_assigned(sorted(ours))
+
+    def _forget(self, partitions: set[Partition]) -> None:
+        self._buffer = [m for m in self._buffer if (m.topic(), m.partition()) not in partitions]

@@ -1,0 +1,338 @@
+"""The producer: typed events into librdkafka's queue, without ever waiting for a broker.
+
+Rules:
+
+- A wrong event raises, at once and in the caller; broker trouble never does: `send` answers False
+  and counts what it dropped and why.
+- Everything counted is resolved: attempted = delivered + failed + dropped + still queued.
+- Memory is bounded by messages and bytes; what does not fit is dropped, waited for up to a
+  limit, or spilled to a bounded file (`WhenFull`).
+- One daemon thread serves delivery reports and publishes the audit counts. A forked child starts
+  its own of everything at its first `send`; what the parent had queued stays the parent's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, NamedTuple
+
+from headworks._kafka.bootstrap import Brokers
+from headworks._settings import resolve
+from headworks._wire import prefix
+from headworks.codec import EventType, event_type
+from headworks.codec._forms import Message
+from headworks.errors import HeadworksError, UsageError
+from headworks.registry_client._schema_ids import SchemaIds
+from producer_sdk._context import Headers, headers_of, tracing
+from producer_sdk._interceptors import Delivery, Interceptor, Interceptors
+from producer_sdk._transport import OnDelivery, Running, RunningConfig
+
+__all__ = ["DeliveryError", "Producer", "WhenFull", "close_on_sigterm"]
+
+
+class WhenFull(StrEnum):
+    """What `send` does when the queue is full: drop the new event, wait up to `block_ms`, or keep
+    it in a file of `state_dir`, of up to `spill_bytes`, until the broker takes it.
+    """
+
+    DROP_NEW = "drop-new"
+    BLOCK = "block"
+    SPILL = "spill"
+
+
+class DeliveryError(HeadworksError):
+    """`send_and_wait` did not get the broker's acknowledgement."""
+
+
+class _Prepared(NamedTuple):
+    """What is needed of an event class for each send."""
+
+    message: Callable[[bytes, Any], Message]
+    prefix: bytes
+    topic: str
+
+
+class Producer:
+    """Sends typed events; safe to share between threads. Close it, or use it as a context manager.
+
+    `bootstrap` and `registry` default to the settings of that name; with `zookeeper` instead of
+    `bootstrap` the brokers are those registered there. `application` names this program in the
+    audit. `events` are classes whose schema ids are found at once instead of at their first `send`.
+    `state_dir` holds the counters and the known schema ids; processes may share it. `headers` go
+    with every message; `interceptors` see every event on its way. `config` adds properties of
+    librdkafka; `clock` (seconds since 1970) gives the time of events that have none.
+
+    Raises UsageError for a schema of `events` that is not registered, and UnreachableError if the
+    registry does not answer and the id is not known from an earlier run.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | None = None,
+        registry: str | None = None,
+        *,
+        application: str,
+        zookeeper: str | None = None,
+        events: tuple[type, ...] = (),
+        state_dir: Path | None = None,
+        when_full: WhenFull = WhenFull.DROP_NEW,
+        block_ms: int = 1000,
+        spill_bytes: int = 1 << 30,
+        queue_messages: int = 100_000,
+        queue_bytes: int = 64 << 20,
+        audit_every: float = 10.0,
+        auto_register: bool = False,
+        close_timeout: float = 10.0,
+        headers: Headers | None = None,
+        interceptors: Sequence[Interceptor] = (),
+        config: Mapping[str, Any] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        folder = state_dir or _default_state_dir()
+        self._clock = clock
+        self._brokers = Brokers(bootstrap, zookeeper)
+        self._ids = SchemaIds(resolve("registry", registry), folder, auto_register=auto_register)
+        self._wait_ms = block_ms if when_full is WhenFull.BLOCK else 0
+        self._queue_messages = queue_messages
+        self._close_timeout = close_timeout
+        self._headers = headers
+        self._trace = tracing()
+        self._interceptors = Interceptors(interceptors) if interceptors else None
+        spills = when_full is WhenFull.SPILL
+        client = {
+            **self._brokers.client(),
+            "client.id": application,
+            "enable.idempotence": True,
+            "compression.type": "zstd",
+            "partitioner": "murmur2_random",
+            "linger.ms": 20,
+            "batch.num.messages": 10_000,
+            "queue.buffering.max.messages": queue_messages,
+            "queue.buffering.max.kbytes": max(1, queue_bytes // 1024),
+            "log_level": 2,
+            # With a spill nothing times out: the broker may be away as long as the disk has room.
+            **({"message.timeout.ms": 0} if spills else {}),
+            **(config or {}),
+        }
+        self._config = RunningConfig(
+            client, folder, application, self._ids, audit_every, spill_bytes if spills else 0
+        )
+        self._prepared: dict[type, _Prepared] = {}
+        self._lock = threading.Lock()
+        self._running: Running | None = None
+        self._closed = False
+        try:
+            for cls in events:
+                self._prepare(cls)
+            self._start()
+        except BaseException:
+            self._brokers.close()
+            raise
+        _alive.add(self)
+
+    def send(
+        self, event: object, *, key: bytes | None = None, headers: Headers | None = None
+    ) -> bool:
+        """Hand an event over; True if it is queued, False if it was dropped (and counted).
+
+        `key` overrides the key that the schema names. Raises EncodeError for an event that is not
+        of its schema, UsageError if its schema is not registered or the producer is closed.
+        """
+        return self._enqueue(event, key, headers, None, self._wait_ms, True)
+
+    async def asend(
+        self, event: object, *, key: bytes | None = None, headers: Headers | None = None
+    ) -> bool:
+        """`send` for asyncio: where `send` would wait for a full queue, this lets the loop run."""
+        if event.__class__ not in self._prepared:
+            await asyncio.to_thread(self._prepare, event.__class__)
+        deadline = time.monotonic() + self._wait_ms / 1000
+        while len(self._start().client) >= self._queue_messages and time.monotonic() < deadline:
+            await asyncio.sleep(0.005)
+        return self._enqueue(event, key, headers, None, 0, True)
+
+    def send_and_wait(
+        self,
+        event: object,
+        timeout: float,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+    ) -> tuple[int, int]:
+        """Send an event and wait until the broker has it; its (partition, offset).
+
+        Raises DeliveryError if it is not acknowledged within `timeout` seconds; it may still be
+        delivered afterwards.
+        """
+        done = threading.Event()
+        outcome: list[tuple[Any, Any]] = []
+
+        def report(error: Any, message: Any) -> None:
+            outcome.append((error, message))
+            done.set()
+
+        if not self._enqueue(event, key, headers, report, self._wait_ms, False):
+            raise DeliveryError("the event was dropped: the queue is full", fix="try again later")
+        if not done.wait(timeout):
+            raise DeliveryError(f"the broker did not acknowledge the event within {timeout} s")
+        error, message = outcome[0]
+        if error is not None:
+            raise DeliveryError(f"the event was not delivered: {error.str()}")
+        return message.partition(), message.offset()
+
+    def flush(self, timeout: float) -> int:
+        """Wait up to `timeout` seconds until nothing is queued; the number of messages left."""
+        return self._start().flush(timeout)
+
+    def counts(self) -> dict[str, int]:
+        """What this producer counted and has not published to the audit yet, by outcome."""
+        return self._start().counters.unpublished()
+
+    def close(self) -> int:
+        """Deliver what is queued, publish the counts, and stop; the number of messages left.
+
+        Waits at most `close_timeout` seconds. Counts of what could not be delivered or published
+        stay in the state folder, and the next producer that uses it publishes them; so do messages
+        themselves under WhenFull.SPILL.
+        """
+        with self._lock:
+            running, self._running = self._running, None
+            self._closed = True
+        _alive.discard(self)
+        left = 0 if running is None else running.stop(self._close_timeout)
+        self._brokers.close()
+        return left
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _enqueue(
+        self,
+        event: object,
+        key: bytes | None,
+        headers: Headers | None,
+        report: OnDelivery | None,
+        wait_ms: int,
+        spillable: bool,
+    ) -> bool:
+        """Encode, count and queue an event.
+
+        Every event goes this way, so it is written to be quick: no names or defaults in calls.
+        """
+        hooks = self._interceptors
+        if hooks is not None:
+            event = hooks.before_encode(event)
+        cls = event.__class__
+        message, head, topic = self._prepared.get(cls) or self._prepare(cls)
+        value, timestamp, own_key = message(head, event)
+        if timestamp is None:
+            timestamp = int(self._clock() * 1000)
+        if key is None:
+            key = own_key
+        running = self._running or self._start()
+        carried = headers_of(self._headers, self._trace, headers)
+        if hooks is None:
+            return running.put(topic, value, key, timestamp, carried, report, wait_ms, spillable)
+        told = _telling(hooks, event, topic, report)
+        taken = running.put(topic, value, key, timestamp, carried, told, wait_ms, spillable)
+        hooks.after_enqueue(event, taken=taken)
+        return taken
+
+    def _prepare(self, cls: type) -> _Prepared:
+        kind: EventType[Any] = event_type(cls)
+        found = _Prepared(kind.form.message, prefix(self._ids.find(cls)), kind.topic)
+        self._prepared[cls] = found
+        return found
+
+    def _start(self) -> Running:
+        """What runs: started anew after a fork. UsageError if the producer is closed."""
+        with self._lock:
+            if self._closed:
+                raise UsageError("the producer is closed", fix="send before close, or make another")
+            if self._running is None:
+                self._running = Running(self._config)
+            return self._running
+
+    def _after_fork(self) -> None:
+        """In a forked child: what the parent runs stays the parent's."""
+        self._lock = threading.Lock()
+        self._running = None
+
+
+def close_on_sigterm(producer: Producer) -> None:
+    """Close `producer` when this process is asked to end (SIGTERM), then end as before.
+
+    Python's default for SIGTERM ends the process without running atexit; call this from the main
+    thread of a program that has no handler of its own.
+    """
+    before = signal.getsignal(signal.SIGTERM)
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        producer.close()
+        if callable(before):
+            before(number, frame)
+        else:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, handle)
+
+
+def _telling(
+    hooks: Interceptors, event: object, topic: str, report: OnDelivery | None
+) -> OnDelivery:
+    def delivered(error: Any, message: Any) -> None:
+        if report is not None:
+            report(error, message)
+        failed = error is not None
+        hooks.on_delivery(
+            event,
+            Delivery(
+                topic,
+                -1 if failed else message.partition(),
+                -1 if failed else message.offset(),
+                error.str() if failed else None,
+            ),
+        )
+
+    return delivered
+
+
+def _default_state_dir() -> Path:
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "headworks" / "producer"
+
+
+_alive: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+def _restart_after_fork() -> None:
+    for producer in list(_alive):
+        producer._after_fork()
+
+
+def _close_at_exit() -> None:
+    for producer in list(_alive):
+        producer.close()
+
+
+os.register_at_fork(after_in_child=_restart_after_fork)
+atexit.register(_close_at_exit)

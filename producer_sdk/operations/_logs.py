@@ -1,0 +1,82 @@
+"""A `logging.Handler` that sends every record as a LogLine event.
+
+Rules: `emit` never raises and never waits. Records of our own loggers, and records that are logged
+while one is being sent, are left to the other handlers: otherwise a broker in trouble would be
+reported to that broker.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from datetime import UTC, datetime
+from typing import Protocol
+
+from producer_sdk.operations._event import LogLine
+
+__all__ = ["EventLogHandler", "Sender"]
+
+_OUR_LOGGERS = "headworks"
+_LONGEST = 32_768
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class Sender(Protocol):
+    """What is needed of a producer."""
+
+    def send(self, event: object) -> bool:
+        """Queue an event."""
+        ...
+
+
+class EventLogHandler(logging.Handler):
+    """Sends records by `producer`, on topic headworks.logs, in the name of `application`."""
+
+    def __init__(self, producer: Sender, *, application: str, level: int = logging.NOTSET) -> None:
+        super().__init__(level)
+        self._producer = producer
+        self._application = application
+        self._host = socket.gethostname()
+        self._sending = threading.local()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send a record."""
+        if record.name.partition(".")[0] == _OUR_LOGGERS or getattr(self._sending, "now", False):
+            return
+        self._sending.now = True
+        try:
+            self._producer.send(self._event(record))
+        except Exception:
+            self.handleError(record)
+        finally:
+            self._sending.now = False
+
+    def _event(self, record: logging.LogRecord) -> LogLine:
+        failed = record.exc_info
+        text = (self.formatter or _PLAIN).formatException(failed) if failed else record.exc_text
+        return LogLine(
+            at=datetime.fromtimestamp(record.created, UTC),
+            level=record.levelname,
+            logger=record.name,
+            message=_clean(record.getMessage()),
+            exception=None if text is None else _clean(text),
+            fields={
+                _clean(str(name)): _clean(str(value))
+                for name, value in vars(record).items()
+                if name not in _STANDARD
+            },
+            host=self._host,
+            application=self._application,
+            process=os.getpid(),
+            thread=_clean(record.threadName or ""),
+        )
+
+
+_PLAIN = logging.Formatter()
+
+
+def _clean(text: str) -> str:
+    """Text that UTF-8 can carry, of bounded length."""
+    return text[:_LONGEST].encode(errors="replace").decode()

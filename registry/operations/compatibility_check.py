@@ -1,0 +1,125 @@
+"""Whether a new schema may follow the versions that are there, and the words to say why not.
+
+The verdict is `headworks.compatibility`'s, the same that the gate gives; this module chooses the
+versions to compare with, and writes Confluent's list of strings next to our findings. The strings
+are about the newest version that fails, as theirs are; the findings are about all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from headworks._registry.model.config import Config
+from headworks._registry.model.definition import JsonObject
+from headworks._registry.model.metadata_and_rules import property_of
+from headworks._registry.operations.parsed_schemas import Loader
+from headworks._registry.store.schemas import StoredVersion
+from headworks.compatibility import Finding, Level, Version, check_level
+from headworks.schema import Record, Schema
+
+__all__ = ["Verdict", "judge"]
+
+_LONGEST_SHOWN = 2_000
+_RESERVED = "confluent:reserved"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The findings against a new schema, and Confluent's strings; no strings: it is fine.
+
+    Reserved field names are a rule of metadata, so what breaks it has a string and no finding.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    messages: tuple[str, ...] = ()
+
+    @property
+    def is_compatible(self) -> bool:
+        """Whether nothing was found."""
+        return not self.messages
+
+
+def judge(
+    connection: Connection,
+    loader: Loader,
+    schema: Schema,
+    metadata: JsonObject | None,
+    history: Sequence[StoredVersion],
+    config: Config,
+) -> Verdict:
+    """Compare a new schema with live versions, oldest first, as the settings ask."""
+    reserved = []
+    if config.flag("validateFields", default=False):
+        reserved = _reserved_fields(schema, metadata, history)
+    if config.level is Level.NONE or not history:
+        return Verdict(messages=tuple(reserved))
+    compared = _same_group(metadata, history, config.group)
+    found = check_level(
+        schema,
+        [Version(one.number, loader.load(connection, one.schema)) for one in compared],
+        config.level,
+        config.policy,
+    )
+    return Verdict(tuple(found), (*reserved, *_messages(found, compared, config)))
+
+
+def _reserved_fields(
+    schema: Schema, metadata: JsonObject | None, history: Sequence[StoredVersion]
+) -> list[str]:
+    """Fields that have a reserved name, and reservations that the new schema takes back."""
+    now = _reservations(metadata)
+    before = _reservations(history[-1].schema.definition.metadata) if history else set()
+    used = {one.name for one in schema.fields} if isinstance(schema, Record) else set()
+    taken = [
+        f"{{errorType:'FIELD_CONFLICTS_WITH_RESERVED_FIELD', description:'The new schema has the "
+        f"field {name}, a name that its metadata reserves'}}"
+        for name in sorted(used & now)
+    ]
+    dropped = [
+        f"{{errorType:'RESERVED_FIELD_REMOVED', description:'The new schema no longer reserves "
+        f"the name {name}'}}"
+        for name in sorted(before - now)
+    ]
+    return taken + dropped
+
+
+def _reservations(metadata: JsonObject | None) -> set[str]:
+    names = (property_of(metadata, _RESERVED) or "").split(",")
+    return {name.strip() for name in names if name.strip()}
+
+
+def _same_group(
+    metadata: JsonObject | None, history: Sequence[StoredVersion], group: str | None
+) -> list[StoredVersion]:
+    if group is None:
+        return list(history)
+    wanted = property_of(metadata, group)
+    return [one for one in history if property_of(one.schema.definition.metadata, group) == wanted]
+
+
+def _messages(
+    findings: Sequence[Finding], history: Sequence[StoredVersion], config: Config
+) -> list[str]:
+    """A string per finding about the newest failing version, that version, the settings used."""
+    if not findings:
+        return []
+    newest = max(_old_version(one) for one in findings)
+    messages = [
+        f"{{errorType:'{one.kind}', description:'{one.message}', additionalInfo:'{one.path}'}}"
+        for one in findings
+        if _old_version(one) == newest
+    ]
+    text = next(one.schema.definition.text for one in history if one.number == newest)
+    cut = text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
+    messages.append(f"{{oldSchemaVersion: {newest}}}")
+    messages.append(f"{{oldSchema: '{cut}'}}")
+    validates = str(config.flag("validateFields", default=False)).lower()
+    messages.append(f"{{validateFields: '{validates}', compatibility: '{config.level.value}'}}")
+    return messages
+
+
+def _old_version(finding: Finding) -> int:
+    return finding.reader_version or finding.writer_version or 0

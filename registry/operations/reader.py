@@ -1,0 +1,335 @@
+"""Reading: subjects, versions, schemas by id and by guid, contexts, the audit log.
+
+`deleted` always means: soft-deleted versions too. A hint of a subject only says in which context
+an id is meant; an id or a version of a subject that names no context and is not in the default one
+is looked for in the others, by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from sqlalchemy import Connection
+
+from headworks._registry.model import refusals
+from headworks._registry.model.definition import Definition, JsonObject
+from headworks._registry.model.subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
+from headworks._registry.operations.parsed_schemas import Loader
+from headworks._registry.operations.response_bodies import (
+    PLAIN,
+    Entity,
+    Shape,
+    schema_entity,
+    version_entity,
+)
+from headworks._registry.operations.scopes import in_other_contexts, real_subject
+from headworks._registry.store import Database, changes, schemas, settings
+from headworks._registry.store.schemas import Numbered, Stored, StoredVersion
+from headworks.schema._difference import differences
+
+__all__ = ["LATEST", "Listing", "Reader", "Wanted"]
+
+LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which versions a listing shows: live ones, soft-deleted ones too, or only these.
+
+    `negative` shows both, and the soft-deleted ones as negative numbers.
+    """
+
+    deleted: bool = False
+    deleted_only: bool = False
+    negative: bool = False
+
+    def shows(self, version: StoredVersion | Numbered) -> bool:
+        """Whether the listing shows this version."""
+        if self.deleted_only:
+            return version.deleted
+        return self.deleted or self.negative or not version.deleted
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Which versions of all subjects are asked for: `first` to `last`, exclusive, in order.
+
+    `aliases` also lists the subjects that those under the prefix are other names of.
+    """
+
+    prefix: str = ""
+    wanted: Wanted = Wanted()
+    latest_only: bool = False
+    aliases: bool = False
+    rule_types: tuple[str, ...] = ()
+    first: int = 0
+    last: int = 1000
+
+
+class Reader:
+    """Answers every request that changes nothing."""
+
+    def __init__(self, database: Database, loader: Loader) -> None:
+        self._database = database
+        self._loader = loader
+
+    def subjects(self, prefix: str, wanted: Wanted) -> list[str]:
+        """The names of subjects that start with `prefix` (":*:" for every context)."""
+        with self._database.read() as connection:
+            return [str(one) for one in self._subjects(connection, prefix, wanted)]
+
+    def every_subject(self) -> list[str]:
+        """The names of all subjects of all contexts, soft-deleted ones too."""
+        return self.subjects(f":{ANY_CONTEXT}:", Wanted(deleted=True))
+
+    def context_of(self, name: str) -> str:
+        """The context of a subject, or of the one that it is another name of."""
+        with self._database.read() as connection:
+            return real_subject(connection, Subject.parse(name)).context
+
+    def versions(self, name: str, wanted: Wanted) -> list[int]:
+        """The version numbers of a subject, ascending."""
+        with self._database.read() as connection:
+            subject = real_subject(connection, Subject.parse(name))
+            found = [v for v in schemas.numbers_of(connection, [subject]) if wanted.shows(v)]
+            if not found:
+                raise refusals.no_subject(subject)
+            return [-v.number if wanted.negative and v.deleted else v.number for v in found]
+
+    def version(
+        self, name: str, number: int | str, *, deleted: bool = False, shape: Shape = PLAIN
+    ) -> Entity:
+        """One version of a subject; LATEST is the highest live one."""
+        with self._database.read() as connection:
+            version = self._version(connection, name, number, deleted)
+            return version_entity(connection, self._loader, version, shape)
+
+    def definitions(self, name: str, number: int | str) -> tuple[Definition, Definition]:
+        """The content of one version of a subject, and of its latest one.
+
+        In the subject's own context only: who changes it must not be given another's.
+        """
+        with self._database.read() as connection:
+            subject = real_subject(connection, Subject.parse(name))
+            qualified = f":{subject.context}:{subject.name}"
+            version = self._version(connection, qualified, number, False)
+            latest = self._version(connection, qualified, LATEST, False)
+            return version.schema.definition, latest.schema.definition
+
+    def latest_with(
+        self, name: str, pairs: JsonObject, *, deleted: bool, shape: Shape = PLAIN
+    ) -> Entity:
+        """The highest version of a subject whose metadata has all of these properties."""
+        with self._database.read() as connection:
+            subject = real_subject(connection, Subject.parse(name))
+            versions = [
+                one
+                for one in schemas.versions_of(connection, subject)
+                if deleted or not one.deleted
+            ]
+            if not versions:
+                raise refusals.no_subject(subject)
+            for version in reversed(versions):
+                properties = (version.schema.definition.metadata or {}).get("properties") or {}
+                if pairs.items() <= properties.items():
+                    return version_entity(connection, self._loader, version, shape)
+            raise refusals.no_schema()
+
+    def difference(self, name: str, old: int | str, new: int | str) -> Entity:
+        """What changed from one version of a subject to another, field by field."""
+        with self._database.read() as connection:
+            before = self._version(connection, name, old, True)
+            after = self._version(connection, name, new, True)
+            found = differences(
+                self._loader.load(connection, before.schema),
+                self._loader.load(connection, after.schema),
+            )
+            return {
+                "subject": str(after.subject),
+                "from": before.number,
+                "to": after.number,
+                "differences": [one.as_dict() for one in found],
+            }
+
+    def referenced_by(self, name: str, number: int | str, *, deleted: bool) -> list[int]:
+        """The ids of the schemas that refer to a version."""
+        with self._database.read() as connection:
+            version = self._version(connection, name, number, True)
+            found = schemas.referrers(connection, version.subject, version.number, deleted=deleted)
+            return [schema_id for _, schema_id in found]
+
+    def every_version(self, listing: Listing, *, seen: Callable[[str], bool]) -> list[Entity]:
+        """The versions of the subjects under a prefix, by subject and number.
+
+        Only of subjects for which `seen` is true.
+        """
+        with self._database.read() as connection:
+            names: dict[Subject, list[str]] = {}
+            if listing.aliases:
+                names = _names_under(connection, listing.prefix)
+            under = self._subjects(connection, listing.prefix, listing.wanted)
+            subjects = [one for one in sorted({*under, *names}) if seen(str(one))]
+            found = self._listed(connection, listing, subjects)
+            return [
+                version_entity(connection, self._loader, one)
+                | ({"aliases": names[one.subject]} if one.subject in names else {})
+                for one in found
+            ]
+
+    def schema(
+        self, schema_id: int, *, hint: str = "", shape: Shape = PLAIN, with_max_id: bool = False
+    ) -> Entity:
+        """A schema by id; with a subject as `hint`, also that subject's name and version."""
+        with self._database.read() as connection:
+            found, version = self._schema(connection, schema_id, hint)
+            entity = schema_entity(connection, self._loader, found, shape)
+            if version is not None:
+                entity |= {"subject": str(version.subject), "version": version.number}
+            if with_max_id:
+                entity["maxId"] = schemas.last_id(connection, found.context)
+            return entity
+
+    def uses(self, schema_id: int, *, hint: str, deleted: bool) -> list[tuple[str, int]]:
+        """(subject, version) of every version that has the schema."""
+        with self._database.read() as connection:
+            found, _ = self._schema(connection, schema_id, hint)
+            return [
+                (str(version.subject), version.number)
+                for version in schemas.versions_of_schema(connection, found.context, found.id)
+                if deleted or not version.deleted
+            ]
+
+    def schema_by_guid(self, guid: str, *, shape: Shape = PLAIN) -> Entity:
+        """A schema by guid."""
+        with self._database.read() as connection:
+            context, schema_id = self._by_guid(connection, guid)[0]
+            found = schemas.schema_by_id(connection, context, schema_id)
+            assert found is not None
+            return schema_entity(connection, self._loader, found, shape)
+
+    def subjects_of_guid(self, guid: str) -> list[str]:
+        """The subjects that have the schema with this guid, in any context."""
+        with self._database.read() as connection:
+            return [
+                str(version.subject)
+                for context, schema_id in self._by_guid(connection, guid)
+                for version in schemas.versions_of_schema(connection, context, schema_id)
+            ]
+
+    def ids_of_guid(self, guid: str) -> list[Entity]:
+        """Under which id each context has the schema with this guid."""
+        with self._database.read() as connection:
+            found = self._by_guid(connection, guid)
+            return [{"context": context, "id": schema_id} for context, schema_id in found]
+
+    def contexts(self, prefix: str = "") -> list[str]:
+        """The contexts, the default one first."""
+        with self._database.read() as connection:
+            found = schemas.context_names(connection)
+        named = [name for name in found if name != DEFAULT_CONTEXT]
+        return [name for name in [DEFAULT_CONTEXT, *named] if name.startswith(prefix)]
+
+    def changes(self, *, subject: str | None, after: int, limit: int) -> list[Entity]:
+        """The audit log after change number `after`, oldest first."""
+        with self._database.read() as connection:
+            return changes.changes(connection, subject=subject, after=after, limit=limit)
+
+    def is_ready(self) -> bool:
+        """Whether the store answers; raises what it raises."""
+        return self._database.revision() >= 0
+
+    def _subjects(self, connection: Connection, prefix: str, wanted: Wanted) -> list[Subject]:
+        within = Subject.parse(prefix)
+        return schemas.subjects_in(
+            connection,
+            None if within.context == ANY_CONTEXT else within.context,
+            within.name,
+            live=not wanted.deleted_only,
+            deleted=wanted.deleted or wanted.deleted_only,
+        )
+
+    @staticmethod
+    def _listed(
+        connection: Connection, listing: Listing, subjects: Sequence[Subject]
+    ) -> Iterator[StoredVersion]:
+        every = schemas.numbers_of(connection, subjects)
+        shown = [one for one in every if listing.wanted.shows(one)]
+        if listing.latest_only:  # the last of a subject stands in the place of its first
+            shown = list({one.subject: one for one in shown}.values())
+        if not listing.rule_types:
+            yield from schemas.with_schemas(connection, shown[listing.first : listing.last])
+            return
+        ruled = (
+            one
+            for one in schemas.with_schemas(connection, shown)
+            if _has_rule(one.schema, listing.rule_types)
+        )
+        yield from islice(ruled, listing.first, listing.last)
+
+    def _version(
+        self, connection: Connection, name: str, number: int | str, deleted: bool
+    ) -> StoredVersion:
+        subject = real_subject(connection, Subject.parse(name))
+        for place in (subject, *in_other_contexts(connection, name, subject)):
+            found = _version_there(connection, place, number, deleted)
+            if found is not None:
+                return found
+        others = schemas.versions_of(connection, subject)
+        if any(deleted or not one.deleted for one in others):
+            raise refusals.no_version(number)
+        raise refusals.no_subject(subject)
+
+    def _schema(
+        self, connection: Connection, schema_id: int, hint: str
+    ) -> tuple[Stored, StoredVersion | None]:
+        subject = Subject.parse(hint)
+        contexts = [subject.context]
+        if subject.context == DEFAULT_CONTEXT and not hint.startswith(":.:"):
+            contexts += [c for c in schemas.context_names(connection) if c != DEFAULT_CONTEXT]
+        found: Stored | None = None
+        for context in contexts:
+            if not schemas.is_registered(connection, context, schema_id):
+                continue
+            found = found or schemas.schema_by_id(connection, context, schema_id)
+            if not subject.name:
+                break
+            for version in reversed(schemas.versions_of_schema(connection, context, schema_id)):
+                if version.subject.name == subject.name:
+                    return version.schema, version
+        if found is None:
+            raise refusals.no_schema(f"Schema {schema_id}")
+        return found, None
+
+    @staticmethod
+    def _by_guid(connection: Connection, guid: str) -> list[tuple[str, int]]:
+        found = schemas.ids_of_guid(connection, guid.lower())
+        if not found:
+            raise refusals.no_schema(f"Schema {guid}")
+        return found
+
+
+def _version_there(
+    connection: Connection, subject: Subject, number: int | str, deleted: bool
+) -> StoredVersion | None:
+    if number == LATEST:
+        return schemas.latest_version(connection, subject)
+    every = schemas.versions_of(connection, subject, number=int(number))
+    return next((one for one in every if deleted or not one.deleted), None)
+
+
+def _names_under(connection: Connection, prefix: str) -> dict[Subject, list[str]]:
+    """The other names under a prefix, by the subject that they stand for."""
+    within = Subject.parse(prefix)
+    names: dict[Subject, list[str]] = {}
+    for scope, alias in settings.aliases(connection).items():
+        name = Subject.parse(scope)
+        if within.context in (ANY_CONTEXT, name.context) and name.name.startswith(within.name):
+            names.setdefault(Subject.parse(alias, within=name.context), []).append(scope)
+    return names
+
+
+def _has_rule(stored: Stored, types: Sequence[str]) -> bool:
+    rules = stored.definition.rule_set or {}
+    return any(rule.get("type") in types for part in rules.values() for rule in part)

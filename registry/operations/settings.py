@@ -1,0 +1,148 @@
+"""Settings and modes: reading, changing and taking back those of a subject, a context, or all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+
+from headworks._registry.model import config, mode, refusals
+from headworks._registry.model.definition import JsonObject
+from headworks._registry.model.mode import Mode
+from headworks._registry.model.names import valid_subject
+from headworks._registry.model.subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
+from headworks._registry.operations.scopes import GLOBAL, config_of, mode_of
+from headworks._registry.store import Database, schemas
+from headworks._registry.store import settings as rows
+from headworks._registry.store.changes import Change, add_change
+
+__all__ = ["Settings"]
+
+
+class Settings:
+    """Reads and changes settings and modes. A name of None means: for everything."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def config(self, name: str | None, *, in_force: bool = False) -> JsonObject:
+        """The settings made for a subject, or with `in_force` those that apply to it."""
+        with self._database.read() as connection:
+            if name is None:
+                return config.in_force(rows.read_config(connection, GLOBAL)).content
+            subject = Subject.parse(name)
+            if in_force:
+                return config_of(connection, subject).content
+            own = rows.read_config(connection, _scope(name))
+            if own is None:
+                raise refusals.compatibility_not_configured(subject)
+            return own
+
+    def validates_rules(self, name: str) -> bool:
+        """Whether rule sets of new schemas in this subject are looked into."""
+        with self._database.read() as connection:
+            found = config_of(connection, Subject.parse(name))
+            return found.flag("validateRules", default=True)
+
+    def change_config(self, name: str | None, body: JsonObject, *, who: str) -> dict[str, Any]:
+        """Change the fields that `body` names, and return them."""
+        changes = config.read_update(body)
+        scope = _scope(name)
+        with self._database.write() as connection:
+            if name is not None:
+                _must_be_nameable(name)
+            _must_be_writable(connection, name)
+            before = rows.read_config(connection, scope)
+            rows.write_config(connection, scope, config.updated(before, changes))
+            self._note(connection, Change("config", scope, detail=changes), who)
+        return changes
+
+    def drop_config(self, name: str | None, *, who: str) -> JsonObject:
+        """Take back the settings made for a subject; return what they were."""
+        scope = _scope(name)
+        with self._database.write() as connection:
+            _must_be_writable(connection, name)
+            before = rows.read_config(connection, scope)
+            if before is None and name is not None:
+                raise refusals.no_subject(Subject.parse(name))
+            rows.drop_config(connection, scope)
+            self._note(connection, Change("delete config", scope, detail=before or {}), who)
+        return config.in_force(before).content if name is None else before or {}
+
+    def mode(self, name: str | None, *, in_force: bool = False) -> str:
+        """The mode set for a subject, or with `in_force` the one that applies to it."""
+        with self._database.read() as connection:
+            if name is None:
+                return rows.read_mode(connection, GLOBAL) or Mode.READWRITE.value
+            subject = Subject.parse(name)
+            if in_force:
+                return mode_of(connection, subject).value
+            own = rows.read_mode(connection, _scope(name))
+            if own is None:
+                raise refusals.mode_not_configured(subject)
+            return own
+
+    def change_mode(self, name: str | None, wanted: object, *, force: bool, who: str) -> str:
+        """Set the mode; IMPORT needs an empty scope unless forced."""
+        chosen = mode.read_mode(wanted, everywhere=name is None)
+        scope = _scope(name)
+        with self._database.write() as connection:
+            if name is not None:
+                _must_be_nameable(name)
+            if chosen is Mode.IMPORT and not force and _has_versions(connection, name):
+                raise refusals.not_permitted(
+                    "Cannot import since found existing subjects: delete them, or use force=true"
+                )
+            rows.write_mode(connection, scope, chosen.value)
+            self._note(connection, Change("mode", scope, detail={"mode": chosen.value}), who)
+        return chosen.value
+
+    def drop_mode(self, name: str | None, *, recursive: bool, who: str) -> str:
+        """Take back the mode of a subject (`recursive`: of a context and its subjects)."""
+        scope = _scope(name)
+        with self._database.write() as connection:
+            before = rows.read_mode(connection, scope)
+            subject = Subject.parse(name or "")
+            inside = [
+                other
+                for other in rows.scopes_of_modes(connection)
+                if recursive
+                and not subject.name
+                and other != GLOBAL
+                and Subject.parse(other).context == subject.context
+            ]
+            if before is None and not inside and name is not None:
+                raise refusals.no_subject(subject)
+            for gone in {scope, *inside}:
+                rows.drop_mode(connection, gone)
+            self._note(connection, Change("delete mode", scope, detail={"mode": before}), who)
+        return before or Mode.READWRITE.value
+
+    def _note(self, connection: Connection, change: Change, who: str) -> None:
+        add_change(connection, change, who=who, at_ms=self._database.clock())
+
+
+def _scope(name: str | None) -> str:
+    return GLOBAL if name is None else str(Subject.parse(name))
+
+
+def _must_be_nameable(name: str) -> None:
+    """A scope is the name of a subject, or a context as a whole."""
+    subject = Subject.parse(name)
+    whole = not subject.name and subject.context not in (DEFAULT_CONTEXT, ANY_CONTEXT)
+    if not whole:
+        valid_subject(name)
+
+
+def _must_be_writable(connection: Connection, name: str | None) -> None:
+    subject = Subject.parse(name or "")
+    mode.must_accept_deletion(mode_of(connection, subject), subject)
+
+
+def _has_versions(connection: Connection, name: str | None) -> bool:
+    if name is None:
+        return bool(schemas.subjects_in(connection, None, "", live=True, deleted=False))
+    subject = Subject.parse(name)
+    if subject.name:
+        return schemas.latest_version(connection, subject) is not None
+    return bool(schemas.subjects_in(connection, subject.context, "", live=True, deleted=False))
