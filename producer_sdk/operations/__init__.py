@@ -1,8 +1,8 @@
 """A service's own logs and counters as events: operational data is event data.
 
-- `logs`: a `logging.Handler` that sends every record;
-- `metrics`: counters and gauges, sent once an interval;
-- `event`: their classes, generated from schemas/headworks/ (topics headworks.logs and
+- `_logs`: a `logging.Handler` that sends every record;
+- `_metrics`: counters and gauges, sent once an interval;
+- `_event`: their classes, generated from schemas/headworks/ (topics headworks.logs and
   headworks.metrics).
 
 Rules: the contract of `send`: never blocks, never raises into the service, what is dropped is

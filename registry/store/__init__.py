@@ -2,7 +2,7 @@
 
 - `tables`: what is kept.
 - `database`: opens a store, and the steps by which it came to its present form
-  (`headworks.database` has what is not the registry's own).
+  (`headworks._server.database` has what is not the registry's own).
 - `schemas`, `settings`, `changes`: the queries, one module per kind of row.
 """
 

@@ -25,7 +25,7 @@ _STEPS: Sequence[Step] = (("first tables", _first_tables),)
 
 
 class Database(database.Database):
-    """The store at a URL; errors as `headworks.database.Database`."""
+    """The store at a URL; errors as `headworks._server.database.Database`."""
 
     def __init__(self, store: str, *, clock: Callable[[], int] = now_ms) -> None:
         super().__init__(store, tables.own, _STEPS, clock=clock)

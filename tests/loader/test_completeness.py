@@ -106,7 +106,7 @@ def test_a_store_that_goes_away_while_it_is_asked_is_said_to_be_away(
         def catch_up(self) -> None:
             raise OperationalError("SELECT 1", {}, OSError("gone"))
 
-    monkeypatch.setattr("audit.reconciler.Reconciler", Quiet)
+    monkeypatch.setattr("headworks._audit.reconciler.Reconciler", Quiet)
     judge = judge_by(f"sqlite:///{tmp_path / 'audit.db'}", "127.0.0.1:1", "http://127.0.0.1:1")
     with pytest.raises(UnreachableError, match="the audit's store has gone away"):
         judge({"A": Span(None, NOW)})

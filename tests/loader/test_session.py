@@ -176,7 +176,7 @@ from pathlib import Path
 from hadoop_loader._config import WarehouseConfig
 from hadoop_loader._spark.session import start_session, stop_session
 from hadoop_loader._spark.errors import SessionError, working
-from headworks.logs import configure
+from headworks._server.logs import configure
 configure()
 folder = Path(sys.argv[1])
 config = WarehouseConfig(data_dir=folder, bootstrap="", registry="")

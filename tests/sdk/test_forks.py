@@ -23,7 +23,7 @@ from tests.counting import Counting
 
 CLIENTS = """
 import gc, os, sys, threading
-from headworks.kafka_clients import KafkaConsumer, KafkaProducer
+from headworks._kafka.clients import KafkaConsumer, KafkaProducer
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 
 class Cycle:
