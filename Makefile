@@ -32,22 +32,22 @@ soak: $(READY)  ## the long proofs: kills, power cuts, fuzzing, generated schema
 	$(BIN)/python -m tests.soak loader 200
 	$(BIN)/python -m tests.soak audit --minutes 10 --spark
 	$(BIN)/python -m tests.soak spark
-	HEADWORKS_TEST_WAREHOUSE=hdfs $(BIN)/pytest --timeout=7200 tests/loader/test_places.py \
-	    tests/loader/test_loading.py tests/loader/test_rewriting.py tests/loader/test_on_spark.py
+	HEADWORKS_TEST_WAREHOUSE=hdfs $(BIN)/pytest --timeout=7200 tests/hadoop_loader/test_filesystem.py \
+	    tests/hadoop_loader/test_loading.py tests/hadoop_loader/test_rewriting.py tests/hadoop_loader/test_on_spark.py
 	HEADWORKS_INTEROP=long $(BIN)/pytest tests/interop/test_hdfs.py tests/interop/test_s3.py
 	HEADWORKS_TEST_WAREHOUSE=s3 $(BIN)/pytest --timeout=7200 \
-	    tests/loader/test_loading.py tests/loader/test_rewriting.py tests/loader/test_outlived.py
+	    tests/hadoop_loader/test_loading.py tests/hadoop_loader/test_rewriting.py tests/hadoop_loader/test_outlived.py
 	HEADWORKS_TEST_COMPACTIONS=5000 HEADWORKS_TEST_COMPACTION_KILLS=100 $(BIN)/pytest --timeout=7200 \
 	    tests/broker/test_compaction.py tests/broker/test_compaction_served.py
-	HEADWORKS_REGISTRY_FUZZ=200 $(BIN)/pytest --timeout=7200 tests/registry/test_described.py
-	for seed in 1 2 3; do $(BIN)/python -m tests.compatibility.agreement 20000 $$seed || exit 1; done
+	HEADWORKS_REGISTRY_FUZZ=200 $(BIN)/pytest --timeout=7200 tests/registry/test_openapi.py
+	for seed in 1 2 3; do $(BIN)/python -m tests.headworks.compatibility.agreement 20000 $$seed || exit 1; done
 
 interop: $(READY)  ## Java's clients on our broker; our tests and the demo on Apache Kafka
 	$(BIN)/python -m tests.interop.apache_kafka
 	HEADWORKS_INTEROP=1 $(BIN)/pytest -n 2 --dist loadfile tests/interop
 	HEADWORKS_TEST_BROKER=apache-kafka $(BIN)/pytest -n 2 --dist loadfile \
 	    tests/broker/test_clients.py tests/broker/test_admin_clients.py \
-	    tests/broker/test_group_clients.py tests/pipeline tests/sdk/test_pipeline.py
+	    tests/broker/test_group_clients.py tests/pipeline tests/pipeline/test_both_ends.py
 
 bench: $(READY)  ## measure ourselves beside the peers (an hour, 25 GB of disk)
 	for part in broker coordination registry sdk loader audit console; do \

@@ -6,7 +6,7 @@ checkout that is installed as editable.
 Rules: with the interpreter's own compiler and flags, and nothing else; an installation never fails
 for want of them: it says so, and Python encodes and counts, to the same bytes. Everything is
 compiled or nothing (`headworks._native`). The digest of a source is compiled in, so that what is
-left of an older one can be told (tests/kernel/test_packaging.py).
+left of an older one can be told (tests/test_packaging.py).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from headworks._server import child_process
-from tests.counting import BOTH, Counting, counting_in
+from tests.headworks.audit_counting.both_forms import BOTH, Counting, counting_in
 from tests.interop.in_place import is_apache_kafka, start_in_place
 
 ROOT = Path(__file__).parent.parent

@@ -3,7 +3,7 @@
 Rules:
 
 - The table says what the generated code does, branch for branch (`producer_sdk._generator.encoders`
-  has the rules of unions); the law of tests/sdk/codec_law.py holds both to fastavro's bytes.
+  has the rules of unions). tests/headworks/codec/codec_law.py compares both with fastavro's bytes.
 - Where the compiled encoder was not built, or a class is not as it was generated, there is no
   program: the Python form does it all.
 """

@@ -35,7 +35,7 @@ from producer_sdk import DeliveryError, Producer
 from tests.broker.clients import CONSUMERS, DEADLINE, PRODUCERS, Message, eventually
 from tests.broker.cluster import Cluster, ClusterBroker, cluster
 from tests.broker.wire import Wire, kind
-from tests.sdk.packages import build
+from tests.headworks.codec.generated_packages import build
 
 # kafka-python asks for its own schemas with a call that Python 3.11 deprecates
 pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")

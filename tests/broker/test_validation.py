@@ -24,7 +24,7 @@ from producer_sdk import Producer as TypedProducer
 from tests.broker.clients import CONSUMERS, DEADLINE, KCAT, PRODUCERS, Message, eventually
 from tests.broker.conftest import kept_address, start_broker
 from tests.broker.wire import Wire, produce, reply
-from tests.sdk.events import Site, new_site
+from tests.producer_sdk.events import Site, new_site
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
 CHECKED = {"headworks.schema.validation": "true"}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headworks._audit_counting import AUDIT_TOPIC
 from headworks._server import child_process
-from tests.decentralised.cluster import eventually
+from tests.consumer_sdk.zookeeper_group.cluster import eventually
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 from hadoop_loader import Warehouse
 from hadoop_loader._fetch.position import Position
 from hadoop_loader._spark import sql as hive_sql
-from tests.loader.test_killed import Stack
+from tests.hadoop_loader.test_killed import Stack
 
 __all__ = ["WANTED", "all_there"]
 

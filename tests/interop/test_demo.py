@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headworks._server.child_process import Service
-from tests.decentralised.cluster import eventually
+from tests.consumer_sdk.zookeeper_group.cluster import eventually
 from tests.interop import apache_kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.demo, pytest.mark.timeout(600)]

@@ -21,11 +21,11 @@ from headworks._server import child_process
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
+from tests.hadoop_loader.test_commits import a_commit
+from tests.hadoop_loader.test_killed import Stack
+from tests.hadoop_loader.test_loading import V1, V2
 from tests.interop import hdfs as hdfs_itself
 from tests.interop.queries import all_there
-from tests.loader.test_commits import a_commit
-from tests.loader.test_killed import Stack
-from tests.loader.test_loading import V1, V2
 from tests.waiting import until
 
 HOLD = """

@@ -17,10 +17,10 @@ from headworks._server import child_process
 from headworks._server.child_process import Service
 from headworks.errors import UsageError
 from headworks.registry_client import RegistryClient
+from tests.hadoop_loader.test_killed import Stack
+from tests.hadoop_loader.test_loading import V1, V2
 from tests.interop import s3 as s3_itself
 from tests.interop.queries import WANTED, all_there
-from tests.loader.test_killed import Stack
-from tests.loader.test_loading import V1, V2
 from tests.waiting import until
 
 # Where a loader is killed, and by what it ends: because its worker was, or itself. The second one

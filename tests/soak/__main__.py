@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from random import SystemRandom
 
-from tests.loader import agreement
+from tests.hadoop_loader import agreement
 from tests.soak import (
     cluster,
     codec,

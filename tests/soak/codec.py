@@ -1,4 +1,4 @@
-"""Draw schema after schema; generated classes must keep their law (tests/sdk/codec_law.py)."""
+"""Draw schemas; generated classes must keep their law (tests/headworks/codec/codec_law.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 import traceback
 from pathlib import Path
 
-from tests.sdk.codec_law import check_codec, check_defaults
+from tests.headworks.codec.codec_law import check_codec, check_defaults
 from tests.soak.siege import Report
 
 __all__ = ["draw_schemas"]

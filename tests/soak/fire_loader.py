@@ -24,7 +24,7 @@ from hadoop_loader._tasks.load_task import Manifest, Task, load
 from headworks._kafka.client_properties import broker_client
 from headworks.errors import HeadworksError
 from headworks.registry_client import RegistryClient
-from tests.loader.memory import MemoryCatalog, MemoryJobs, MemoryLog
+from tests.hadoop_loader.memory import MemoryCatalog, MemoryJobs, MemoryLog
 from tests.soak.process import PATIENCE
 
 

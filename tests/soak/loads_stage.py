@@ -20,8 +20,8 @@ from confluent_kafka import Producer
 
 from headworks._server import child_process
 from headworks.registry_client import RegistryClient
-from tests.loader.memory import encoded
-from tests.loader.test_loading import HOUR, V1, V2
+from tests.hadoop_loader.memory import encoded
+from tests.hadoop_loader.test_loading import HOUR, V1, V2
 from tests.soak.loads_facts import Facts
 
 __all__ = ["LIMIT", "TOPICS", "Stage", "staged"]

@@ -32,7 +32,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from headworks._server import child_process
 from headworks._zookeeper import Session, open_session, paths
 from headworks.groups._decentralized import DecentralisedGroups
-from tests.decentralised.cluster import encoder
+from tests.consumer_sdk.zookeeper_group.cluster import encoder
 from tests.ensemble import ensemble
 from tests.soak.worker import SESSION_MS
 

@@ -1,7 +1,7 @@
 """Hurt producers in every way there is, one after the other, and open the books after each.
 
-The law and the child process are those of tests/sdk/accounts.py; here the ends, the policies, the
-sizes, the clock and the broker's absences (up to a minute) are drawn from the seed.
+The law and the child process are those of tests/producer_sdk/accounts.py. Here the ends, the
+policies, the sizes, the clock and the broker's absences (up to a minute) are drawn from the seed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from random import Random
 from headworks._cli.stack.ports import free_ports
 from headworks._server import child_process
 from producer_sdk import WhenFull
-from tests.sdk.accounts import ENDS, Child, check, run
-from tests.sdk.events import new_site
+from tests.producer_sdk.accounts import ENDS, Child, check, run
+from tests.producer_sdk.events import new_site
 from tests.soak.siege import Report
 
 __all__ = ["hurt"]

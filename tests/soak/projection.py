@@ -10,8 +10,8 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.compatibility import oracle as avro_java
-from tests.loader.agreement import Report, agree
+from tests.hadoop_loader.agreement import Report, agree
+from tests.headworks.compatibility import oracle as avro_java
 
 __all__ = ["compare"]
 

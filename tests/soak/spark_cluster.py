@@ -22,8 +22,8 @@ from confluent_kafka import Producer
 from headworks._cli.stack.ports import free_ports
 from headworks._server import child_process
 from headworks.registry_client import RegistryClient
-from tests.loader.memory import encoded
-from tests.loader.test_loading import V1
+from tests.hadoop_loader.memory import encoded
+from tests.hadoop_loader.test_loading import V1
 from tests.soak.hive import java, metastore, wait_for
 
 __all__ = ["Report", "prove"]

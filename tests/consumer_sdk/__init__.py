@@ -1,0 +1,1 @@
+"""The consumer: decoding, groups, and offsets."""

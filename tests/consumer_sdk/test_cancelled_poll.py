@@ -1,0 +1,81 @@
+"""A poll that is cancelled, or whose decoding fails, loses no message."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from consumer_sdk import Consumer
+from consumer_sdk._membership import BrokerMembership
+
+
+class _Raw:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def error(self) -> None:
+        return None
+
+
+class _Fetches:
+    """librdkafka's consumer: message 0, once it may; then nothing."""
+
+    def __init__(self) -> None:
+        self.asked, self.may = threading.Event(), threading.Event()
+        self.stored: list[int] = []
+        self._left = [_Raw(0)]
+
+    def consume(self, _most: int, timeout: float) -> list[Any]:
+        self.asked.set()
+        self.may.wait(60)
+        left, self._left = self._left, []
+        return left
+
+    def store_offsets(self, message: Any) -> None:
+        self.stored.append(message.number)
+
+
+def _reading(fetches: _Fetches) -> Any:
+    consumer: Any = object.__new__(Consumer)
+    membership: Any = object.__new__(BrokerMembership)
+    membership.client, membership._buffer = fetches, []
+    consumer._membership, consumer._tier, consumer._processed = membership, None, None
+    consumer._decode = lambda raw: f"message {raw.number}"
+    return consumer
+
+
+async def _cancelled_while_a_message_comes(fetches: _Fetches, consumer: Any) -> Any:
+    polling = asyncio.create_task(consumer.apoll(10))
+    await asyncio.to_thread(fetches.asked.wait, 60)
+    polling.cancel()
+    asyncio.get_running_loop().call_later(0.05, fetches.may.set)
+    with pytest.raises(asyncio.CancelledError):
+        await polling
+    assert consumer._processed is None  # or `close` would commit what nobody was given
+    return await consumer.apoll(1)
+
+
+def test_a_poll_that_is_cancelled_loses_no_message() -> None:
+    fetches = _Fetches()
+    consumer = _reading(fetches)
+    assert asyncio.run(_cancelled_while_a_message_comes(fetches, consumer)) == "message 0"
+    assert fetches.stored == []
+
+
+def test_a_message_comes_again_whatever_its_decoding_raised() -> None:
+    fetches = _Fetches()
+    fetches.may.set()
+    consumer = _reading(fetches)
+    decode = consumer._decode
+
+    def fails(_raw: Any) -> str:
+        raise BufferError("the queue of dead letters is full")
+
+    consumer._decode = fails
+    with pytest.raises(BufferError):
+        consumer.poll(0)
+    consumer._decode = decode
+    assert consumer.poll(0) == "message 0"

@@ -1,0 +1,121 @@
+"""Clients that are given ZooKeeper instead of brokers: they find them, and follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from consumer_sdk import Consumer
+from headworks._cli.stack.ports import free_ports
+from headworks._kafka.bootstrap import Brokers, bootstrap_of
+from headworks._server import child_process
+from headworks.errors import UnreachableError
+from tests.consumer_sdk.zookeeper_group.cluster import encoder, eventually
+from tests.ensemble import ensemble
+
+TOPIC = "followed"
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with ensemble(tmp_path_factory.mktemp("zookeeper")) as running:
+        yield running.address
+
+
+def broker(folder: Path, zookeeper: str, port: int) -> child_process.Service:
+    """The only broker there is, at this port."""
+    return child_process.start(
+        [
+            *("broker", "start", "--listen", f"127.0.0.1:{port}", "--data-dir", str(folder)),
+            *("--zookeeper", zookeeper, "--broker-id", "1"),
+        ]
+    )
+
+
+def test_nobody_there_is_said(zookeeper: str) -> None:
+    for asks in (bootstrap_of, Brokers):
+        with pytest.raises(UnreachableError, match="no broker is registered"):
+            asks(None, zookeeper)
+
+
+def test_what_is_given_beats_what_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWORKS_ZOOKEEPER", "127.0.0.1:1")
+    monkeypatch.setenv("HEADWORKS_BOOTSTRAP", "set:9092")
+    assert bootstrap_of("given:9092", "127.0.0.1:1") == "given:9092"
+    assert bootstrap_of() == "set:9092"
+
+
+def test_all_brokers_are_replaced_while_clients_run(
+    zookeeper: str, registry: child_process.Service, tmp_path: Path
+) -> None:
+    """Every address that the clients ever knew is gone; the data came to other addresses."""
+    port, other_port = free_ports(2)
+    running = [broker(tmp_path, zookeeper, port)]
+    try:
+        admin = AdminClient({"bootstrap.servers": running[0].address})
+        for future in admin.create_topics([NewTopic(TOPIC, 4, 1)]).values():
+            future.result(60)
+        encode = encoder(registry.url, TOPIC)
+        brokers = Brokers(zookeeper=zookeeper)
+        producer = confluent_kafka.Producer({**brokers.client(), "log_level": 2})
+        with (
+            consumer(zookeeper, registry, "broker") as by_broker,
+            consumer(zookeeper, registry, "zookeeper") as by_zookeeper,
+        ):
+            send(producer, encode, range(40))
+            read(by_broker, range(40))
+            read(by_zookeeper, range(40))
+            running[0].stop()
+            running.append(broker(tmp_path, zookeeper, other_port))
+            send(producer, encode, range(40, 80))
+            read(by_broker, range(40, 80))
+            read(by_zookeeper, range(40, 80))
+        brokers.close()
+        brokers.close()
+    finally:
+        for one in running:
+            one.stop()
+
+
+def consumer(
+    zookeeper: str, registry: child_process.Service, membership: Literal["broker", "zookeeper"]
+) -> Consumer[dict[str, Any]]:
+    return Consumer(
+        group=f"by-{membership}",
+        topics=[TOPIC],
+        zookeeper=zookeeper,
+        membership=membership,
+        registry=registry.url,
+        config={"session.timeout.ms": 6000},
+    )
+
+
+def send(producer: confluent_kafka.Producer, encode: Any, numbers: range) -> None:
+    refused: list[str] = []
+    for number in numbers:
+        producer.produce(
+            TOPIC,
+            encode(number),
+            partition=number % 4,
+            on_delivery=lambda error, _: refused.append(str(error)) if error else None,
+        )
+    eventually("the acknowledgements", lambda: producer.flush(0.5) == 0, 120)
+    assert not refused
+
+
+def read(reading: Consumer[dict[str, Any]], numbers: range) -> None:
+    """Poll until these were all given (a group that moved may be given some again)."""
+    missing = set(numbers)
+
+    def all_read() -> bool:
+        message = reading.poll(0.2)
+        if message is not None:
+            missing.discard(message.event["number"])
+        return not missing
+
+    eventually(f"numbers {numbers}", all_read, 120)

@@ -1,0 +1,205 @@
+"""A broker of several is dead: its partitions are left out and told, everything else is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
+from hadoop_loader._fetch.kafka_log import KafkaLog, _led
+from hadoop_loader._fetch.position import Position
+from hadoop_loader._fetch.ranges import Watermarks
+from hadoop_loader._operations.audit_counts import AuditPublisher
+from hadoop_loader._operations.load import Loading
+from hadoop_loader._operations.metrics import LoaderMetrics
+from hadoop_loader._operations.rewind import Rewinding
+from hadoop_loader._operations.status import status_of
+from hadoop_loader._tasks.load_task import Manifest, Task, load
+from headworks._kafka.client_properties import broker_client
+from headworks._server.child_process import Service
+from headworks.errors import UnreachableError
+from headworks.registry_client import RegistryClient
+from tests.broker.clients import eventually
+from tests.broker.cluster import Cluster, cluster
+from tests.hadoop_loader.memory import MemoryJobs, World, encoded
+from tests.hadoop_loader.test_loading import V1, click, numbers
+
+TOPICS = [f"leaderless.{n}" for n in range(6)]
+
+
+def test_partitions_without_a_leader_are_left_out_and_told(
+    world: World, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    world.register("clicks", V1)
+    for n in range(6):
+        click(world, n)
+    world.log.leaderless = {("clicks", 1)}
+    first = Loading(world.parts()).run()
+    assert numbers(world) == [0, 2, 3, 5]
+    (left,) = first.leaderless
+    assert (left.topic, left.offsets) == ("clicks", {1: None})
+    assert left.reason.startswith("no leader answers for partition 1 of clicks\n  fix: start ")
+    assert first.left_out == "partitions left out for want of a leader: 1"
+    assert "partition 1 of clicks: they stay where they stand, at their beg" in caplog.text
+
+    world.log.leaderless = {("clicks", 2), ("clicks", 0)}
+    for n in range(6, 9):
+        click(world, n)
+    second = Loading(world.parts()).run()
+    assert numbers(world) == [0, 1, 2, 3, 4, 5, 7]
+    assert second.leaderless[0].offsets == {0: 2, 2: 2}
+    assert "0 at offset 2, 2 at offset 2" in caplog.text
+    idle = Loading(world.parts()).run()
+    assert (idle.committed, idle.leaderless) == (False, second.leaderless)
+    status = status_of(world.root)
+    assert [one["offsets"] for one in status["leaderless"]] == [{"0": 2, "2": 2}]
+    metrics = LoaderMetrics(world.root)
+    metrics.loaded(idle)
+    metrics.write(tmp_path / "m.prom")
+    assert "headworks_loader_partitions_leaderless 2.0" in (tmp_path / "m.prom").read_text()
+
+    world.log.leaderless = set()
+    last = Loading(world.parts()).run()
+    assert (last.leaderless, last.left_out) == ((), None)
+    assert last.topics[0].offsets == {0: (2, 3), 2: (2, 3)}
+    assert numbers(world) == list(range(9))
+    assert status_of(world.root)["leaderless"] == []
+
+
+def test_a_refused_topic_is_told_once(world: World) -> None:
+    world.register("clicks", V1)
+    for n in range(3):
+        click(world, n)
+    Loading(world.parts()).run()
+    world.log.low["clicks", 0] = 5
+    world.log.leaderless = {("clicks", 1)}
+    report = Loading(world.parts()).run()
+    assert [refusal.topic for refusal in report.refused] == ["clicks"]
+    assert report.leaderless == ()
+    assert report.left_out == "topics left as they were: 1"
+
+
+def test_a_rewind_leaves_nothing_out(world: World) -> None:
+    world.register("clicks", V1)
+    for n in range(9):
+        click(world, n)
+    Loading(world.parts()).run()
+    world.log.leaderless = {("clicks", 1)}
+    for to in ("earliest", "1", "1:1", "1970-01-01T00:00:00Z"):
+        with pytest.raises(UnreachableError, match="no leader answers for partition 1 of clicks"):
+            Rewinding(world.parts()).run("clicks", Position.parse(to))
+    report = Rewinding(world.parts()).run("clicks", Position.parse("2:1"))
+    assert report.topics[0].offsets == {2: (1, 3)}
+
+
+@pytest.mark.parametrize(
+    ("answer", "offset"),
+    [
+        (7, 7),
+        (-1, -1),  # no record is as late as the time that was asked for
+        (OFFSET_INVALID, None),
+        (KafkaError(KafkaError.LEADER_NOT_AVAILABLE), None),
+        (KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION), None),
+    ],
+)
+def test_only_a_leader_s_answer_is_an_offset(answer: Any, offset: int | None) -> None:
+    def result() -> Any:
+        if isinstance(answer, KafkaError):
+            raise KafkaException(answer)
+        return SimpleNamespace(offset=answer)
+
+    assert _led(result) == offset
+
+
+def test_a_partition_that_is_emptied_while_it_is_asked_for_has_an_end_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Broker:
+        def __init__(self, settings: object) -> None: ...
+
+        def list_offsets(self, asked: dict[Any, Any], **_: object) -> dict[Any, Any]:
+            # The answer about the end is older than what retention removed.
+            told = {"earliest": 12, "latest": 10}
+            return {
+                at: SimpleNamespace(result=lambda s=spec: SimpleNamespace(offset=told[s]))
+                for at, spec in asked.items()
+            }
+
+    spec = SimpleNamespace(earliest=lambda: "earliest", latest=lambda: "latest")
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", Broker)
+    monkeypatch.setattr("confluent_kafka.admin.OffsetSpec", spec)
+    log = KafkaLog({"bootstrap.servers": "b:1"})
+    assert log.watermarks({"clicks": [0]}) == {"clicks": {0: Watermarks(12, 12)}}
+
+
+class ReadingJobs(MemoryJobs):
+    """Bins that are read from brokers, in this process."""
+
+    def __init__(self, client: dict[str, Any]) -> None:
+        self._client = client
+
+    def load(self, tasks: Sequence[Task]) -> list[Manifest]:
+        with BrokerFetcher(self._client, timeout=20) as fetcher:
+            return [load(task, fetcher) for task in tasks]
+
+
+def produce(brokers: Cluster, numbers: Sequence[int]) -> None:
+    """One event with each number into each partition of each topic."""
+    producer = Producer({"bootstrap.servers": brokers.bootstrap, "log_level": 0})
+    for topic in TOPICS:
+        for n in numbers:
+            producer.produce(topic, encoded(V1, {"at": 0, "n": n}), partition=n % 2)
+    assert producer.flush(60) == 0
+
+
+def test_one_of_two_brokers_dies(world: World, registry: Service, tmp_path: Path) -> None:
+    with cluster(tmp_path / "cluster", 2) as brokers:
+        client = broker_client(brokers.bootstrap) | {"log_level": 0}
+        admin = AdminClient(client)
+        names = [*TOPICS, "headworks.audit"]
+        for done in admin.create_topics([NewTopic(name, 2) for name in names]).values():
+            done.result()
+        for topic in TOPICS:
+            world.register(topic, V1)
+            eventually(lambda t=topic: -1 not in brokers.brokers[1].leaders(t).values())  # type: ignore[misc]
+        produce(brokers, range(4))
+        world.subjects = dict.fromkeys(TOPICS, world.subjects[TOPICS[0]])
+        parts = world.parts(
+            broker=KafkaLog(client, timeout=8),
+            jobs=ReadingJobs(client),
+            publish=AuditPublisher(client, RegistryClient(registry.url), "w"),
+        )
+        led = {t: {p for p, b in brokers.brokers[1].leaders(t).items() if b == 1} for t in TOPICS}
+        away = {t: {0, 1} - led[t] for t in TOPICS}
+        assert any(led.values())
+        assert any(away.values())
+
+        brokers.brokers[2].kill()
+        # Until ZooKeeper gives it up it is named as leader, and does not answer; then nobody is.
+        marks = parts.broker.watermarks({t: [0, 1] for t in TOPICS})
+        assert marks == {t: {p: Watermarks(0, 2) for p in led[t]} for t in TOPICS}
+        for topic in (t for t in TOPICS if away[t]):
+            eventually(lambda t=topic: -1 in brokers.brokers[1].leaders(t).values())  # type: ignore[misc]
+        report = Loading(parts).run()
+        assert report.refused == ()
+        assert {one.topic: set(one.offsets) for one in report.leaderless} == {
+            t: ps for t, ps in away.items() if ps
+        }
+        assert report.rows == 2 * sum(map(len, led.values()))
+        missing = next(t for t in TOPICS if away[t])
+        with pytest.raises(UnreachableError, match="no leader answers for any of 1 part"):
+            parts.broker.watermarks({missing: sorted(away[missing])})
+
+        brokers.brokers[2].start()
+        for topic in TOPICS:
+            eventually(lambda t=topic: -1 not in brokers.brokers[1].leaders(t).values())  # type: ignore[misc]
+        eventually(lambda: Loading(parts).run().leaderless == ())
+        for topic in TOPICS:
+            assert numbers(world, topic.replace(".", "_")) == [0, 1, 2, 3]

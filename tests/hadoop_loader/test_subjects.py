@@ -1,0 +1,209 @@
+"""What the loader learns of schemas, from a real registry: by one listing or topic by topic."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import urllib.request
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from hadoop_loader._commit import topic_plans
+from hadoop_loader._commit.topic_plans import Subjects, versions_of
+from hadoop_loader._tasks.load_task import Writer
+from headworks._server import child_process
+from headworks.errors import RefusedError
+from headworks.registry_client import Reference, RegistryClient, SubjectVersion
+from headworks.schema import subject_of
+from tests.hadoop_loader.real import Stage
+
+_numbers = itertools.count()
+
+
+class Counted(RegistryClient):
+    """A client that remembers what it was asked."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.asked: list[str] = []
+
+    def listing(self, prefix: str = "", **more: Any) -> list[SubjectVersion]:
+        self.asked.append(f"list {prefix}" + " and deleted" * more.get("deleted", False))
+        return super().listing(prefix, **more)
+
+    def versions(self, subject: str) -> list[int]:
+        self.asked.append(subject)
+        return super().versions(subject)
+
+
+@pytest.fixture
+def client(registry: child_process.Service) -> Counted:
+    return Counted(registry.url)
+
+
+def text(name: str, *fields: str, of: str = "int") -> str:
+    return json.dumps(
+        {
+            "type": "record",
+            "name": name,
+            "fields": [{"name": field, "type": of, "default": 0} for field in fields],
+        }
+    )
+
+
+def registered(client: RegistryClient, count: int) -> dict[str, tuple[Writer, ...]]:
+    """Topics of one, two or three versions; where there are three the second one is deleted."""
+    found = {}
+    stem = f"s{next(_numbers)}"
+    for n in range(count):
+        topic = f"{stem}.{n}"
+        subject = subject_of(topic)
+        for version in range(n % 3 + 1):
+            client.register(subject, text("R", *"abc"[: version + 1], "nmo"[n % 3]))
+        writers = [
+            Writer(one.id, one.version, client.schema_text(one.id))
+            for one in client.history(subject)
+        ]
+        if n % 3 == 2:
+            delete(client, subject, 2)
+            writers.insert(0, writers.pop(1))
+        found[topic] = tuple(writers)
+    return found
+
+
+def delete(client: RegistryClient, subject: str, version: int) -> None:
+    url = f"{client.url}/subjects/{subject}/versions/{version}"
+    with urllib.request.urlopen(urllib.request.Request(url, method="DELETE")) as answer:
+        assert json.load(answer) == version
+
+
+def asked(client: RegistryClient, *topics: str) -> dict[str, Sequence[Writer]]:
+    told = Subjects(client).versions(topics)
+    return {topic: versions_of(topic, told) for topic in topics}
+
+
+def test_one_listing_says_of_many_topics_what_asking_for_each_says(client: Counted) -> None:
+    expected = registered(client, 40)
+    absent = f"none{next(_numbers)}"
+    client.asked.clear()
+    found = asked(client, *expected, absent)
+    assert found == expected | {absent: ()}
+    numbers = [[writer.version for writer in writers] for writers in found.values()]
+    assert numbers[:4] == [[1], [1, 2], [2, 1, 3], [1]]
+    assert client.asked == ["list ", "list  and deleted", subject_of(absent)]
+
+    for topic, writers in expected.items():
+        assert Subjects(client).versions([topic]) == {topic: writers}
+
+
+def test_a_schema_with_references_is_complete_both_ways(client: Counted) -> None:
+    base = subject_of(f"base{next(_numbers)}")
+    client.register(base, text("geo.Place", "x"))
+    user = f"user{next(_numbers)}"
+    refers = json.dumps(
+        {"type": "record", "name": "U", "fields": [{"name": "at", "type": "geo.Place"}]}
+    )
+    client.register(subject_of(user), refers, references=[Reference("geo.Place", base, 1)])
+    others = registered(client, 10)
+    many = asked(client, *others, user)[user]
+    assert '"name":"x"' in many[0].text
+    assert Subjects(client).versions([user])[user] == many
+
+
+def test_a_registry_full_of_others_schemas_is_not_listed_for_a_few_topics(
+    client: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = registered(client, 12)
+    monkeypatch.setattr(topic_plans, "_VERSIONS_A_TOPIC", 1)
+    client.asked.clear()
+    assert Subjects(client).versions(expected) == expected
+    assert sorted(set(client.asked)) == sorted(
+        [
+            "list ",
+            *map(subject_of, expected),
+            *(f"list {subject_of(topic)} and deleted" for topic in expected),
+        ]
+    )
+
+
+def test_a_registry_without_lists_is_asked_for_each_version(
+    client: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = registered(client, 12)
+
+    def refused(self: object, prefix: str = "", **_: object) -> list[SubjectVersion]:
+        raise RefusedError("no such page", status=404, code=404)
+
+    monkeypatch.setattr(Counted, "listing", refused)
+    live = {topic: client.versions(subject_of(topic)) for topic in expected}
+    found = asked(client, *expected)
+    assert {topic: [w.version for w in writers] for topic, writers in found.items()} == live
+    assert all({*found[topic]} <= {*expected[topic]} for topic in expected)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_who_may_not_read_a_subject_is_told_so_and_not_that_it_is_ungoverned(
+    client: Counted, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    expected = registered(client, 12)
+    hidden, *_ = expected
+    listing, versions = Counted.listing, Counted.versions
+
+    def partly(self: Counted, prefix: str = "", **more: Any) -> list[SubjectVersion]:
+        return [v for v in listing(self, prefix, **more) if v.subject != subject_of(hidden)]
+
+    def guarded(self: Counted, subject: str) -> list[int]:
+        if subject == subject_of(hidden):
+            raise RefusedError(f"may not read {subject}", status=status, code=status)
+        return versions(self, subject)
+
+    monkeypatch.setattr(Counted, "listing", partly)
+    monkeypatch.setattr(Counted, "versions", guarded)
+    told = Subjects(client).versions(expected)
+    with pytest.raises(RefusedError, match=f"may not read {hidden}"):
+        versions_of(hidden, told)
+    del told[hidden], expected[hidden]
+    assert told == expected
+
+
+def test_what_a_deleted_version_wrote_is_loaded_in_the_latest_one(stage: Stage) -> None:
+    topic = stage.topic("old")
+    subject = subject_of(topic)
+    stage.send(topic, 0, 1, 3)
+    old = stage.registry.version(subject, 1)
+    schema = json.loads(old.text)
+    schema["fields"].append({"name": "more", "type": "int", "default": 7})
+    stage.registry.register(subject, json.dumps(schema))
+    delete(stage.registry, subject, 1)
+    (loaded,) = stage.load().topics
+    assert (loaded.rows, loaded.quarantined, loaded.schema_version) == (3, 0, 2)
+    assert stage.rows(topic, "more") == [7, 7, 7]
+
+
+def test_what_is_another_name_of_a_subject_has_that_ones_schemas(client: Counted) -> None:
+    others = registered(client, 10)
+    real = [*others][8]  # with a deleted version, too
+    name, new = f"name{next(_numbers)}", f"new{next(_numbers)}"
+    client.register(subject_of(name), text("Former", "x"))  # what it had of its own
+    for alias in (name, new):
+        client._ask("PUT", f"/config/{subject_of(alias)}", {"alias": subject_of(real)})
+    topics = {*others, name, new}
+    assert Subjects(client).versions(topics) == {**others, name: others[real], new: others[real]}
+    for one in (name, new, real):
+        assert Subjects(client).versions([one]) == {one: others[real]}
+
+
+def test_what_other_subjects_refer_to_is_not_asked_for(
+    client: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = subject_of(f"base{next(_numbers)}")
+    client.register(base, text("geo.Place", "x"))
+    refers = json.dumps(
+        {"type": "record", "name": "U", "fields": [{"name": "at", "type": "geo.Place"}]}
+    )
+    client.register(f"no-topic-{base}", refers, references=[Reference("geo.Place", base, 1)])
+    expected = registered(client, 12)
+    monkeypatch.setattr(client, "schema_text", lambda *_: pytest.fail("a text was asked for"))
+    assert Subjects(client).versions(expected) == expected

@@ -1,0 +1,1 @@
+"""Record batches, the protocol, and the clients."""

@@ -1,0 +1,86 @@
+"""`schemas.lock`: ids that are reviewed, and that a producer starts with while nothing answers."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headworks._server import child_process
+from headworks._server.child_process import Service
+from headworks.errors import UnreachableError
+from headworks.registry_client import RegistryClient
+from headworks.registry_client._schema_lock import read_lock
+from producer_sdk import Producer
+from tests.producer_sdk.events import visit_schema
+
+
+def gen(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "headworks._cli", "gen", str(folder / "schemas")]
+    return subprocess.run(
+        [*command, "--out", str(folder / "locked_events"), *more],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_lock_is_written_checked_and_used(
+    tmp_path: Path, registry: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "schemas").mkdir()
+    path = tmp_path / "schemas" / "visit.avsc"
+    path.write_text(visit_schema("locked-visits", 1))
+    refused = gen(tmp_path, "--lock", "--registry", registry.url)
+    assert refused.returncode == 1
+    assert "not registered" in refused.stderr
+    assert "locked-visits-value" in refused.stderr
+
+    known = RegistryClient(registry.url).register("locked-visits-value", path.read_text())
+    assert gen(tmp_path, "--lock", "--registry", registry.url).returncode == 0
+    file = tmp_path / "locked_events" / "schemas.lock"
+    entry = json.loads(file.read_text())["schemas"]["locked-visits-value"]
+    assert (entry["id"], entry["version"]) == (known.id, 1)
+    assert gen(tmp_path, "--check").returncode == 0
+
+    monkeypatch.syspath_prepend(tmp_path)
+    visit = importlib.import_module("locked_events.web").Visit
+    lock = read_lock(file)
+    assert lock is not None
+    assert lock.id_of(visit.__headworks__, registry.url) == known.id
+    assert lock.id_of(visit.__headworks__, "http://another") is None
+
+    path.write_text(visit_schema("locked-visits", 2))
+    stale = gen(tmp_path, "--check")
+    assert stale.returncode == 1
+    assert "schemas.lock" in stale.stderr
+    assert "--lock" in stale.stderr
+
+
+def test_a_new_machine_starts_with_the_lock_while_the_registry_is_away(
+    tmp_path: Path, broker: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "schemas").mkdir()
+    text = visit_schema("away-visits", 1)
+    (tmp_path / "schemas" / "visit.avsc").write_text(text)
+    store = f"sqlite:///{tmp_path / 'r.db'}"
+    with child_process.start(
+        ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
+    ) as registry:
+        url = registry.url
+        RegistryClient(url).register("away-visits-value", text)
+        assert gen(tmp_path, "--lock", "--registry", url).returncode == 0
+    (tmp_path / "locked_events").rename(tmp_path / "away_events")
+    monkeypatch.syspath_prepend(tmp_path)
+    visit = importlib.import_module("away_events.web").Visit
+    options: dict[str, Any] = {"application": "new", "events": (visit,), "close_timeout": 0.5}
+    with Producer(broker.address, url, state_dir=tmp_path / "fresh", **options):
+        pass
+    (tmp_path / "away_events" / "schemas.lock").unlink()
+    with pytest.raises(UnreachableError):
+        Producer(broker.address, url, state_dir=tmp_path / "fresher", **options)

@@ -1,0 +1,60 @@
+"""A crash between two batches of a spill sends no acknowledged message again."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from headworks._kafka.partitioner import Detour
+from producer_sdk._spill import Spill, Spilled, leftover_spills
+from producer_sdk._transport import _SPILL_BATCH, Running
+
+
+class _Client:
+    """A broker's client that acknowledges when it is told to."""
+
+    def __init__(self) -> None:
+        self.reports: list[Any] = []
+        self.values: list[bytes] = []
+
+    def produce(self, _topic: str, value: bytes, _key: Any, *, on_delivery: Any, **_: Any) -> None:
+        self.values.append(value)
+        self.reports.append(on_delivery)
+
+    def acknowledge(self) -> None:
+        reports, self.reports = self.reports, []
+        for report in reports:
+            report(None, None)
+
+
+class _Slot:
+    def report(self, _error: Any, _message: Any) -> None:
+        pass
+
+
+def test_what_was_acknowledged_of_a_spill_is_not_sent_again_after_a_crash(tmp_path: Path) -> None:
+    spill = Spill(tmp_path, limit=1 << 20)
+    total = 2 * _SPILL_BATCH + 1
+    for n in range(total):
+        assert spill.put(Spilled("t", b"%d" % n, None, 0, None))
+    running: Any = object.__new__(Running)
+    running.client = client = _Client()
+    running._detour = Detour()
+    running._spill, running._respilling = spill, deque([spill])
+    running._pending, running._outstanding, running._closing = deque(), 0, False
+    running._slot_of = lambda _spill, _message: _Slot()
+
+    for _ in range(2):  # take a batch, send it
+        running._send_spilled()
+        running._send_spilled()
+        client.acknowledge()
+    running._send_spilled()  # the third batch is taken, and then the process dies
+
+    spill._lock.acquire()  # nobody writes any more
+    (tmp_path / "dead").mkdir()
+    for path in tmp_path.glob("*.spill"):
+        (tmp_path / "dead" / path.name).write_bytes(path.read_bytes())
+    left = [m.value for found in leftover_spills(tmp_path / "dead") for m in found.take(total)]
+    assert left == [b"%d" % n for n in range(2 * _SPILL_BATCH, total)]
+    assert client.values[: 2 * _SPILL_BATCH] == [b"%d" % n for n in range(2 * _SPILL_BATCH)]

@@ -1,0 +1,148 @@
+"""Parsed schemas: versions that are alike share their fields, and nothing that could differ."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headworks._registry.model.schema_limits import SchemaLimits
+from headworks._registry.model.subject import Subject
+from headworks._registry.operations.parsed_schemas import Loader, Parsed
+from headworks._registry.operations.registrar import Proposal, Registrar
+from headworks._registry.store import Database, schemas
+from headworks.compatibility import Finding, Level, Policy, Version, check_level
+from headworks.errors import SchemaError
+from headworks.schema import Record, Schema, parse
+from headworks.schema._canonical import canonical_text
+from headworks.schema._parse import SharedFields
+from tests.headworks.compatibility.generate import random_pair
+from tests.registry.rest import record, text_of
+
+kinds = st.sampled_from(
+    [
+        "long",
+        ["null", "string"],
+        {"type": "array", "items": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"type": "enum", "name": "Colour", "symbols": ["RED"]},
+        {"type": "enum", "name": "Colour", "symbols": ["RED", "BLUE"]},
+        {"type": "record", "name": "Inner", "fields": [{"name": "a", "type": ["null", "Top"]}]},
+        "Colour",
+        "Top",
+    ]
+)
+fields = st.fixed_dictionaries(
+    {"type": kinds}, optional={"default": st.sampled_from([1, True, 1.0, None]), "doc": st.text()}
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["", "a.b"]), st.lists(fields, max_size=4)), max_size=6))
+def test_a_shared_field_is_the_field_that_was_written(
+    versions: list[tuple[str, list[dict[str, Any]]]],
+) -> None:
+    shared: SharedFields = {}
+    for space, of_version in versions:
+        named = [{"name": f"f{i}", **one} for i, one in enumerate(of_version)]
+        text = json.dumps({"type": "record", "name": "Top", "namespace": space, "fields": named})
+        try:
+            alone = parse(text, strict=False)
+        except SchemaError:
+            continue
+        together = parse(text, strict=False, shared=shared)
+        assert canonical_text(together) == canonical_text(alone)
+        assert _places(cast(Record, together)) == _places(cast(Record, alone))
+        for one in cast(Record, together).fields:
+            if isinstance(one.type, Record) and one.type.name.endswith("Top"):
+                assert one.type is together
+
+
+def test_shared_fields_change_no_finding() -> None:
+    rng = random.Random(7)
+    compared = 0
+    for _ in range(400):
+        new, old = (json.dumps(one) for one in random_pair(rng))
+        try:
+            alone = parse(new), parse(old, strict=False)
+        except SchemaError:
+            continue
+        shared: SharedFields = {}
+        before = parse(old, strict=False, shared=shared)
+        after = parse(new, shared=shared)
+        compared += any(one.shared for one in after.fields) if isinstance(after, Record) else 0
+        for policy in Policy:
+            expected = _findings(*alone, policy)
+            assert _findings(after, before, policy) == expected, (new, old)
+            # With itself, too: there all that can be shared is.
+            assert _findings(parse(new, shared=shared), after, policy) == _findings(
+                alone[0], parse(new), policy
+            )
+    assert compared > 40
+
+
+def _findings(new: Schema, old: Schema, policy: Policy) -> list[Finding]:
+    return check_level(new, [Version(1, old)], Level.FULL_TRANSITIVE, policy)
+
+
+def test_what_is_proposed_is_validated_and_adds_no_shared_field() -> None:
+    shared: SharedFields = {}
+    wrong = text_of(record("good:int=0", 'bad:int="x"'))
+    parse(wrong, strict=False, shared=shared)
+    assert len(shared) == 2
+    with pytest.raises(SchemaError, match="is not a value of type int"):
+        parse(wrong, shared=shared)
+    right = cast(Record, parse(text_of(record("good:int=0", "other:int=0")), shared=shared))
+    assert [one.shared for one in right.fields] == [True, False]
+    assert len(shared) == 2
+
+
+def test_a_proposal_takes_the_fields_of_the_newest_version(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'r.db'}")
+    Registrar(database, Loader(), SchemaLimits()).register(
+        "s", Proposal(text_of(record("a:int=0"))), who="t"
+    )
+    loader = _Noting()
+    registrar = Registrar(database, loader, SchemaLimits())
+    proposal = Proposal(text_of(record("a:int=0", "b:int=0")))
+    registrar.register("s", proposal, who="t", dry_run=True)
+    registrar.check("s", proposal, None)
+    assert [one.shared for one in loader.parsed[-2].fields] == [True, False]
+    assert [one.shared for one in loader.parsed[-1].fields] == [True, False]
+    database.close()
+
+
+class _Noting(Loader):
+    """A loader that keeps what it parsed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parsed: list[Record] = []
+
+    def parse_new(self, *args: Any, **options: Any) -> Parsed:
+        made = super().parse_new(*args, **options)
+        self.parsed.append(cast(Record, made.schema))
+        return made
+
+
+def _places(top: Record) -> list[tuple[str, str, str]]:
+    return [(one.name, one.pointer, one.type.pointer) for one in top.fields]
+
+
+def test_versions_share_what_they_have_in_common(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'r.db'}")
+    registrar = Registrar(database, Loader(), SchemaLimits())
+    for n in range(1, 4):
+        names = [f"f{i}:int=0" for i in range(n)]
+        registrar.register("s", Proposal(text_of(record(*names))), who="t")
+    loader = Loader()
+    with database.read() as connection:
+        stored = schemas.versions_of(connection, Subject.parse("s"))
+        one, two, three = (cast(Record, loader.load(connection, v.schema)) for v in stored)
+        assert loader.load(connection, stored[0].schema) is one
+    assert one.fields[0] is two.fields[0] is three.fields[0]
+    assert two.fields[1] is three.fields[1]
+    database.close()
