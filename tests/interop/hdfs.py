@@ -4,7 +4,7 @@
         os.environ["HADOOP_CONF_DIR"] = str(folder / "conf")
         root = place_of(f"hdfs://{hdfs.address}/warehouse")
 
-`HEADWORKS_TEST_WAREHOUSE=hdfs pytest tests/hadoop_loader` puts the warehouses of the loader's own tests
+`HEADWORKS_TEST_WAREHOUSE=hdfs pytest tests/hadoop_loader` puts the warehouses of the loader's tests
 there, which runs what they state of a load against another file system than this machine's.
 
 Rules: see `maven`; a name node and a data node in one process on loopback, with free ports;

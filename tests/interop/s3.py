@@ -4,7 +4,7 @@
         configure(patch, s3)
         root = place_of(f"s3a://{BUCKET}/warehouse")
 
-`HEADWORKS_TEST_WAREHOUSE=s3 pytest tests/hadoop_loader` puts the warehouses of the loader's own tests
+`HEADWORKS_TEST_WAREHOUSE=s3 pytest tests/hadoop_loader` puts the warehouses of the loader's tests
 there. `jars` fetches what Spark reads s3a:// by (see `maven`).
 
 Rules: on loopback, with a free port, in memory; `start` returns when it answers and has the bucket;
