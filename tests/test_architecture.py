@@ -40,7 +40,7 @@ ROOMS = {
         {"groups", "registry_client"},
         {"_decoding", "_kafka", "codec", "compatibility"},
         {"_server", "_settings", "_wire", "_zookeeper", "schema"},
-        {"_bundled_schemas", "_native", "errors"},
+        {"_atomic_file", "_bundled_schemas", "_native", "errors"},
     ],
     "hadoop_loader": [
         {"_warehouse"},

@@ -8,11 +8,11 @@ Call it under the folder's lock.
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from headworks._atomic_file import replace_file
 from headworks.errors import CorruptError, UsageError
 
 __all__ = ["FolderIdentity", "claim_folder", "refuse_cluster_folder"]
@@ -41,7 +41,7 @@ def claim_folder(path: Path, cluster: str, broker: int) -> FolderIdentity:
                 fix="give another --data-dir, and copy the messages with `headworks mirror`",
             )
         known = FolderIdentity(uuid.uuid4().hex, cluster, broker)
-        _write(path, known)
+        replace_file(path / _NAME, json.dumps(asdict(known)))
     if (known.cluster, known.broker) != (cluster, broker):
         raise UsageError(
             f"the data folder {path} belongs to broker {known.broker} of cluster {known.cluster},"
@@ -74,12 +74,3 @@ def _read(path: Path) -> FolderIdentity | None:
             f"{file} cannot be read: {error!r}",
             fix="restore it from a copy; it names the folder, the cluster and the broker",
         ) from None
-
-
-def _write(path: Path, identity: FolderIdentity) -> None:
-    new = path / f"{_NAME}-new"
-    with new.open("w", encoding="utf-8") as file:
-        json.dump(asdict(identity), file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path / _NAME)

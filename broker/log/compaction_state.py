@@ -21,7 +21,8 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from headworks._broker.log.segment import replace_file, segment_path, sync_folder
+from headworks._atomic_file import replace_file, sync_folder
+from headworks._broker.log.segment import segment_path
 from headworks.errors import CorruptError, HeadworksError
 
 __all__ = ["CleanSegment", "Cleaned", "UnfinishedSwapError", "adopt", "load", "staged_path", "swap"]
@@ -96,7 +97,7 @@ def load(folder: Path) -> Cleaned:
 def save(folder: Path, cleaned: Cleaned) -> None:
     """Replace the list; it is on disk when this returns."""
     body = json.dumps(asdict(cleaned))
-    replace_file(folder / FILE, f"{_MAGIC} {crc32c(body.encode()):08x}\n{body}".encode())
+    replace_file(folder / FILE, f"{_MAGIC} {crc32c(body.encode()):08x}\n{body}")
 
 
 def swap(folder: Path, cleaned: Cleaned) -> None:

@@ -13,12 +13,13 @@ its file. The file is a cache: when it is missing or implausible it is built aga
 from __future__ import annotations
 
 import mmap
-import os
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from pathlib import Path
 from typing import Protocol
+
+from headworks._atomic_file import replace_file
 
 __all__ = ["INTERVAL", "GrowingIndex", "Index", "MappedIndex"]
 
@@ -86,9 +87,8 @@ class GrowingIndex:
     def write(self, path: Path) -> None:
         """Store as a file, all of it or none."""
         entries = zip(self._offsets, self._positions, self._times, strict=True)
-        temporary = path.with_suffix(".index-new")
-        temporary.write_bytes(b"".join(_ENTRY.pack(*entry) for entry in entries))
-        os.replace(temporary, path)
+        data = b"".join(_ENTRY.pack(*entry) for entry in entries)
+        replace_file(path, data, durable=False)
 
     def close(self) -> None:
         """See `Index`."""

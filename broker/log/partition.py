@@ -19,10 +19,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from headworks._atomic_file import replace_file
 from headworks._broker.log.compaction_state import Cleaned
 from headworks._broker.log.config import LogConfig
 from headworks._broker.log.producer_state import ProducerStates, State
-from headworks._broker.log.segment import NO_TIMESTAMP, Segment, replace_file, segment_path
+from headworks._broker.log.segment import NO_TIMESTAMP, Segment, segment_path
 from headworks._kafka.records import InvalidBatchError, iter_records
 from headworks._kafka.records.batch import LENGTH_PREFIX, Batch, Buffer, Plain, patch_placement
 from headworks._kafka.records.file_slice import FileSlice

@@ -22,12 +22,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from headworks._atomic_file import sync_folder
 from headworks._broker.log.compaction_state import Cleaned, CleanSegment, adopt
 from headworks._broker.log.config import LogConfig
 from headworks._broker.log.index import GrowingIndex, MappedIndex
 from headworks._broker.log.partition import LEADER_EPOCH, START_FILE, PartitionLog
 from headworks._broker.log.producer_state import ProducerStates
-from headworks._broker.log.segment import NO_TIMESTAMP, Segment, segment_path, sync_folder, walk
+from headworks._broker.log.segment import NO_TIMESTAMP, Segment, segment_path, walk
 from headworks._kafka.records.batch import InvalidBatchError, check_batch
 from headworks.errors import CorruptError
 

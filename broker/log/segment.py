@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from headworks._atomic_file import sync_folder
 from headworks._broker.log.index import INTERVAL, GrowingIndex, Index, MappedIndex
 from headworks._broker.log.open_file import Descriptor
 from headworks._kafka.records.batch import HEADER, HEADER_SIZE, LENGTH_PREFIX, MAGIC, Batch, Buffer
@@ -26,7 +27,6 @@ __all__ = [
     "NO_TIMESTAMP",
     "FlushFailedError",
     "Segment",
-    "replace_file",
     "segment_path",
     "walk",
 ]
@@ -275,26 +275,6 @@ def walk(fd: int, position: int, end: int) -> Iterator[Batch]:
             return
         yield batch
         position += size
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Write a small file, all of it or none; it is on disk when this returns."""
-    temporary = path.with_name(path.name + "-new")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Put the names in a folder on disk."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _write_all(fd: int, buffers: Sequence[Buffer], position: int) -> int:

@@ -22,10 +22,10 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from headworks._atomic_file import sync_folder
 from headworks._broker.coordination import ConfigChange, Coordination, Topic, TopicExistsError
 from headworks._broker.coordination.assignment import assign, load_of
 from headworks._broker.log import MAX_PRODUCERS, FlushFailedError, Roster
-from headworks._broker.log.segment import sync_folder
 from headworks._broker.repeated_failure import Outage
 from headworks._broker.topics.compactor import Compactor
 from headworks._broker.topics.config import (

@@ -372,7 +372,7 @@ def test_a_write_that_fails_while_a_segment_fills_fails_all_that_was_staged(
 
 
 @pytest.mark.parametrize(
-    "what", ["headworks._broker.log.partition.Segment", "headworks._broker.log.index.os.replace"]
+    "what", ["headworks._broker.log.partition.Segment", "headworks._atomic_file.os.replace"]
 )
 def test_a_segment_that_cannot_be_started_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
@@ -479,7 +479,7 @@ def test_a_start_that_cannot_be_kept_does_not_move(
         raise OSError(28, "No space left on device")
 
     log = filled(tmp_path)
-    monkeypatch.setattr("headworks._broker.log.segment.os.replace", full)
+    monkeypatch.setattr("headworks._atomic_file.os.replace", full)
     with pytest.raises(OSError, match="No space"):
         log.delete_before(13)
     monkeypatch.undo()
