@@ -15,7 +15,6 @@ from headworks._cli.broker_address import ZooKeeper, address_of
 from headworks._cli.output import Format, FormatOption
 from headworks._cli.times import span
 from headworks._settings import resolve
-from headworks.errors import UsageError
 
 if TYPE_CHECKING:
     from headworks._audit.metrics import Metrics
@@ -105,20 +104,12 @@ def _expose(metrics: Metrics, listen: str | None, insecure: bool) -> str:
     """Serve the metrics; the address, or nothing."""
     if listen is None:
         return ""
-    from prometheus_client import start_http_server
+    from prometheus_client import generate_latest
 
-    from headworks._server.security import parse_listen, refuse_exposure
+    from headworks._server.metrics_page import MetricsEndpoint, MetricsPage
 
-    host, port = parse_listen(listen, "--metrics")
-    refuse_exposure(host, what="audit", guarded=False, insecure=insecure)
-    try:
-        server, _ = start_http_server(port, host, metrics.registry)
-    except OSError as error:
-        raise UsageError(
-            f"cannot serve metrics at {listen}: {error.strerror}",
-            fix="give --metrics another port, or 0 for any",
-        ) from None
-    return f"{host}:{server.server_port}"
+    endpoint = MetricsEndpoint.parse(listen, insecure=insecure)
+    return MetricsPage(endpoint, lambda: generate_latest(metrics.registry)).address
 
 
 def _ready(metrics: str, bootstrap: str, form: Format) -> None:

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from headworks._mirror.progress import Progress
-from headworks._server.metrics_page import Door, MetricsPage
+from headworks._server.metrics_page import MetricsEndpoint, MetricsPage
 
 __all__ = ["MirrorMetrics"]
 
@@ -23,11 +23,11 @@ _TOPIC = ["source", "topic"]
 class MirrorMetrics(MetricsPage):
     """Serves `/metrics` until `stop`."""
 
-    def __init__(self, host: str, port: int, sources: Sequence[Progress]) -> None:
+    def __init__(self, endpoint: MetricsEndpoint, sources: Sequence[Progress]) -> None:
         registry = CollectorRegistry()
         registry.register(_Collector(sources))
         ProcessCollector(registry=registry)
-        super().__init__(host, port, lambda: generate_latest(registry), Door(None, None), None)
+        super().__init__(endpoint, lambda: generate_latest(registry))
 
 
 class _Collector:

@@ -18,7 +18,7 @@ from headworks._mirror.schema_ids import SchemaIds
 from headworks._mirror.session import Companions
 from headworks._mirror.stream import Stream
 from headworks._mirror.topics import Topics
-from headworks._server.security import parse_listen, refuse_exposure
+from headworks._server.metrics_page import MetricsEndpoint
 from headworks.registry_client import RegistryClient
 
 __all__ = ["run"]
@@ -74,15 +74,14 @@ def _companions(options: MirrorOptions, source: Source) -> Companions:
 def _page(options: MirrorOptions, sources: list[Progress]) -> MirrorMetrics | None:
     if options.metrics is None:
         return None
-    host, port = parse_listen(options.metrics, "--metrics")
-    refuse_exposure(host, what="page of metrics", guarded=False, insecure=options.insecure)
-    return MirrorMetrics(host, port, sources)
+    endpoint = MetricsEndpoint.parse(options.metrics, insecure=options.insecure)
+    return MirrorMetrics(endpoint, sources)
 
 
 def _say(options: MirrorOptions, page: MirrorMetrics | None) -> None:
     sources = [source.bootstrap for source in options.sources]
     if options.as_json:
-        listen = "" if page is None else page.url.partition("://")[2].partition("/")[0]
+        listen = "" if page is None else page.address
         told = {"service": "mirror", "listen": listen, "from": sources, "to": options.target}
         print(json.dumps(told), flush=True)
         return

@@ -36,7 +36,7 @@ def bind(
     An address that other machines can reach must be `guarded`, or asked for by `insecure`.
     """
     host, port = parse_listen(listen)
-    refuse_exposure(host, what=what, guarded=guarded, insecure=insecure)
+    refuse_exposure(host, what, authenticates=guarded, insecure=insecure)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -9,7 +9,6 @@ prometheus-client is imported only here.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from headworks._broker.server.connection import Connection
 from headworks._broker.server.limits import Memory
 from headworks._broker.topics import ServedTopic
 from headworks._kafka.protocol import APIS, ErrorCode
-from headworks._server.metrics_page import Door, MetricsPage
+from headworks._server.metrics_page import MetricsEndpoint, MetricsPage
 
 __all__ = ["MetricsServer", "Observed"]
 
@@ -58,15 +57,13 @@ class MetricsServer(MetricsPage):
     def __init__(
         self,
         observed: Observed,
-        address: tuple[str, int],
         loop: asyncio.AbstractEventLoop,
-        door: Door,
-        tls: ssl.SSLContext | None,
+        endpoint: MetricsEndpoint,
     ) -> None:
         registry = CollectorRegistry()
         registry.register(_Collector(observed, loop))
         ProcessCollector(registry=registry)
-        super().__init__(*address, lambda: generate_latest(registry), door, tls)
+        super().__init__(endpoint, lambda: generate_latest(registry))
 
 
 class _Collector:

@@ -18,8 +18,14 @@ from headworks._broker.server.limits import Limits
 from headworks._broker.server.server import BrokerServer, ServerConfig
 from headworks._broker.topics import MAX_PARTITIONS, PRODUCER_SECONDS
 from headworks._server.logs import configure
-from headworks._server.security import Access, Users, parse_listen, refuse_exposure, server_tls
-from headworks._server.security.exposure import is_loopback
+from headworks._server.security import (
+    Access,
+    Users,
+    parse_listen,
+    refuse_exposure,
+    refuse_plaintext,
+    server_tls,
+)
 from headworks.errors import UsageError
 
 __all__ = ["StartOptions", "run"]
@@ -73,7 +79,7 @@ def run(options: StartOptions) -> None:
     metrics = None
     if options.metrics is not None:
         metrics = parse_listen(options.metrics, "--metrics")
-        _refuse_exposure(metrics[0], "page of metrics", options)
+        _refuse_exposure(metrics[0], "metrics page", options)
     config = ServerConfig(
         folder=options.folder,
         host=host,
@@ -119,16 +125,11 @@ def parse_advertised(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _refuse_exposure(host: str, what: str, options: StartOptions) -> None:
-    """Beyond loopback there must be users, and TLS, or passwords would cross the network."""
-    has_users = options.users is not None
-    refuse_exposure(host, what=what, guarded=has_users, insecure=options.insecure)
-    if not (is_loopback(host) or options.tls_cert is not None or options.insecure):
-        raise UsageError(
-            f"{host} is reachable from other machines, and without TLS the {what} would let"
-            f" whoever is on the way read passwords and messages",
-            fix="give --tls-cert FILE and --tls-key FILE, or --insecure if the network is trusted",
-        )
+def _refuse_exposure(host: str, server: str, options: StartOptions) -> None:
+    """Require users and TLS beyond loopback: otherwise passwords would cross the network."""
+    insecure = options.insecure
+    refuse_exposure(host, server, authenticates=options.users is not None, insecure=insecure)
+    refuse_plaintext(host, server, encrypts=options.tls_cert is not None, insecure=insecure)
 
 
 def _tls(options: StartOptions) -> ssl.SSLContext | None:

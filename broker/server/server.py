@@ -42,7 +42,7 @@ from headworks._broker.topics import (
     InvalidConfigError,
 )
 from headworks._kafka.protocol.apis import API_VERSIONS, APIS
-from headworks._server.metrics_page import Door
+from headworks._server.metrics_page import MetricsEndpoint
 from headworks._server.security import Access, Users
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
@@ -137,8 +137,8 @@ class BrokerServer:
                 from headworks._broker.server.metrics import MetricsServer, Observed
 
                 observed = Observed(self._node, self.memory, lambda: self.connections)
-                door = Door(config.users, config.access)
-                self._metrics = MetricsServer(observed, config.metrics, loop, door, config.tls)
+                endpoint = MetricsEndpoint(*config.metrics, config.users, config.access, config.tls)
+                self._metrics = MetricsServer(observed, loop, endpoint)
                 _log.info("metrics on %s", self._metrics.url, extra={"url": self._metrics.url})
         except BaseException:
             if self._coordination is not None:

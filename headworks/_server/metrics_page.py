@@ -1,8 +1,16 @@
-"""A page of metrics over HTTP or HTTPS, with a name and password where the server has users.
+"""The metrics page of every server: Prometheus text over HTTP or HTTPS.
 
-Rules: it runs beside a server and never holds it up. Few requests at a time, each with a time limit
-from its beginning to the last byte of the answer; whoever does not finish is closed. Where there
-are users, a reader of all topics may see the page, and nobody else: it names every topic and group.
+    endpoint = MetricsEndpoint.parse("127.0.0.1:9400", insecure=insecure)   # refuses exposure
+    page = MetricsPage(endpoint, lambda: generate_latest(registry))         # serves in threads
+    page.url, page.address                                                  # to print
+    page.stop()
+
+Rules:
+
+- The page never delays the server beside it. It answers few requests at a time, and closes a
+  connection that takes too long, counted from its beginning to the last byte of the response.
+- The page names every topic and group. If the server has users, only a reader of all topics sees
+  it. A page without users listens on loopback only, unless the operator passes `--insecure`.
 """
 
 from __future__ import annotations
@@ -15,74 +23,102 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from headworks._server.security import Access, Kind, Principal, Role, Users
+from headworks._server.security.exposure import parse_listen, refuse_exposure, refuse_plaintext
 from headworks.errors import UsageError
 
-__all__ = ["Door", "MetricsPage"]
+__all__ = ["MetricsEndpoint", "MetricsPage"]
 
 _log = logging.getLogger(__name__)
-_AT_A_TIME = 8
-_SECONDS = 10.0
-_REFUSAL_SECONDS = 1.0
-_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_MAX_REQUESTS = 8
+_REQUEST_SECONDS = 10.0
+_REFUSAL_SECONDS = 1.0  # a refusal waits this long, which limits password guessing
+_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Door:
-    """Who may see the page: everybody, or by `Authorization: Basic` and the grants."""
+@dataclass(frozen=True, slots=True)
+class MetricsEndpoint:
+    """The address of a metrics page, and who may read it: everyone if there are no users."""
 
-    def __init__(self, users: Users | None, access: Access | None) -> None:
-        self._users = users
-        self._access = access
+    host: str  # an IP address
+    port: int  # 0: any free port
+    users: Users | None = None  # checked by `Authorization: Basic`
+    access: Access | None = None  # the grants; None: every user may read the page
+    tls: ssl.SSLContext | None = None
+
+    @classmethod
+    def parse(
+        cls,
+        listen: str,
+        *,
+        users: Users | None = None,
+        access: Access | None = None,
+        tls: ssl.SSLContext | None = None,
+        insecure: bool = False,
+    ) -> MetricsEndpoint:
+        """Return the endpoint for `--metrics HOST:PORT`.
+
+        Raises UsageError if it is no address, or if other machines can reach it and it lacks users
+        or TLS, unless `insecure`.
+        """
+        host, port = parse_listen(listen, "--metrics")
+        refuse_exposure(
+            host,
+            "metrics page",
+            authenticates=users is not None,
+            insecure=insecure,
+            users_option=False,
+        )
+        refuse_plaintext(host, "metrics page", encrypts=tls is not None, insecure=insecure)
+        return cls(host, port, users, access, tls)
 
     def status(self, authorization: str | None) -> int:
-        """200, 401 or 403."""
-        if self._users is None:
+        """Return the HTTP status for an `Authorization` header: 200, 401, or 403."""
+        if self.users is None:
             return 200
         try:
             scheme, _, code = (authorization or "").partition(" ")
             name, _, password = base64.b64decode(code, validate=True).decode().partition(":")
-            if scheme.lower() != "basic" or not self._users.verify(name, password):
+            if scheme.lower() != "basic" or not self.users.verify(name, password):
                 return 401
-            if self._access is None or self._access.allows_everywhere(
+            if self.access is None or self.access.allows_everywhere(
                 Principal(name), Role.READER, Kind.TOPICS
             ):
                 return 200
         except ValueError:
             return 401
-        except UsageError as error:  # a file that cannot be read admits nobody
+        except UsageError as error:  # an unreadable file of users or grants admits nobody
             about = {"error": str(error)}
-            _log.error("nobody may see the metrics until this is mended: %s", error, extra=about)
+            _log.error("nobody can read the metrics until this is fixed: %s", error, extra=about)
         return 403
 
 
 class MetricsPage:
-    """Serves `/metrics`, made by `render`, in threads of its own until `stop`."""
+    """Serves `/metrics` in background threads until `stop`; `render` returns the page's text."""
 
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        render: Callable[[], bytes],
-        door: Door,
-        tls: ssl.SSLContext | None,
-    ) -> None:
+    url: str  # for example http://127.0.0.1:9400/metrics
+    address: str  # HOST:PORT or [HOST]:PORT, with the port that was chosen
+
+    def __init__(self, endpoint: MetricsEndpoint, render: Callable[[], bytes]) -> None:
+        host = endpoint.host
         try:
-            self._http = _Server((host, port), render, door)
+            self._http = _Server(endpoint, render)
         except OSError as error:
             raise UsageError(
-                f"cannot serve metrics on {host}:{port}: {error.strerror or error}",
-                fix="give another --metrics HOST:PORT",
+                f"cannot serve metrics on {host}:{endpoint.port}: {error.strerror or error}",
+                fix="stop the process that listens there, or pass another --metrics HOST:PORT",
             ) from None
-        if tls is not None:
-            self._http.socket = tls.wrap_socket(
+        if endpoint.tls is not None:
+            self._http.socket = endpoint.tls.wrap_socket(
                 self._http.socket, server_side=True, do_handshake_on_connect=False
             )
-        shown = f"[{host}]" if ":" in host else host
-        scheme = "http" if tls is None else "https"
-        self.url = f"{scheme}://{shown}:{self._http.server_port}/metrics"
+        scheme = "http" if endpoint.tls is None else "https"
+        self.address = f"{f'[{host}]' if ':' in host else host}:{self._http.server_port}"
+        self.url = f"{scheme}://{self.address}/metrics"
         self._thread = threading.Thread(
             target=self._http.serve_forever, args=(0.1,), name="metrics", daemon=True
         )
@@ -99,75 +135,76 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, at: tuple[str, int], render: Callable[[], bytes], door: Door) -> None:
-        self.address_family = socket.AF_INET6 if ":" in at[0] else socket.AF_INET
+    def __init__(self, endpoint: MetricsEndpoint, render: Callable[[], bytes]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
         self.render = render
-        self.door = door
-        self._places = threading.BoundedSemaphore(_AT_A_TIME)
-        super().__init__(at, _Handler)
+        self.endpoint = endpoint
+        self._slots = threading.BoundedSemaphore(_MAX_REQUESTS)
+        super().__init__((endpoint.host, endpoint.port), _Handler)
 
     def server_bind(self) -> None:
-        """Bind, without asking a name server who we are, as the base class does."""
+        """Bind without the DNS lookup of the host name that the base class makes."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """A thread for the request, if there is a place."""
-        if self._places.acquire(blocking=False):
+        """Start a thread for the request, or close the connection if all slots are taken."""
+        if self._slots.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Runs in the request's thread."""
-        # The handler's timeout is for each read and write: who drips would hold a place for ever.
-        end = threading.Timer(_SECONDS, _cut_off, (request,))
+        """Answer a request in its thread, within the time limit."""
+        # The handler's timeout applies to each read and write. A client that sends a byte now and
+        # then would never reach it, and would keep its slot forever.
+        end = threading.Timer(_REQUEST_SECONDS, _cut_off, (request,))
         end.daemon = True
         end.start()
         try:
             super().process_request_thread(request, client_address)
         finally:
             end.cancel()
-            self._places.release()
+            self._slots.release()
 
     def handle_error(self, _request: Any, client_address: Any) -> None:
-        """A client that broke off, or spoke something else."""
+        """Log a client that disconnected or did not speak HTTP."""
         peer = f"{client_address[0]}:{client_address[1]}"
         _log.info("metrics: request of %s failed", peer, exc_info=True, extra={"peer": peer})
 
 
 def _cut_off(request: socket.socket) -> None:
-    """End a connection under its thread, which then finds it closed."""
+    """Shut down a connection; its thread then finds it closed."""
     with suppress(OSError):
         socket.socket.shutdown(request, socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    timeout = _SECONDS
+    timeout = _REQUEST_SECONDS
     server: _Server
 
     def do_GET(self) -> None:
-        """The page, or why not."""
+        """Answer with the page, or with the reason for refusing it."""
         if self.path.partition("?")[0] != "/metrics":
             self._answer(404, b"the metrics are at /metrics\n", "text/plain")
             return
-        status = self.server.door.status(self.headers.get("Authorization"))
+        status = self.server.endpoint.status(self.headers.get("Authorization"))
         if status == 200:
-            self._answer(200, self.server.render(), _TYPE)
+            self._answer(200, self.server.render(), _CONTENT_TYPE)
             return
         time.sleep(_REFUSAL_SECONDS)
-        self._answer(status, b"a user who may read all topics may see this\n", "text/plain")
+        self._answer(status, b"this page needs a user who may read all topics\n", "text/plain")
 
-    def _answer(self, status: int, body: bytes, kind: str) -> None:
+    def _answer(self, status: int, body: bytes, content_type: str) -> None:
         self.send_response(status)
         if status == 401:
             self.send_header("WWW-Authenticate", 'Basic realm="headworks", charset="UTF-8"')
-        self.send_header("Content-Type", kind)
+        self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base class's name)
-        """Requests are not logged."""
+        """Log no requests."""

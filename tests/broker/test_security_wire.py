@@ -395,7 +395,7 @@ def test_any_bytes_are_a_login_error_and_no_other(token: bytes) -> None:
     [
         ([], "--users"),
         (["tls"], "--users"),
-        (["users"], "without TLS"),
+        (["users"], "has no TLS"),
         (["users", "half"], "TLS needs two files"),
         (["users", "tls", "metrics"], "cannot listen on"),
         (["users", "tls"], "cannot listen on"),  # it may, if the machine had that address
@@ -454,7 +454,7 @@ def test_metrics_beyond_loopback_are_guarded_too(files: Files, tmp_path: Path) -
         timeout=DEADLINE,
     )
     assert done.returncode == 2
-    assert "page of metrics" in done.stderr
+    assert "metrics page" in done.stderr
 
 
 def test_setting_up_has_a_time_limit(files: Files, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_a_readers_mistake_is_said_and_is_no_error_of_the_server(console: Fetch,
 
 
 def test_it_is_not_exposed_without_a_guard() -> None:
-    with pytest.raises(UsageError, match="the console would ask nobody who they are"):
+    with pytest.raises(UsageError, match="the console would not authenticate clients"):
         child_process.start(["console", "start", "--listen", "0.0.0.0:0"])
 
 

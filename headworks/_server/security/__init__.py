@@ -9,7 +9,7 @@ Rules: passwords are never kept, written or logged; a file that changes is rerea
 cannot be read or understood never admits anybody.
 """
 
-from headworks._server.security.exposure import parse_listen, refuse_exposure
+from headworks._server.security.exposure import parse_listen, refuse_exposure, refuse_plaintext
 from headworks._server.security.grants import ANONYMOUS, Access, Grant, Kind, Principal, Role
 from headworks._server.security.tls import server_tls
 from headworks._server.security.users import Secret, Users
@@ -25,5 +25,6 @@ __all__ = [
     "Users",
     "parse_listen",
     "refuse_exposure",
+    "refuse_plaintext",
     "server_tls",
 ]

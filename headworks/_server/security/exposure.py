@@ -1,7 +1,7 @@
-"""Addresses to listen on, and when one that other machines can reach is refused.
+"""Listen addresses, and the rule for those that other machines can reach.
 
-Rules: a server that asks nobody who they are listens on loopback only, unless it is told that the
-network is trusted.
+Rules: every server of ours, metrics pages included, applies this one rule. A server that does not
+authenticate its clients listens on loopback only, unless the operator passes `--insecure`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,16 @@ import ipaddress
 
 from headworks.errors import UsageError
 
-__all__ = ["is_loopback", "parse_listen", "refuse_exposure"]
+__all__ = ["is_loopback", "parse_listen", "refuse_exposure", "refuse_plaintext"]
+
+_FIX = "listen on 127.0.0.1, or pass --insecure if the network is trusted"
 
 
 def parse_listen(listen: str, option: str = "--listen") -> tuple[str, int]:
-    """Host (an IP address) and port of HOST:PORT or [HOST]:PORT; UsageError if it is neither."""
+    """Return the host (an IP address) and port of HOST:PORT or [HOST]:PORT.
+
+    Raises UsageError, with the name of the option, if it is neither.
+    """
     host, separator, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not separator or not host or not port.isdigit() or int(port) > 65535:
@@ -30,17 +35,38 @@ def parse_listen(listen: str, option: str = "--listen") -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an IP address."""
+    """Return whether only this machine can reach an IP address."""
     return ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
-def refuse_exposure(host: str, *, what: str, guarded: bool, insecure: bool) -> None:
-    """UsageError if other machines reach `host` and nobody is asked who they are."""
-    if is_loopback(host) or guarded or insecure:
+def refuse_exposure(
+    host: str,
+    server: str,
+    *,
+    authenticates: bool,
+    insecure: bool,
+    users_option: bool = True,
+) -> None:
+    """Raise UsageError if other machines can reach `host` and the server authenticates nobody.
+
+    The fix names `--users` only if the command has that option.
+    """
+    if is_loopback(host) or authenticates or insecure:
+        return
+    users = "pass --users FILE (`headworks user set` writes it), "
+    raise UsageError(
+        f"other machines can reach {host}, and the {server} would not authenticate clients:"
+        " anyone who can reach it would have full access",
+        fix=f"{users if users_option else ''}{_FIX}",
+    )
+
+
+def refuse_plaintext(host: str, server: str, *, encrypts: bool, insecure: bool) -> None:
+    """Raise UsageError if passwords would cross a network without TLS."""
+    if is_loopback(host) or encrypts or insecure:
         return
     raise UsageError(
-        f"{host} is reachable from other machines, and the {what} would ask nobody who they are:"
-        f" whoever reaches it may read, write and delete everything",
-        fix="give --users FILE (`headworks user set` writes it), listen on 127.0.0.1, or give"
-        " --insecure if the network is trusted",
+        f"other machines can reach {host}, and the {server} has no TLS: anyone on the network path"
+        " could read passwords and messages",
+        fix="pass --tls-cert FILE and --tls-key FILE, or --insecure if the network is trusted",
     )

@@ -1,4 +1,4 @@
-"""The page of metrics: who drips holds no place for ever."""
+"""The metrics page: exposure, and a time limit on slow clients."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import urllib.request
 import pytest
 
 from headworks._server import metrics_page
-from headworks._server.metrics_page import Door, MetricsPage
+from headworks._server.metrics_page import MetricsEndpoint, MetricsPage
+from headworks.errors import UsageError
 
 
 def is_cut_off(slow: socket.socket) -> bool:
-    """Whether dripping comes to an end."""
+    """Return whether the server closes a connection that sends a byte now and then."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         try:
@@ -24,18 +25,26 @@ def is_cut_off(slow: socket.socket) -> bool:
     return False
 
 
-def test_who_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A byte now and then is in time for each read, and never done."""
-    monkeypatch.setattr(metrics_page, "_SECONDS", 1.0)
-    monkeypatch.setattr(metrics_page, "_AT_A_TIME", 1)
-    page = MetricsPage("127.0.0.1", 0, lambda: b"up 1\n", Door(None, None), None)
+def test_a_slow_client_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte now and then meets the limit of each read, but not that of the request."""
+    monkeypatch.setattr(metrics_page, "_REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(metrics_page, "_MAX_REQUESTS", 1)
+    page = MetricsPage(MetricsEndpoint("127.0.0.1", 0), lambda: b"up 1\n")
     try:
-        address = page.url.partition("://")[2].partition("/")[0].split(":")
-        with socket.create_connection((address[0], int(address[1])), 20) as slow:
+        host, port = page.address.split(":")
+        with socket.create_connection((host, int(port)), 20) as slow:
             slow.sendall(b"GET /metrics HTTP/1.1\r\n")
             assert is_cut_off(slow)
-        monkeypatch.setattr(metrics_page, "_SECONDS", 60.0)
+        monkeypatch.setattr(metrics_page, "_REQUEST_SECONDS", 60.0)
         with urllib.request.urlopen(page.url, timeout=60) as answer:
             assert answer.read() == b"up 1\n"
     finally:
         page.stop()
+
+
+def test_a_page_without_users_stays_on_loopback_unless_it_is_insecure() -> None:
+    assert MetricsEndpoint.parse("127.0.0.1:0") == MetricsEndpoint("127.0.0.1", 0)
+    assert MetricsEndpoint.parse("10.0.0.5:9400", insecure=True).host == "10.0.0.5"
+    with pytest.raises(UsageError, match="metrics page would not authenticate") as refused:
+        MetricsEndpoint.parse("10.0.0.5:9400")
+    assert "--users" not in str(refused.value.fix)

@@ -201,11 +201,11 @@ def test_a_bad_grant_is_refused_with_its_number_and_rule(text: str, says: str) -
 
 def test_an_address_beyond_this_machine_needs_a_reason() -> None:
     assert parse_listen("[::1]:9092") == ("::1", 9092)
-    refuse_exposure("127.0.0.1", what="broker", guarded=False, insecure=False)
-    refuse_exposure("10.0.0.5", what="broker", guarded=True, insecure=False)
-    refuse_exposure("10.0.0.5", what="broker", guarded=False, insecure=True)
-    with pytest.raises(UsageError, match="ask nobody"):
-        refuse_exposure("10.0.0.5", what="broker", guarded=False, insecure=False)
+    refuse_exposure("127.0.0.1", "broker", authenticates=False, insecure=False)
+    refuse_exposure("10.0.0.5", "broker", authenticates=True, insecure=False)
+    refuse_exposure("10.0.0.5", "broker", authenticates=False, insecure=True)
+    with pytest.raises(UsageError, match="would not authenticate clients"):
+        refuse_exposure("10.0.0.5", "broker", authenticates=False, insecure=False)
     for wrong in ("nowhere", ":9092", "example.com:1", "127.0.0.1:99999"):
         with pytest.raises(UsageError):
             parse_listen(wrong)
