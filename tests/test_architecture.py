@@ -256,3 +256,15 @@ def test_every_part_is_in_the_wheel() -> None:
     assert {name: str(path.readlink()) for name, path in links.items()} == {
         f"_{part}": f"../{part}" for part in LINKED
     }
+
+
+def test_the_cache_of_compiled_loops_is_named_by_every_module_that_has_one() -> None:
+    from hadoop_loader._jit.jit import _COMPILED_MODULES
+
+    package = ROOT / "hadoop_loader"
+    compiled = {
+        str(path.relative_to(package))
+        for path in files_of("hadoop_loader")
+        if any(name == "hadoop_loader._jit.jit" for name, _ in imports(path))
+    }
+    assert set(_COMPILED_MODULES) == compiled | {"_jit/jit.py"}

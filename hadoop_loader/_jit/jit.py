@@ -19,7 +19,12 @@ from numba.core.options import DefaultOptions
 __all__ = ["compiled", "leaf"]
 
 _UNCOUNTED = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
-_KERNELS = ("jit.py", "kernel.py", "kernel_values.py", "split.py")
+_COMPILED_MODULES = (
+    "_decode/decode_vm.py",
+    "_fetch/record_spans.py",
+    "_jit/jit.py",
+    "_jit/primitives.py",
+)
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -48,8 +53,8 @@ def leaf(function: Callable[..., Any]) -> Any:
 
 def _folder() -> Path | None:
     """The cache of these kernels, made if it is missing; None if it cannot be."""
-    here = Path(__file__).parent
-    digest = hashlib.sha256(b"".join((here / name).read_bytes() for name in _KERNELS))
+    package = Path(__file__).parent.parent
+    digest = hashlib.sha256(b"".join((package / name).read_bytes() for name in _COMPILED_MODULES))
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(base) / "headworks" / f"kernels-{digest.hexdigest()[:16]}"
     try:

@@ -71,8 +71,8 @@ PITFALLS = {
     ),
     "3 only what works in every version is advertised, headers per key and version": (
         "test_pitfalls.py::test_every_advertised_version_is_answered_in_its_own_layout",
-        "test_protocol.py::test_every_advertised_version_has_a_schema_of_the_same_shape",
-        "test_protocol.py::test_requests_read_as_kio_wrote_them",
+        "../headworks/kafka/test_protocol.py::test_every_advertised_version_has_a_schema_of_the_same_shape",
+        "../headworks/kafka/test_protocol.py::test_requests_read_as_kio_wrote_them",
         "test_wire.py::test_the_oldest_versions_that_have_no_schema_any_more",
     ),
     "4 a fetch is parked: not answered empty at once, not for ever, not after its client": (
@@ -92,8 +92,8 @@ PITFALLS = {
     ),
     "7 fetch sessions are declined completely": ("test_wire.py::test_fetch_sessions_are_declined",),
     "8 placement lies outside the CRC, append time inside": (
-        "test_records.py::test_placement_lies_outside_the_crc",
-        "test_records.py::test_append_time_changes_what_readers_see_and_keeps_the_crc_true",
+        "../headworks/kafka/test_records.py::test_placement_lies_outside_the_crc",
+        "../headworks/kafka/test_records.py::test_append_time_changes_what_readers_see_and_keeps_the_crc_true",
         "test_wire.py::test_what_is_stored_is_what_came_but_for_its_place",
         "test_admin_clients.py::test_a_topics_message_limit_and_append_time_are_obeyed",
     ),

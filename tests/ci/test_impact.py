@@ -129,7 +129,8 @@ def test_a_broker_that_was_asked_for_must_answer(work: Work) -> None:
 
 def test_the_gate_needs_neither_arrow_nor_spark() -> None:
     code = (
-        "import sys, ci.gate, ci.lint, ci.machine, ci.registering\n"
+        "import sys\n"
+        "from headworks._ci import deploy, formats, gate, lint\n"
         "heavy = {'pyarrow', 'pyspark', 'numpy', 'pandas', 'fastapi', 'sqlalchemy', 'kio'}\n"
         "print(sorted(heavy & {name.partition('.')[0] for name in sys.modules}))"
     )

@@ -410,7 +410,7 @@ STOPPED = """
 import os, signal
 from pathlib import Path
 from headworks._audit_counting.counters import CounterFile
-from tests.kernel.test_audit_counters import WINDOW_MS, put, sending
+from tests.headworks.audit_counting.test_counters import WINDOW_MS, put, sending
 counters = CounterFile(Path({folder!r}))
 running = sending(counters)
 for number in range({count}):
@@ -440,7 +440,7 @@ KILLED = """
 import mmap, threading
 from pathlib import Path
 from headworks._audit_counting.counters import CounterFile
-from tests.kernel.test_audit_counters import put, sending
+from tests.headworks.audit_counting.test_counters import put, sending
 counters = CounterFile(Path({folder!r}))
 running = sending(counters)
 with open({witness!r}, "r+b") as file:
