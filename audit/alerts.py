@@ -15,19 +15,19 @@ from typing import Any
 import urllib3
 from sqlalchemy import delete, insert, select
 
-from headworks._audit.findings import Finding
+from headworks._audit.findings import AuditFinding
 from headworks._audit.store import AuditStore, tables
 
-__all__ = ["Post", "post_to", "tell"]
+__all__ = ["SendAlert", "send_alerts", "webhook"]
 
 _log = logging.getLogger("headworks.audit")
-_SECONDS = 5.0
-Post = Callable[[dict[str, Any]], None]
+_TIMEOUT_SECONDS = 5.0
+SendAlert = Callable[[dict[str, Any]], None]
 
 
-def post_to(url: str) -> Post:
+def webhook(url: str) -> SendAlert:
     """A function that posts JSON to `url`, and raises if it is not taken."""
-    pool = urllib3.PoolManager(retries=False, timeout=urllib3.Timeout(_SECONDS))
+    pool = urllib3.PoolManager(retries=False, timeout=urllib3.Timeout(_TIMEOUT_SECONDS))
 
     def post(message: dict[str, Any]) -> None:
         answer = pool.request("POST", url, json=message)
@@ -37,20 +37,20 @@ def post_to(url: str) -> Post:
     return post
 
 
-def tell(store: AuditStore, found: Sequence[Finding], now: int, post: Post) -> int:
+def send_alerts(store: AuditStore, found: Sequence[AuditFinding], now: int, post: SendAlert) -> int:
     """Tell what is new and what is over; the number of findings told of."""
     with store.read() as connection:
         rows = connection.execute(select(tables.alerts)).all()
     known = {row.key: (json.loads(row.content), row.since) for row in rows}
     current = {finding.key: finding for finding in found}
-    begun = [finding for key, finding in current.items() if key not in known]
-    over = sorted(known.keys() - current.keys())
-    if not begun and not over:
+    new = [finding for key, finding in current.items() if key not in known]
+    resolved = sorted(known.keys() - current.keys())
+    if not new and not resolved:
         return 0
     message = {
         "service": "headworks audit",
-        "firing": [{**f.as_dict(), "since": now} for f in begun],
-        "resolved": [{**known[key][0], "since": known[key][1]} for key in over],
+        "firing": [{**f.as_dict(), "since": now} for f in new],
+        "resolved": [{**known[key][0], "since": known[key][1]} for key in resolved],
     }
     try:
         post(message)
@@ -58,10 +58,10 @@ def tell(store: AuditStore, found: Sequence[Finding], now: int, post: Post) -> i
         _log.warning("the webhook does not take alerts, they are told later: %s", error)
         return 0
     with store.write() as connection:
-        connection.execute(delete(tables.alerts).where(tables.alerts.c.key.in_(over)))
-        if begun:
+        connection.execute(delete(tables.alerts).where(tables.alerts.c.key.in_(resolved)))
+        if new:
             connection.execute(
                 insert(tables.alerts),
-                [{"key": f.key, "content": json.dumps(f.as_dict()), "since": now} for f in begun],
+                [{"key": f.key, "content": json.dumps(f.as_dict()), "since": now} for f in new],
             )
-    return len(begun) + len(over)
+    return len(new) + len(resolved)

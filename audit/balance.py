@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 __all__ = ["Balance", "allowed_of", "balance_of", "total"]
 
-_HAIR = 1e-6
+_ROUNDING_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Balance:
 def allowed_of(expected: int, share: float) -> float:
     """How many messages of `expected` may be wrong for an SLA of `share`."""
     # A hair more, because 1 - 0.8 is less than a fifth.
-    return (1 - share) * max(0, expected) + _HAIR
+    return (1 - share) * max(0, expected) + _ROUNDING_TOLERANCE
 
 
 def balance_of(

@@ -1,7 +1,7 @@
 """What is wrong, by the store: windows below the SLA, silent tiers, clocks, unknown topics.
 
 Rules: reads only; the same store and the same `now` give the same findings in the same order. A
-window is judged when it has ended `complete_within` ago and nobody has counted into it for two
+window is judged when it has ended `complete_within_ms` ago and nobody has counted into it for two
 minutes, so that messages on their way are not called lost. A tier other than hadoop is judged on
 the topics that it has ever counted; hadoop is to have them all.
 """
@@ -16,15 +16,15 @@ from typing import Any
 from sqlalchemy import select
 
 from headworks._audit import queries
-from headworks._audit.results import Source, TierState
+from headworks._audit.results import TierSource, TierState
 from headworks._audit.sql import Breach, breaches_in
 from headworks._audit.store import AuditStore, tables
 from headworks._audit.store.aggregate import PRODUCER_TIER
 
-__all__ = ["Finding", "Thresholds", "findings", "troubles"]
+__all__ = ["AuditFinding", "Thresholds", "findings", "general_findings"]
 
-_ALL_TOPICS = "hadoop"
-_HORIZON_MS = 86_400_000
+_LOADER_TIER = "hadoop"
+_MAX_AGE_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class Thresholds:
     """When something is worth an alert: shares of 1, times in milliseconds."""
 
     sla: float = 0.999
-    complete_within: int = 1_800_000
-    silent_after: int = 1_800_000
-    skew: int = 60_000
+    complete_within_ms: int = 1_800_000
+    silent_after_ms: int = 1_800_000
+    max_skew_ms: int = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """One thing that is wrong; `key` is the same as long as it is the same thing."""
 
     kind: str
@@ -52,21 +52,21 @@ class Finding:
         return asdict(self)
 
 
-def findings(store: AuditStore, now: int, thresholds: Thresholds) -> list[Finding]:
+def findings(store: AuditStore, now: int, thresholds: Thresholds) -> list[AuditFinding]:
     """Everything that is wrong at `now`, by kind, tier and topic."""
     tiers = sorted(state.tier for state in queries.tiers(store))
     breaches = _breaches(store, now, thresholds, tiers)
-    found = [*breaches, *troubles(store, now, thresholds)]
+    found = [*breaches, *general_findings(store, now, thresholds)]
     return sorted(found, key=lambda finding: (finding.kind, finding.key))
 
 
-def troubles(store: AuditStore, now: int, thresholds: Thresholds) -> list[Finding]:
+def general_findings(store: AuditStore, now: int, thresholds: Thresholds) -> list[AuditFinding]:
     """What is wrong at `now` and is no window's: cheap to ask, however many windows there are."""
     states = {state.tier: state for state in queries.tiers(store)}
     found = [
         *_silent_tiers(states, now, thresholds),
-        *_sources(queries.sources(store), now, thresholds),
-        *_unknown(store, now, thresholds),
+        *_source_findings(queries.sources(store), now, thresholds),
+        *_unmatched_topics(store, now, thresholds),
         *_holes(store),
     ]
     return sorted(found, key=lambda finding: (finding.kind, finding.key))
@@ -74,29 +74,29 @@ def troubles(store: AuditStore, now: int, thresholds: Thresholds) -> list[Findin
 
 def _breaches(
     store: AuditStore, now: int, thresholds: Thresholds, tiers: list[str]
-) -> Iterator[Finding]:
+) -> Iterator[AuditFinding]:
     for tier in tiers:
         if tier == PRODUCER_TIER:
             continue
-        ended = now - thresholds.complete_within
+        ended = now - thresholds.complete_within_ms
         with store.read() as connection:
             rows = breaches_in(
                 connection,
                 tier,
-                since=now - _HORIZON_MS,
+                since=now - _MAX_AGE_MS,
                 ended=ended,
                 heard_before=now - queries.SETTLED_MS,
                 share=thresholds.sla,
-                every_topic=tier == _ALL_TOPICS,
+                every_topic=tier == _LOADER_TIER,
             )
         for row in rows:
             yield from _breach(row, tier, thresholds.sla)
 
 
-def _breach(row: Breach, tier: str, sla: float) -> Iterator[Finding]:
-    since = _clock(row.first_window)
+def _breach(row: Breach, tier: str, sla: float) -> Iterator[AuditFinding]:
+    since = _iso_time(row.first_window)
     if row.lost:
-        yield Finding(
+        yield AuditFinding(
             "incomplete",
             f"incomplete/{tier}/{row.topic}",
             tier,
@@ -105,7 +105,7 @@ def _breach(row: Breach, tier: str, sla: float) -> Iterator[Finding]:
             f"{row.windows} windows below {sla:.3%}, the first from {since}",
         )
     if row.duplicated:
-        yield Finding(
+        yield AuditFinding(
             "duplicated",
             f"duplicated/{tier}/{row.topic}",
             tier,
@@ -117,39 +117,41 @@ def _breach(row: Breach, tier: str, sla: float) -> Iterator[Finding]:
 
 def _silent_tiers(
     states: dict[str, TierState], now: int, thresholds: Thresholds
-) -> Iterator[Finding]:
+) -> Iterator[AuditFinding]:
     sending = states[PRODUCER_TIER].last_sent if PRODUCER_TIER in states else 0
     for tier, state in states.items():
-        quiet = now - state.last_sent > thresholds.silent_after
+        quiet = now - state.last_sent > thresholds.silent_after_ms
         if tier != PRODUCER_TIER and quiet and sending > state.last_sent:
-            yield Finding(
+            yield AuditFinding(
                 "silent",
                 f"silent/{tier}",
                 tier,
                 None,
-                f"{tier} has counted nothing since {_clock(state.last_sent)}, "
-                f"and producers have until {_clock(sending)}",
+                f"{tier} has counted nothing since {_iso_time(state.last_sent)}, "
+                f"and producers have until {_iso_time(sending)}",
             )
 
 
-def _sources(sources: list[Source], now: int, thresholds: Thresholds) -> Iterator[Finding]:
+def _source_findings(
+    sources: list[TierSource], now: int, thresholds: Thresholds
+) -> Iterator[AuditFinding]:
     for one in sources:
         who = f"{one.application} on {one.host}"
         key = f"{one.tier}/{one.host}/{one.application}"
-        if one.unsettled > 0 and now - one.last_sent > thresholds.silent_after:
-            yield Finding(
+        if one.unsettled > 0 and now - one.last_sent > thresholds.silent_after_ms:
+            yield AuditFinding(
                 "abandoned",
                 f"abandoned/{key}",
                 one.tier,
                 None,
-                f"{who} reported last at {_clock(one.last_sent)}, with {one.unsettled:,} messages "
-                f"of whose fate nothing is known: start a producer there, which reports it",
+                f"{who} reported last at {_iso_time(one.last_sent)}, with {one.unsettled:,} "
+                "messages of whose fate nothing is known: start a producer there, which reports it",
             )
         lag = one.lag_ms
         # A load is reported when it is applied, so its way is never short.
-        behind = lag is not None and lag > thresholds.skew and one.tier != _ALL_TOPICS
-        if lag is not None and (behind or lag < -thresholds.skew):
-            yield Finding(
+        behind = lag is not None and lag > thresholds.max_skew_ms and one.tier != _LOADER_TIER
+        if lag is not None and (behind or lag < -thresholds.max_skew_ms):
+            yield AuditFinding(
                 "skewed",
                 f"skewed/{key}",
                 one.tier,
@@ -159,7 +161,9 @@ def _sources(sources: list[Source], now: int, thresholds: Thresholds) -> Iterato
             )
 
 
-def _unknown(store: AuditStore, now: int, thresholds: Thresholds) -> Iterator[Finding]:
+def _unmatched_topics(
+    store: AuditStore, now: int, thresholds: Thresholds
+) -> Iterator[AuditFinding]:
     t = tables.topics.c
     with store.read() as connection:
         rows = connection.execute(select(t.tier, t.topic, t.first_sent)).all()
@@ -167,24 +171,26 @@ def _unknown(store: AuditStore, now: int, thresholds: Thresholds) -> Iterator[Fi
     for tier, topic, first in rows:
         counted.setdefault(tier, {})[topic] = first
     sent = counted.pop(PRODUCER_TIER, {})
-    old = now - thresholds.complete_within
+    old = now - thresholds.complete_within_ms
     for tier, topics in sorted(counted.items()):
         for topic in sorted(topics.keys() - sent.keys()):
             if topics[topic] < old:
                 text = f"{topic} is counted at {tier}, and no producer counts it"
-                yield Finding("unreferenced", f"unreferenced/{tier}/{topic}", tier, topic, text)
-    if _ALL_TOPICS in counted:
-        for topic in sorted(sent.keys() - counted[_ALL_TOPICS].keys()):
+                yield AuditFinding(
+                    "unreferenced", f"unreferenced/{tier}/{topic}", tier, topic, text
+                )
+    if _LOADER_TIER in counted:
+        for topic in sorted(sent.keys() - counted[_LOADER_TIER].keys()):
             if sent[topic] < old:
-                text = f"{topic} is produced, and {_ALL_TOPICS} has never counted a message of it"
-                key = f"unknown/{_ALL_TOPICS}/{topic}"
-                yield Finding("unknown", key, _ALL_TOPICS, topic, text)
+                text = f"{topic} is produced, and {_LOADER_TIER} has never counted a message of it"
+                key = f"unknown/{_LOADER_TIER}/{topic}"
+                yield AuditFinding("unknown", key, _LOADER_TIER, topic, text)
 
 
-def _holes(store: AuditStore) -> Iterator[Finding]:
+def _holes(store: AuditStore) -> Iterator[AuditFinding]:
     holes = queries.holes(store)
     if holes.unreadable or holes.missed:
-        yield Finding(
+        yield AuditFinding(
             "holes",
             "holes",
             "",
@@ -194,5 +200,5 @@ def _holes(store: AuditStore) -> Iterator[Finding]:
         )
 
 
-def _clock(millis: int) -> str:
+def _iso_time(millis: int) -> str:
     return datetime.fromtimestamp(millis / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -19,11 +19,11 @@ from headworks._wire import unframe
 from headworks.errors import CorruptError, HeadworksError, UnreachableError
 from headworks.registry_client import RegistryClient
 
-__all__ = ["Increment", "IncrementDecoder", "Range", "id_bytes"]
+__all__ = ["CountedRange", "Increment", "IncrementDecoder", "id_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class CountedRange:
     """Offsets of one partition, from `first` to before `end`."""
 
     partition: int
@@ -49,7 +49,7 @@ class Increment:
     application: str
     sent_at: int
     commit: int | None = None
-    ranges: tuple[Range, ...] = ()
+    ranges: tuple[CountedRange, ...] = ()
 
 
 class IncrementDecoder:
@@ -81,7 +81,7 @@ class IncrementDecoder:
                 event["sent_at"],
                 event.get("load_number"),
                 tuple(
-                    Range(one["partition_number"], one["first_offset"], one["end_offset"])
+                    CountedRange(one["partition_number"], one["first_offset"], one["end_offset"])
                     for one in ranges or ()
                 ),
             )

@@ -15,9 +15,9 @@ from headworks._audit.increments import Increment
 
 __all__ = ["Ledger"]
 
-_PRODUCER = "producer"
-_GIVEN_UP = ("dropped:timed_out", "dropped:closed")
-_ACCOUNTED = ("loaded", "quarantined", "consumed", "skipped", "mirrored")
+_PRODUCER_TIER = "producer"
+_GIVEN_UP_OUTCOMES = ("dropped:timed_out", "dropped:closed")
+_ACCOUNTED_OUTCOMES = ("loaded", "quarantined", "consumed", "skipped", "mirrored")
 
 
 class Ledger:
@@ -42,32 +42,32 @@ class Ledger:
 
     def tiers(self) -> list[str]:
         """Every tier below the producers that has reported, sorted."""
-        return sorted({tier for _, tier, _ in self._counts} - {_PRODUCER})
+        return sorted({tier for _, tier, _ in self._counts} - {_PRODUCER_TIER})
 
     def balances(self, tier: str, topic: str | None = None) -> list[Balance]:
         """The balance of `tier` against the producers per topic and window, in that order."""
         return list(self._balances(tier, topic))
 
     def _balances(self, tier: str, topic: str | None) -> Iterator[Balance]:
-        referenced = {t for t, name, _ in self._counts if name == _PRODUCER}
+        referenced = {t for t, name, _ in self._counts if name == _PRODUCER_TIER}
         keys = {
             (t, window)
             for t, name, window in self._counts
-            if name in (tier, _PRODUCER) and topic in (None, t)
+            if name in (tier, _PRODUCER_TIER) and topic in (None, t)
         }
         for t, window in sorted(keys):
-            sent = _columns(self._counts.get((t, _PRODUCER, window), Counter()))
+            sent = _columns(self._counts.get((t, _PRODUCER_TIER, window), Counter()))
             seen = _columns(self._counts.get((t, tier, window), Counter()))
             yield balance_of(t, window, sent, seen, referenced=t in referenced)
 
 
 def _columns(counts: Counter[str]) -> Counter[str]:
     columns = Counter(counts)
-    given_up = {outcome: counts[outcome] for outcome in _GIVEN_UP}
+    given_up = {outcome: counts[outcome] for outcome in _GIVEN_UP_OUTCOMES}
     drops = sum(n for outcome, n in counts.items() if outcome.startswith("dropped"))
     columns["dropped"] = drops - sum(given_up.values())
     columns["failed"] += sum(given_up.values())
     columns["attempted"] -= counts["resent"]
-    columns["accounted"] = sum(counts[outcome] for outcome in _ACCOUNTED)
+    columns["accounted"] = sum(counts[outcome] for outcome in _ACCOUNTED_OUTCOMES)
     columns["gone"] = counts["lost"]
     return columns

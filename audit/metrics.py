@@ -14,22 +14,22 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from headworks._audit import queries
 from headworks._audit.balance import Balance, total
-from headworks._audit.findings import Finding
-from headworks._audit.reconciler import Progress
+from headworks._audit.findings import AuditFinding
+from headworks._audit.reconciler import ReconcilerProgress
 from headworks._audit.results import TierState, TimeToComplete
 from headworks._audit.store import AuditStore
 from headworks._audit.store.aggregate import PRODUCER_TIER
 from headworks._audit_counting import WINDOW_MS
 
-__all__ = ["Look", "Metrics", "look"]
+__all__ = ["AuditMetrics", "MetricsSnapshot", "take_snapshot"]
 
 _PREFIX = "headworks_audit"
 _DAY_MS = 86_400_000
-_WORST = 20
+_MAX_WORST_TOPICS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class TierLook:
+class TierSnapshot:
     """A tier's figures of the last day."""
 
     state: TierState
@@ -39,16 +39,16 @@ class TierLook:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class MetricsSnapshot:
     """What the store said when it was last looked at."""
 
     at: int
-    findings: Sequence[Finding]
-    tiers: Sequence[TierLook]
+    findings: Sequence[AuditFinding]
+    tiers: Sequence[TierSnapshot]
     holes: int
 
 
-def look(store: AuditStore, now: int, found: Sequence[Finding]) -> Look:
+def take_snapshot(store: AuditStore, now: int, found: Sequence[AuditFinding]) -> MetricsSnapshot:
     """Ask the store for all figures."""
     since, tiers = now - _DAY_MS, []
     for state in queries.tiers(store):
@@ -56,28 +56,28 @@ def look(store: AuditStore, now: int, found: Sequence[Finding]) -> Look:
         if state.tier != PRODUCER_TIER:
             rows = queries.topic_sums(store, state.tier, since=since)
         tiers.append(
-            TierLook(
+            TierSnapshot(
                 state,
                 total(rows),
-                tuple(row for row in rows[:_WORST] if not row.complete),
+                tuple(row for row in rows[:_MAX_WORST_TOPICS] if not row.complete),
                 # Of windows that have ended: one that runs is complete by chance alone.
                 queries.time_to_complete(store, state.tier, since=since, until=now - WINDOW_MS + 1),
             )
         )
     holes = queries.holes(store)
-    return Look(now, found, tiers, holes.unreadable + holes.missed)
+    return MetricsSnapshot(now, found, tiers, holes.unreadable + holes.missed)
 
 
-class Metrics:
+class AuditMetrics:
     """A Prometheus collector of the last look and the reconciler's progress."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.registry.register(self)
-        self.progress = Progress(0, 0)
+        self.progress = ReconcilerProgress(0, 0)
         self.increments = 0
-        self.last: Look | None = None
+        self.last: MetricsSnapshot | None = None
 
     def collect(self) -> Iterator[Metric]:
         """The metrics, as of the last look."""
@@ -88,13 +88,13 @@ class Metrics:
             f"{_PREFIX}_increments", "increments that were new", value=self.increments
         )
         yield GaugeMetricFamily(
-            f"{_PREFIX}_behind_messages", "audit messages to read", value=self.progress.behind
+            f"{_PREFIX}_behind_messages", "audit messages to read", value=self.progress.lag
         )
         if self.last is not None:
-            yield from _of_look(self.last)
+            yield from _snapshot_metrics(self.last)
 
 
-def _of_look(last: Look) -> Iterator[Metric]:
+def _snapshot_metrics(last: MetricsSnapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         f"{_PREFIX}_last_look_timestamp_seconds", "when figures are of", value=last.at / 1000
     )
@@ -105,12 +105,12 @@ def _of_look(last: Look) -> Iterator[Metric]:
     for kind in sorted({finding.kind for finding in last.findings}):
         kinds.add_metric([kind], sum(finding.kind == kind for finding in last.findings))
     yield kinds
-    heard = GaugeMetricFamily(
+    last_reports = GaugeMetricFamily(
         f"{_PREFIX}_tier_last_report_timestamp_seconds", "last report of a tier", labels=["tier"]
     )
     for tier in last.tiers:
-        heard.add_metric([tier.state.tier], tier.state.last_sent / 1000)
-    yield heard
+        last_reports.add_metric([tier.state.tier], tier.state.last_sent / 1000)
+    yield last_reports
     below = [tier for tier in last.tiers if tier.state.tier != PRODUCER_TIER]
     for name, meaning in (
         ("expected", "messages that should be at a tier, last day"),
@@ -123,15 +123,15 @@ def _of_look(last: Look) -> Iterator[Metric]:
         for tier in below:
             family.add_metric([tier.state.tier], getattr(tier.balance, name))
         yield family
-    yield from _of_worst(below)
+    yield from _worst_topic_metrics(below)
 
 
-def _of_worst(below: Sequence[TierLook]) -> Iterator[Metric]:
+def _worst_topic_metrics(below: Sequence[TierSnapshot]) -> Iterator[Metric]:
     labels = ["tier", "topic"]
     topics = GaugeMetricFamily(
         f"{_PREFIX}_worst_topic_lost_messages", "missing, of the worst topics", labels=labels
     )
-    waits = GaugeMetricFamily(
+    completion = GaugeMetricFamily(
         f"{_PREFIX}_complete_seconds",
         "from a window's end until 99.9 % of it was at a tier, last day",
         labels=["tier", "quantile"],
@@ -141,8 +141,8 @@ def _of_worst(below: Sequence[TierLook]) -> Iterator[Metric]:
             topics.add_metric([tier.state.tier, row.topic], row.lost)
         quantiles = (("0.5", tier.time.p50), ("0.95", tier.time.p95), ("0.99", tier.time.p99))
         for quantile, seconds in quantiles:
-            waits.add_metric(
+            completion.add_metric(
                 [tier.state.tier, quantile], float("inf") if seconds is None else seconds
             )
     yield topics
-    yield waits
+    yield completion

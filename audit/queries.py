@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Row, func, select
 
 from headworks._audit.balance import Balance
-from headworks._audit.increments import Range
+from headworks._audit.increments import CountedRange
 from headworks._audit.results import (
     SETTLED_MS,
     Completeness,
@@ -28,23 +28,23 @@ from headworks._audit.results import (
     HealthRow,
     Holes,
     LoadShare,
-    Source,
     TierLine,
+    TierSource,
     TierState,
     TimeToComplete,
     TopicAudit,
     WindowState,
 )
 from headworks._audit.sql import (
-    Bounds,
+    WindowBounds,
     attempted_in,
     drops_in,
     first_below,
     newest_windows,
     percentiles,
+    seconds_to_complete,
     states_in,
     topic_sums_in,
-    waited,
 )
 from headworks._audit.store import AuditStore, tables
 from headworks._audit.store.aggregate import PRODUCER_TIER
@@ -66,7 +66,7 @@ __all__ = [
     "topics",
 ]
 
-_w = tables.windows.c
+_windows = tables.windows.c
 
 
 def topics(store: AuditStore) -> list[str]:
@@ -90,7 +90,7 @@ def balances(
     few windows: every row is brought into memory.
     """
     with store.read() as connection:
-        rows = states_in(connection, tier, Bounds(since, until, [topic] if topic else None))
+        rows = states_in(connection, tier, WindowBounds(since, until, [topic] if topic else None))
         return [row.balance for row in rows]
 
 
@@ -105,7 +105,7 @@ def topic_sums(
 ) -> list[Balance]:
     """Every topic's balance with `tier` summed over windows, the worst first."""
     with store.read() as connection:
-        return topic_sums_in(connection, tier, Bounds(since, until), limit, offset)
+        return topic_sums_in(connection, tier, WindowBounds(since, until), limit, offset)
 
 
 def health(
@@ -128,9 +128,13 @@ def health(
         if not starts:
             return Health(tier, (), (), 0, 0, 0, 0, 0)
         since, until = starts[0], starts[-1] + 1
-        everything = topic_sums_in(connection, tier, Bounds(since, until, containing=containing))
+        everything = topic_sums_in(
+            connection, tier, WindowBounds(since, until, containing=containing)
+        )
         page = everything[offset : offset + limit]
-        states = states_in(connection, tier, Bounds(since, until, [row.topic for row in page]))
+        states = states_in(
+            connection, tier, WindowBounds(since, until, [row.topic for row in page])
+        )
     by_topic: defaultdict[str, dict[int, WindowState]] = defaultdict(dict)
     for state in states:
         by_topic[state.balance.topic][state.window_start] = state
@@ -160,7 +164,11 @@ def topic_audit(store: AuditStore, topic: str, *, now: int, windows: int = 144) 
                 .order_by(tables.topics.c.tier)
             )
         )
-        bounds = Bounds(starts[0], starts[-1] + 1, [topic]) if starts else Bounds(topics=[topic])
+        bounds = (
+            WindowBounds(starts[0], starts[-1] + 1, [topic])
+            if starts
+            else WindowBounds(topics=[topic])
+        )
         lines = []
         for tier in names:
             states = states_in(connection, tier, bounds)
@@ -207,7 +215,9 @@ def time_to_complete(
     question = select(after, func.count()).select_from(sent.outerjoin(seen, same)).where(*bounds)
     with store.read() as connection:
         rows = connection.execute(question.group_by(after)).all()
-    return percentiles(tier, [one for after, n in rows for one in [waited(0, after)] * n])
+    return percentiles(
+        tier, [one for after, n in rows for one in [seconds_to_complete(0, after)] * n]
+    )
 
 
 def complete_until(
@@ -224,7 +234,7 @@ def complete_until(
     Judged are the windows that start in [since, until), a window that begins before `until` and
     ends after it included. That everything was reported by then is the caller's to know.
     """
-    bounds = Bounds(None if since is None else window_of(since), until, [topic])
+    bounds = WindowBounds(None if since is None else window_of(since), until, [topic])
     with store.read() as connection:
         counted = connection.scalar(
             select(func.count())
@@ -234,7 +244,7 @@ def complete_until(
         first = first_below(connection, tier, bounds, share)
         if first is None:
             return Completeness(topic, until, None, bool(counted))
-        (state,) = states_in(connection, tier, Bounds(first, first + 1, [topic]))
+        (state,) = states_in(connection, tier, WindowBounds(first, first + 1, [topic]))
     return Completeness(topic, first, state.balance, bool(counted))
 
 
@@ -249,14 +259,16 @@ def tiers(store: AuditStore) -> list[TierState]:
     return [TierState(tier, n, first, last, int(open_)) for tier, n, first, last, open_ in rows]
 
 
-def sources(store: AuditStore, *, tier: str | None = None) -> list[Source]:
+def sources(store: AuditStore, *, tier: str | None = None) -> list[TierSource]:
     """Who reports: each host and application of each tier, the longest silent first."""
     question = select(tables.sources).order_by(tables.sources.c.last_sent)
     if tier is not None:
         question = question.where(tables.sources.c.tier == tier)
     with store.read() as connection:
         return [
-            Source(r.tier, r.host, r.application, r.first_sent, r.last_sent, r.unsettled, r.lag_ms)
+            TierSource(
+                r.tier, r.host, r.application, r.first_sent, r.last_sent, r.unsettled, r.lag_ms
+            )
             for r in connection.execute(question)
         ]
 
@@ -277,14 +289,16 @@ def explain(store: AuditStore, topic: str, window_start: int) -> Explanation:
         ).all()
         names = list(
             connection.scalars(
-                select(_w.tier).where(_w.topic == topic, _w.window_start == window_start)
+                select(_windows.tier).where(
+                    _windows.topic == topic, _windows.window_start == window_start
+                )
             )
         )
         states = {
             tier: state
             for tier in sorted(set(names) - {PRODUCER_TIER})
             for state in states_in(
-                connection, tier, Bounds(window_start, window_start + 1, [topic])
+                connection, tier, WindowBounds(window_start, window_start + 1, [topic])
             )
         }
     return Explanation(topic, window_start, states, _contributions(rows, name_of), _loads(rows))
@@ -323,7 +337,7 @@ def _loads(rows: Iterable[Row[Any]]) -> tuple[LoadShare, ...]:
         LoadShare(
             row.load,
             json.loads(row.counts),
-            tuple(Range(*one) for one in json.loads(row.ranges or "[]")),
+            tuple(CountedRange(*one) for one in json.loads(row.ranges or "[]")),
             row.sent_at,
         )
         for row in rows

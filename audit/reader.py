@@ -18,9 +18,9 @@ from headworks._kafka.client_properties import READ_AHEAD, broker_client
 from headworks.errors import CorruptError, UnreachableError
 from headworks.registry_client import RegistryClient
 
-__all__ = ["audit_consumer", "read_ledger", "read_whole", "unreachable", "watermarks"]
+__all__ = ["audit_consumer", "broker_unreachable", "read_ledger", "read_whole", "watermarks"]
 
-_TIMEOUT = 10.0
+_TIMEOUT_SECONDS = 10.0
 
 
 def read_ledger(bootstrap: str, registry: str) -> Ledger:
@@ -84,29 +84,33 @@ def watermarks(consumer: Consumer, bootstrap: str) -> dict[int, tuple[int, int]]
 
     UnreachableError if the broker does not answer.
     """
-    away: list[int] = []
+    leaderless: list[int] = []
     try:
-        metadata = consumer.list_topics(AUDIT_TOPIC, timeout=_TIMEOUT).topics[AUDIT_TOPIC]
+        metadata = consumer.list_topics(AUDIT_TOPIC, timeout=_TIMEOUT_SECONDS).topics[AUDIT_TOPIC]
         if metadata.error is not None:
             return {}
-        away = [partition for partition, told in metadata.partitions.items() if told.leader == -1]
+        leaderless = [
+            partition
+            for partition, partition_metadata in metadata.partitions.items()
+            if partition_metadata.leader == -1
+        ]
         return {
             partition: consumer.get_watermark_offsets(
-                TopicPartition(AUDIT_TOPIC, partition), timeout=_TIMEOUT
+                TopicPartition(AUDIT_TOPIC, partition), timeout=_TIMEOUT_SECONDS
             )
             for partition in metadata.partitions
         }
     except KafkaException as error:
-        if away:
+        if leaderless:
             raise UnreachableError(
-                f"partition {away[0]} of {AUDIT_TOPIC} has no leader: its broker is away, and sums"
-                " without it would be wrong",
+                f"partition {leaderless[0]} of {AUDIT_TOPIC} has no leader: its broker is away, and"
+                " sums without it would be wrong",
                 fix="start that broker again; see `headworks topic describe`",
             ) from None
-        raise unreachable(bootstrap, error) from None
+        raise broker_unreachable(bootstrap, error) from None
 
 
-def unreachable(bootstrap: str, error: KafkaException) -> UnreachableError:
+def broker_unreachable(bootstrap: str, error: KafkaException) -> UnreachableError:
     """The error of a broker that does not answer."""
     return UnreachableError(
         f"the broker at {bootstrap} does not answer: {error.args[0].str()}",
@@ -118,12 +122,12 @@ def _read_to_end(consumer: Consumer, bootstrap: str) -> Iterator[Message]:
     marks = {p: m for p, m in watermarks(consumer, bootstrap).items() if m[1] > m[0]}
     ends = {p: high for p, (_, high) in marks.items()}
     consumer.assign([TopicPartition(AUDIT_TOPIC, p, low) for p, (low, _) in marks.items()])
-    heard = time.monotonic()
+    last_answer = time.monotonic()
     while ends:
         batch = consumer.consume(10_000, timeout=0.1)
         if batch:
-            heard = time.monotonic()
-        elif time.monotonic() - heard > _TIMEOUT:
+            last_answer = time.monotonic()
+        elif time.monotonic() - last_answer > _TIMEOUT_SECONDS:
             raise UnreachableError(
                 f"the broker at {bootstrap} stopped answering while the audit was read",
                 fix="look at its log, then ask again",

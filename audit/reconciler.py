@@ -24,28 +24,28 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from sqlalchemy import insert, select
 
 from headworks._audit.increments import Increment, IncrementDecoder
-from headworks._audit.reader import audit_consumer, unreachable, watermarks
+from headworks._audit.reader import audit_consumer, broker_unreachable, watermarks
 from headworks._audit.store import AuditStore, tables
-from headworks._audit.store.apply import Batch, MovedError, apply, positions
+from headworks._audit.store.apply import IncrementBatch, PositionsMovedError, apply, positions
 from headworks._audit_counting import AUDIT_TOPIC
 from headworks.errors import CorruptError, UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
 
-__all__ = ["Progress", "Reconciler"]
+__all__ = ["Reconciler", "ReconcilerProgress"]
 
-_TIMEOUT = 10.0
-_BATCH = 20_000
-_GATHER = 1.0
-_MOMENT = 0.05
-_LOOK_AGAIN = 30.0
+_TIMEOUT_SECONDS = 10.0
+_MAX_BATCH_MESSAGES = 20_000
+_POLL_SECONDS = 1.0
+_CATCH_UP_POLL_SECONDS = 0.05
+_REFRESH_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ReconcilerProgress:
     """How far the reconciler is: messages read since it was made, and messages to read."""
 
     read: int
-    behind: int
+    lag: int
 
 
 class Reconciler:
@@ -68,18 +68,18 @@ class Reconciler:
         self._now = now
         self._decode = IncrementDecoder(RegistryClient(registry))
         self._ends: dict[int, int] = {}
-        self._looked = 0.0
-        self._read = 0
+        self._refreshed_at = 0.0
+        self._messages_read = 0
         self._positions: dict[int, int] = {}
-        self._astray = False
-        self._asking = audit_consumer(bootstrap, "error")
+        self._needs_seek = False
+        self._metadata_consumer = audit_consumer(bootstrap, "error")
         self._consumer = audit_consumer(bootstrap, "error")
         try:
-            self._belongs()
+            self._check_cluster()
             try:
                 self._seek()
             except UnreachableError:  # a part of the topic is at a broker that is away
-                self._astray = True
+                self._needs_seek = True
         except BaseException:
             self.close()
             raise
@@ -93,25 +93,25 @@ class Reconciler:
     def close(self) -> None:
         """Let go of the broker; the store stays open."""
         self._consumer.close()
-        self._asking.close()
+        self._metadata_consumer.close()
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> ReconcilerProgress:
         """How far it is, by the ends that it last saw."""
-        behind = sum(max(0, end - self._positions.get(p, end)) for p, end in self._ends.items())
-        return Progress(self._read, behind)
+        lag = sum(max(0, end - self._positions.get(p, end)) for p, end in self._ends.items())
+        return ReconcilerProgress(self._messages_read, lag)
 
     def catch_up(self) -> int:
         """Read to the ends that the topic has now; the number of increments that were new."""
-        self._look()
+        self._refresh_ends()
         goal, new = dict(self._ends), 0
-        heard = time.monotonic()
+        last_answer = time.monotonic()
         while any(self._positions[p] < end for p, end in goal.items()):
             before = dict(self._positions)
-            new += self._step(_MOMENT)
+            new += self._step(_CATCH_UP_POLL_SECONDS)
             if self._positions != before:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > _TIMEOUT:
+                last_answer = time.monotonic()
+            elif time.monotonic() - last_answer > _TIMEOUT_SECONDS:
                 raise UnreachableError(
                     f"the broker at {self._bootstrap} stopped answering while the audit was read",
                     fix="look at its log, then ask again",
@@ -121,31 +121,33 @@ class Reconciler:
     def follow(self, stop: threading.Event, seen: Callable[[int], None] | None = None) -> None:
         """Read until `stop` is set; `seen` hears after every batch how many were new."""
         while not stop.is_set():
-            if time.monotonic() - self._looked > (_LOOK_AGAIN if self._ends else _GATHER):
-                self._look()
-            new = self._step(_GATHER)
+            if time.monotonic() - self._refreshed_at > (
+                _REFRESH_SECONDS if self._ends else _POLL_SECONDS
+            ):
+                self._refresh_ends()
+            new = self._step(_POLL_SECONDS)
             if seen is not None:
                 seen(new)
 
     def _step(self, seconds: float) -> int:
-        if self._astray:
+        if self._needs_seek:
             self._seek()
-            self._astray = False
-        messages = self._consumer.consume(_BATCH, timeout=seconds)
+            self._needs_seek = False
+        messages = self._consumer.consume(_MAX_BATCH_MESSAGES, timeout=seconds)
         if not messages:
             return 0
-        self._astray = True  # until what was consumed is in the store
+        self._needs_seek = True  # until what was consumed is in the store
         try:
             batch = self._batch(messages)
             new = 0 if batch.end == batch.start else apply(self._store, batch)
-        except MovedError:
+        except PositionsMovedError:
             return 0
-        self._astray = False
-        self._read += len(batch.increments)
+        self._needs_seek = False
+        self._messages_read += len(batch.increments)
         self._positions = dict(batch.end)
         return new
 
-    def _batch(self, messages: list[Message]) -> Batch:
+    def _batch(self, messages: list[Message]) -> IncrementBatch:
         end = dict(self._positions)
         increments: list[Increment] = []
         unreadable: dict[tuple[int, int], str] = {}
@@ -153,7 +155,7 @@ class Reconciler:
             partition, offset = message.partition(), message.offset()
             error = message.error()
             if error is not None:
-                self._heard(error)
+                self._check_error(error)
                 continue
             assert partition is not None
             assert offset is not None
@@ -164,24 +166,28 @@ class Reconciler:
             end[partition] = offset + 1
         # What lay there before it was waited for says nothing about its writer's clock.
         at = self._positions
-        live = len(messages) < _BATCH and all(at.get(p, 0) >= e for p, e in self._ends.items())
+        live = len(messages) < _MAX_BATCH_MESSAGES and all(
+            at.get(p, 0) >= e for p, e in self._ends.items()
+        )
         now = int(self._now() * 1000)
-        return Batch(dict(self._positions), end, increments, now, live, unreadable)
+        return IncrementBatch(dict(self._positions), end, increments, now, live, unreadable)
 
-    def _heard(self, error: Any) -> None:
+    def _check_error(self, error: Any) -> None:
         code = error.code()
         if code == KafkaError._PARTITION_EOF or error.retriable():
             return
         if code in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
-            raise MovedError
+            raise PositionsMovedError
         if code not in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
             raise UnreachableError(f"reading {AUDIT_TOPIC}: {error.str()}")
 
-    def _belongs(self) -> None:
+    def _check_cluster(self) -> None:
         try:
-            cluster = self._asking.list_topics(AUDIT_TOPIC, timeout=_TIMEOUT).cluster_id
+            cluster = self._metadata_consumer.list_topics(
+                AUDIT_TOPIC, timeout=_TIMEOUT_SECONDS
+            ).cluster_id
         except KafkaException as error:
-            raise unreachable(self._bootstrap, error) from None
+            raise broker_unreachable(self._bootstrap, error) from None
         with self._store.write() as connection:
             known = connection.scalar(
                 select(tables.facts.c.value).where(tables.facts.c.name == tables.CLUSTER)
@@ -197,19 +203,21 @@ class Reconciler:
                     fix="give another with --store, or the right --bootstrap",
                 )
 
-    def _look(self) -> None:
+    def _refresh_ends(self) -> None:
         """See which partitions there are, and their ends."""
         known = set(self._ends)
-        self._ends = {p: high for p, (_, high) in watermarks(self._asking, self._bootstrap).items()}
-        self._looked = time.monotonic()
+        self._ends = {
+            p: high for p, (_, high) in watermarks(self._metadata_consumer, self._bootstrap).items()
+        }
+        self._refreshed_at = time.monotonic()
         if set(self._ends) != known:
             self._seek()
 
     def _seek(self) -> None:
         """Read on from the store's positions; what the topic no longer has is noted as missed."""
-        marks = watermarks(self._asking, self._bootstrap)
+        marks = watermarks(self._metadata_consumer, self._bootstrap)
         self._ends = {p: high for p, (_, high) in marks.items()}
-        self._looked = time.monotonic()
+        self._refreshed_at = time.monotonic()
         with self._store.read() as connection:
             stored = positions(connection)
         wanted = dict(stored)
@@ -226,15 +234,15 @@ class Reconciler:
                 missed += low - at
                 wanted[partition] = low
         if wanted != stored:
-            self._note(stored, wanted, missed)
+            self._save_positions(stored, wanted, missed)
         self._positions = wanted
         self._consumer.assign([TopicPartition(AUDIT_TOPIC, p, wanted[p]) for p in marks])
 
-    def _note(self, stored: dict[int, int], wanted: dict[int, int], missed: int) -> None:
-        batch = Batch(stored, wanted, (), int(self._now() * 1000), live=False)
+    def _save_positions(self, stored: dict[int, int], wanted: dict[int, int], missed: int) -> None:
+        batch = IncrementBatch(stored, wanted, (), int(self._now() * 1000), live=False)
         try:
             apply(self._store, batch)
-        except MovedError:
+        except PositionsMovedError:
             return self._seek()
         if missed:
             with self._store.write() as connection:

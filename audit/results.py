@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headworks._audit.balance import Balance
-from headworks._audit.increments import Range
+from headworks._audit.increments import CountedRange
 from headworks._audit_counting import WINDOW_MS
 
 __all__ = [
@@ -21,8 +21,8 @@ __all__ = [
     "HealthRow",
     "Holes",
     "LoadShare",
-    "Source",
     "TierLine",
+    "TierSource",
     "TierState",
     "TimeToComplete",
     "TopicAudit",
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 SETTLED_MS = 120_000
-_CLOSED_MS = 3_600_000
+_REOPENED_AFTER_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class WindowState:
         """Whether producers counted into it an hour after it had ended and been counted first."""
         if self.first_sent is None or self.last_sent is None:
             return False
-        return self.last_sent > max(self.window_end, self.first_sent) + _CLOSED_MS
+        return self.last_sent > max(self.window_end, self.first_sent) + _REOPENED_AFTER_MS
 
     def settled(self, now: int) -> bool:
         """Whether it has ended and nobody has counted into it for two minutes."""
@@ -139,7 +139,7 @@ class TierState:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TierSource:
     """A host and application that report for a tier.
 
     `unsettled` messages were attempted and their fate is not reported; `lag_ms` is the shortest
@@ -175,7 +175,7 @@ class LoadShare:
 
     load: int
     counts: Mapping[str, int]
-    ranges: tuple[Range, ...]
+    ranges: tuple[CountedRange, ...]
     committed_at: int
 
 

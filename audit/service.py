@@ -14,35 +14,35 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.exc import OperationalError
 
-from headworks._audit.alerts import Post, tell
+from headworks._audit.alerts import SendAlert, send_alerts
 from headworks._audit.findings import Thresholds, findings
-from headworks._audit.metrics import Metrics, look
+from headworks._audit.metrics import AuditMetrics, take_snapshot
 from headworks._audit.reconciler import Reconciler
 from headworks._audit.store import AuditStore
-from headworks._audit.store.retention import Kept, tidy
+from headworks._audit.store.retention import Retention, remove_expired
 from headworks.errors import UnreachableError
 
-__all__ = ["Running"]
+__all__ = ["AuditService"]
 
 _log = logging.getLogger("headworks.audit")
-_AGAIN = 2.0
-_TIDY_EVERY = 3600.0
+_RETRY_SECONDS = 2.0
+_REMOVAL_INTERVAL_SECONDS = 3600.0
 
 
 @dataclass(slots=True)
-class Running:
+class AuditService:
     """Runs until `stop` is set; `post` is where alerts go."""
 
     reconciler: Reconciler
     store: AuditStore
-    metrics: Metrics
+    metrics: AuditMetrics
     thresholds: Thresholds
-    kept: Kept
-    post: Post | None
-    look_every: float
+    retention: Retention
+    post: SendAlert | None
+    check_seconds: float
     now: Callable[[], int] = lambda: time.time_ns() // 1_000_000
-    _due: float = field(default=0.0, init=False)
-    _tidy_due: float = field(default=0.0, init=False)
+    _next_check: float = field(default=0.0, init=False)
+    _next_removal: float = field(default=0.0, init=False)
 
     def run(self, stop: threading.Event) -> None:
         """Follow the topic."""
@@ -51,22 +51,22 @@ class Running:
                 self.reconciler.follow(stop, self._after_batch)
             except (UnreachableError, OperationalError) as error:
                 _log.warning("the audit waits: %s", error)
-                stop.wait(_AGAIN)
+                stop.wait(_RETRY_SECONDS)
 
     def _after_batch(self, new: int) -> None:
         self.metrics.increments += new
         self.metrics.progress = self.reconciler.progress
-        if time.monotonic() >= self._due:
-            self._look()
+        if time.monotonic() >= self._next_check:
+            self._check()
             # A look at a large store takes its time; most of it belongs to the topic.
-            self._due = time.monotonic() + self.look_every
-        if time.monotonic() >= self._tidy_due:
-            tidy(self.store, self.now(), self.kept)
-            self._tidy_due = time.monotonic() + _TIDY_EVERY
+            self._next_check = time.monotonic() + self.check_seconds
+        if time.monotonic() >= self._next_removal:
+            remove_expired(self.store, self.now(), self.retention)
+            self._next_removal = time.monotonic() + _REMOVAL_INTERVAL_SECONDS
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now = self.now()
         found = findings(self.store, now, self.thresholds)
-        self.metrics.last = look(self.store, now, found)
+        self.metrics.last = take_snapshot(self.store, now, found)
         if self.post is not None:
-            tell(self.store, found, now, self.post)
+            send_alerts(self.store, found, now, self.post)

@@ -32,31 +32,31 @@ from headworks._audit.store.aggregate import PRODUCER_TIER
 from headworks._audit_counting import WINDOW_MS
 
 __all__ = [
-    "Bounds",
     "Breach",
+    "WindowBounds",
     "attempted_in",
     "breaches_in",
     "drops_in",
     "first_below",
     "newest_windows",
     "percentiles",
+    "seconds_to_complete",
     "states_in",
     "topic_sums_in",
-    "waited",
 ]
 
-_w = tables.windows.c
+_windows = tables.windows.c
 _SUMMED = tuple(name for name in tables.COUNTED if name != "bytes")
-_NOTHING = dict.fromkeys(_SUMMED, 0)
+_NO_COUNTS = dict.fromkeys(_SUMMED, 0)
 _SENT = ("attempted", "delivered", "failed", "dropped", "unresolved")  # the reference's columns
 _SEEN = tuple(name for name in _SUMMED if name not in _SENT)
 _PAIRED = (*_SENT, *_SEEN, "unsure")
 _Columns = Any  # of a table or an alias of one, by name
-_AHEAD_MS = 3_600_000  # windows further in the future are somebody's broken clock
+_MAX_AHEAD_MS = 3_600_000  # windows further in the future are somebody's broken clock
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class WindowBounds:
     """Which windows: those that start in [since, until), of topics named or named like."""
 
     since: int | None = None
@@ -84,7 +84,7 @@ def newest_windows(
     """The starts of the newest windows that hold anything, oldest first."""
     of = {} if topic is None else {"topic": topic}
     kinds = [of] if tier is None else [{**of, "tier": name} for name in {tier, PRODUCER_TIER}]
-    before = literal(now + _AHEAD_MS + 1)
+    before = literal(now + _MAX_AHEAD_MS + 1)
     found = {start for kind in kinds for start in connection.scalars(_chain(before, count, kind))}
     return sorted(found - {None})[-count:]
 
@@ -108,12 +108,19 @@ def _chain(before: ColumnElement[int], count: int, of: Mapping[str, str]) -> Sel
 def states_in(
     connection: Connection,
     tier: str,
-    bounds: Bounds,
+    bounds: WindowBounds,
 ) -> list[WindowState]:
     """The windows of `tier` and the producers within bounds, by topic and time."""
-    columns = (_w.topic, _w.window_start, _w.tier, _w.first_sent, _w.last_sent, _w.complete_at)
-    question = select(*columns, *(_w[name] for name in _SUMMED))
-    asked = question.where(_w.tier.in_((PRODUCER_TIER, tier)), *bounds.of(_w))
+    columns = (
+        _windows.topic,
+        _windows.window_start,
+        _windows.tier,
+        _windows.first_sent,
+        _windows.last_sent,
+        _windows.complete_at,
+    )
+    question = select(*columns, *(_windows[name] for name in _SUMMED))
+    asked = question.where(_windows.tier.in_((PRODUCER_TIER, tier)), *bounds.of(_windows))
     pairs: defaultdict[tuple[str, int], dict[str, Row[Any]]] = defaultdict(dict)
     for row in connection.execute(asked).all():
         pairs[row.topic, row.window_start][row.tier] = row
@@ -131,8 +138,8 @@ def _state(
     return WindowState(
         balance=balance_of(
             *key,
-            _NOTHING if sent is None else _counts(sent),
-            _NOTHING if seen is None else _counts(seen),
+            _NO_COUNTS if sent is None else _counts(sent),
+            _NO_COUNTS if seen is None else _counts(seen),
             referenced=referenced,
         ),
         window_start=key[1],
@@ -156,7 +163,7 @@ def _referenced(connection: Connection, names: set[str]) -> set[str]:
 def topic_sums_in(
     connection: Connection,
     tier: str,
-    bounds: Bounds,
+    bounds: WindowBounds,
     limit: int | None = None,
     offset: int = 0,
 ) -> list[Balance]:
@@ -222,12 +229,12 @@ def _topic_sum(row: Row[*tuple[Any, ...]]) -> Balance:
     )
 
 
-def _paired(tier: str, bounds: Bounds) -> CompoundSelect[Any]:
+def _paired(tier: str, bounds: WindowBounds) -> CompoundSelect[Any]:
     """Per topic and window, what the producers sent and what the tier has of it, in one row."""
     return union_all(_produced(tier, bounds), _foreign(tier, bounds))
 
 
-def _produced(tier: str, bounds: Bounds) -> Select[Any]:
+def _produced(tier: str, bounds: WindowBounds) -> Select[Any]:
     """The windows that producers counted into."""
     sent, seen = tables.windows.alias("sent"), tables.windows.alias("seen")
     both = sent.outerjoin(seen, _same_window(seen, sent) & (seen.c.tier == tier))
@@ -235,7 +242,7 @@ def _produced(tier: str, bounds: Bounds) -> Select[Any]:
     return pairs.where(sent.c.tier == PRODUCER_TIER, *bounds.of(sent.c))
 
 
-def _foreign(tier: str, bounds: Bounds) -> Select[Any]:
+def _foreign(tier: str, bounds: WindowBounds) -> Select[Any]:
     """The windows that only the tier counted into."""
     sent, seen = tables.windows.alias("sent"), tables.windows.alias("seen")
     missing = select(1).where(_same_window(sent, seen), sent.c.tier == PRODUCER_TIER)
@@ -289,7 +296,7 @@ def breaches_in(
     Judged are windows that start at `since` or later, have ended at `ended` and were last counted
     into before `heard_before`, of topics that producers count and, unless `every_topic`, `tier`.
     """
-    paired = _paired(tier, Bounds(since, ended - WINDOW_MS)).subquery()
+    paired = _paired(tier, WindowBounds(since, ended - WINDOW_MS)).subquery()
     p = paired.c
     expected = p.attempted - p.failed - p.dropped
     gap = expected - p.accounted
@@ -316,7 +323,7 @@ def breaches_in(
 def first_below(
     connection: Connection,
     tier: str,
-    bounds: Bounds,
+    bounds: WindowBounds,
     share: float,
 ) -> int | None:
     """The start of the first window within bounds that lacks more than 1 - `share` at a tier."""
@@ -328,10 +335,12 @@ def first_below(
     return None if first is None else int(first)
 
 
-def attempted_in(connection: Connection, bounds: Bounds) -> dict[int, int]:
+def attempted_in(connection: Connection, bounds: WindowBounds) -> dict[int, int]:
     """What producers attempted to send of a topic, by window."""
     rows = connection.execute(
-        select(_w.window_start, _w.attempted).where(_w.tier == PRODUCER_TIER, *bounds.of(_w))
+        select(_windows.window_start, _windows.attempted).where(
+            _windows.tier == PRODUCER_TIER, *bounds.of(_windows)
+        )
     )
     return {row.window_start: row.attempted for row in rows}
 
@@ -350,20 +359,20 @@ def drops_in(connection: Connection, topic: str, starts: Sequence[int]) -> dict[
     return {outcome.partition(":")[2] or outcome: int(n) for outcome, n in rows}
 
 
-def waited(window_start: int, complete_at: int | None) -> float | None:
+def seconds_to_complete(window_start: int, complete_at: int | None) -> float | None:
     """Seconds from the end of a window until it was complete."""
     if complete_at is None:
         return None
     return max(0.0, (complete_at - window_start - WINDOW_MS) / 1000)
 
 
-def percentiles(tier: str, waited: Sequence[float | None]) -> TimeToComplete:
+def percentiles(tier: str, seconds_to_complete: Sequence[float | None]) -> TimeToComplete:
     """Percentiles over windows; one that is not complete waits for ever."""
-    known = sorted(seconds for seconds in waited if seconds is not None)
+    known = sorted(seconds for seconds in seconds_to_complete if seconds is not None)
 
     def at(share: float) -> float | None:
         # Of all windows, those that are not complete included: they wait for ever.
-        place = max(0, -(-int(share * 1000) * len(waited) // 1000) - 1)
+        place = max(0, -(-int(share * 1000) * len(seconds_to_complete) // 1000) - 1)
         return known[place] if place < len(known) else None
 
-    return TimeToComplete(tier, len(waited), len(known), at(0.5), at(0.95), at(0.99))
+    return TimeToComplete(tier, len(seconds_to_complete), len(known), at(0.5), at(0.95), at(0.99))

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from headworks._cli.broker_address import ZooKeeper, address_of
-from headworks._cli.output import Format, FormatOption, print_json, say
+from headworks._cli.broker_address import ZooKeeper, bootstrap_servers
+from headworks._cli.output import Format, FormatOption, print_json, print_status
 from headworks._cli.warehouse_options import (
     Bootstrap,
     Database,
@@ -50,7 +50,13 @@ def rewind(
 
     position = Position.parse(to)
     config = config_of(
-        address_of(bootstrap, zookeeper), registry, data_dir, warehouse, database, master, metastore
+        bootstrap_servers(bootstrap, zookeeper),
+        registry,
+        data_dir,
+        warehouse,
+        database,
+        master,
+        metastore,
     )
     with open_warehouse(config) as opened, phases() as tell:
         report = opened.rewind(topic, position, tell)
@@ -75,7 +81,13 @@ def requeue(
     Exit 1 if some are still bad; they stay in quarantine.
     """
     config = config_of(
-        address_of(bootstrap, zookeeper), registry, data_dir, warehouse, database, master, metastore
+        bootstrap_servers(bootstrap, zookeeper),
+        registry,
+        data_dir,
+        warehouse,
+        database,
+        master,
+        metastore,
     )
     with open_warehouse(config) as opened:
         for name in opened.quarantined() if topic is None else [topic]:
@@ -109,7 +121,13 @@ def rebuild(
     Exit 1, and nothing changed, if Avro does not resolve the old rows. Interrupted, run it again.
     """
     config = config_of(
-        address_of(bootstrap, zookeeper), registry, data_dir, warehouse, database, master, metastore
+        bootstrap_servers(bootstrap, zookeeper),
+        registry,
+        data_dir,
+        warehouse,
+        database,
+        master,
+        metastore,
     )
     with open_warehouse(config) as opened, phases() as tell:
         report = opened.rebuild(topic, tell)
@@ -133,10 +151,18 @@ def compact(
     from dataclasses import asdict
 
     config = config_of(
-        address_of(bootstrap, zookeeper), registry, data_dir, warehouse, database, master, metastore
+        bootstrap_servers(bootstrap, zookeeper),
+        registry,
+        data_dir,
+        warehouse,
+        database,
+        master,
+        metastore,
     )
     with open_warehouse(config) as opened, phases() as tell:
         done = opened.compact(topic, tell)
     if format is Format.JSON:
         print_json(asdict(done))
-    say(str(done) if done.partitions else "nothing to do: no partition has two small files")
+    print_status(
+        str(done) if done.partitions else "nothing to do: no partition has two small files"
+    )

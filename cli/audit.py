@@ -12,15 +12,22 @@ import typer
 
 from headworks._cli.audit_checks import Bootstrap, Registry, StoreOption, verify, wait
 from headworks._cli.audit_run import run
-from headworks._cli.audit_store import caught_up
-from headworks._cli.broker_address import ZooKeeper, address_of
-from headworks._cli.output import Format, FormatOption, percent, print_json, print_table, say
-from headworks._cli.times import instant, shown
+from headworks._cli.audit_store import reconciled_store
+from headworks._cli.broker_address import ZooKeeper, bootstrap_servers
+from headworks._cli.output import (
+    Format,
+    FormatOption,
+    percent,
+    print_json,
+    print_status,
+    print_table,
+)
+from headworks._cli.times import format_instant, parse_instant
 from headworks._settings import resolve
 
 if TYPE_CHECKING:
     from headworks._audit.balance import Balance
-    from headworks._audit.increments import Range
+    from headworks._audit.increments import CountedRange
     from headworks._audit.results import Explanation
 
 __all__ = ["audit_app"]
@@ -59,13 +66,13 @@ def status(
     """Compare a tier with the producers, per topic; exit 1 if one is below the SLA."""
     from headworks._audit import queries
     from headworks._audit.balance import total
-    from headworks._audit.findings import Thresholds, troubles
+    from headworks._audit.findings import Thresholds, general_findings
     from headworks.errors import FindingsError, UsageError
 
-    first = None if since is None else instant(since, "--since")
-    end = None if until is None else instant(until, "--until")
-    with caught_up(
-        store, address_of(bootstrap, zookeeper), resolve("registry", registry)
+    first = None if since is None else parse_instant(since, "--since")
+    end = None if until is None else parse_instant(until, "--until")
+    with reconciled_store(
+        store, bootstrap_servers(bootstrap, zookeeper), resolve("registry", registry)
     ) as opened:
         if topic is None:
             rows = sorted(
@@ -75,7 +82,7 @@ def status(
             rows = queries.balances(opened, tier, topic, since=first, until=end)
         holes = queries.holes(opened)
         tiers = [state.tier for state in queries.tiers(opened)]
-        seen = troubles(opened, time.time_ns() // 1_000_000, Thresholds())
+        seen = general_findings(opened, time.time_ns() // 1_000_000, Thresholds())
     wrong = [one for one in seen if topic is None or one.topic in (None, topic)]
     if tier not in (_WAREHOUSE, *tiers):  # the warehouse's counts as empty until the first load
         raise UsageError(
@@ -91,7 +98,7 @@ def status(
     else:
         _print(rows, everything)
         for one in wrong:
-            say(f"{one.kind}: {one.text}")
+            print_status(f"{one.kind}: {one.text}")
     if holes.unreadable or holes.missed:
         raise FindingsError(
             f"{holes.unreadable} messages of the audit topic are no audit events, and "
@@ -124,9 +131,9 @@ def explain(
     from headworks._audit_counting import window_of
     from headworks.errors import UsageError
 
-    start = window_of(instant(window, "the window"))
-    with caught_up(
-        store, address_of(bootstrap, zookeeper), resolve("registry", registry)
+    start = window_of(parse_instant(window, "the window"))
+    with reconciled_store(
+        store, bootstrap_servers(bootstrap, zookeeper), resolve("registry", registry)
     ) as opened:
         found = queries.explain(opened, topic, start)
         known = queries.topics(opened) if not found.contributions else []
@@ -135,20 +142,26 @@ def explain(
             f"no tier has counted topic {topic!r}", fix="`headworks audit status` lists topics"
         )
     if format is Format.JSON:
-        print_json({**asdict(found), "window_start": shown(start)})
+        print_json({**asdict(found), "window_start": format_instant(start)})
     else:
         _print_explanation(found)
 
 
 def _print_explanation(found: Explanation) -> None:
-    say(f"{found.topic}, the ten minutes from {shown(found.window_start)}")
+    print_status(f"{found.topic}, the ten minutes from {format_instant(found.window_start)}")
     if not found.contributions:
-        say("nobody counted a message of it, or it was longer ago than who counted is remembered")
+        print_status(
+            "nobody counted a message of it, or it was longer ago than who counted is remembered"
+        )
     for tier, state in found.states.items():
         row = state.balance
-        complete = "" if state.complete_at is None else f", complete at {shown(state.complete_at)}"
+        complete = (
+            ""
+            if state.complete_at is None
+            else f", complete at {format_instant(state.complete_at)}"
+        )
         reopened = ", reopened by late messages" if state.reopened else ""
-        say(
+        print_status(
             f"{tier}: expected {row.expected:,}, there {row.accounted:,}, lost {row.lost:,}, "
             f"duplicated {row.duplicated:,}{complete}{reopened}"
         )
@@ -160,8 +173,8 @@ def _print_explanation(found: Explanation) -> None:
                 c.host,
                 c.application,
                 _counts(c.counts),
-                shown(c.first_sent),
-                shown(c.last_sent),
+                format_instant(c.first_sent),
+                format_instant(c.last_sent),
             ]
             for c in found.contributions
         ],
@@ -171,7 +184,12 @@ def _print_explanation(found: Explanation) -> None:
         print_table(
             ["load", "counted", "offsets", "committed"],
             [
-                [load.load, _counts(load.counts), _offsets(load.ranges), shown(load.committed_at)]
+                [
+                    load.load,
+                    _counts(load.counts),
+                    _offsets(load.ranges),
+                    format_instant(load.committed_at),
+                ]
                 for load in found.loads
             ],
         )
@@ -181,7 +199,7 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {n:,}" for name, n in sorted(counts.items()))
 
 
-def _offsets(ranges: Sequence[Range]) -> str:
+def _offsets(ranges: Sequence[CountedRange]) -> str:
     return ", ".join(f"{r.partition}: {r.first}-{r.end - 1}" for r in ranges)
 
 
@@ -189,7 +207,7 @@ def _as_json(balance: Balance) -> dict[str, Any]:
     start = balance.window_start
     return {
         **asdict(balance),
-        "window_start": None if start is None else shown(start),
+        "window_start": None if start is None else format_instant(start),
         "expected": balance.expected,
         "in_flight": balance.in_flight,
         "completeness": balance.completeness,
@@ -223,7 +241,7 @@ _COLUMNS = (
 def _cells(row: Balance) -> list[object]:
     return [
         row.topic,
-        "all" if row.window_start is None else shown(row.window_start),
+        "all" if row.window_start is None else format_instant(row.window_start),
         row.sent,
         row.accounted,
         row.lost,

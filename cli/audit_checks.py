@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headworks._cli.audit_store import caught_up
-from headworks._cli.broker_address import ZooKeeper, address_of
-from headworks._cli.output import Format, FormatOption, print_json, print_table, say
-from headworks._cli.times import instant, shown, span
+from headworks._cli.audit_store import reconciled_store
+from headworks._cli.broker_address import ZooKeeper, bootstrap_servers
+from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
+from headworks._cli.times import format_instant, parse_duration_ms, parse_instant
 from headworks._settings import resolve
 from headworks.errors import CorruptError, FindingsError, UsageError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["verify", "wait"]
 
-_PAUSE = 2.0
+_POLL_SECONDS = 2.0
 StoreOption = Annotated[
     str | None,
     typer.Option(help="sqlite:///FILE or postgresql://.. (setting audit_store)"),
@@ -52,13 +52,17 @@ def wait(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Wait until a table is complete up to a time; exit 1 if it is not when time is up."""
-    end = instant(until, "--until")
-    start = None if since is None else instant(since, "--since")
-    ripe = end + span("--grace", grace)
-    deadline = None if timeout is None else time.monotonic() + span("--timeout", timeout) / 1000
-    at = address_of(bootstrap, zookeeper), resolve("registry", registry)
+    end = parse_instant(until, "--until")
+    start = None if since is None else parse_instant(since, "--since")
+    ripe = end + parse_duration_ms("--grace", grace)
+    deadline = (
+        None
+        if timeout is None
+        else time.monotonic() + parse_duration_ms("--timeout", timeout) / 1000
+    )
+    at = bootstrap_servers(bootstrap, zookeeper), resolve("registry", registry)
     while True:
-        with caught_up(store, *at) as opened:
+        with reconciled_store(store, *at) as opened:
             found = _completeness(opened, table, start, end, tier, sla / 100)
         early = time.time() * 1000 < ripe
         if found.waits_for is None and not early:
@@ -66,7 +70,7 @@ def wait(
         if deadline is not None and time.monotonic() >= deadline:
             _answer(found, format)
             raise FindingsError(_why_not(found, early, ripe))
-        time.sleep(_PAUSE)
+        time.sleep(_POLL_SECONDS)
     _answer(found, format)
 
 
@@ -100,11 +104,11 @@ def _topic_of(table: str, topics: list[str]) -> str:
 def _why_not(found: Completeness, early: bool, ripe: int) -> str:
     if found.waits_for is None:
         assert early
-        return f"{found.topic} may still grow: producers may report until {shown(ripe)}"
+        return f"{found.topic} may still grow: producers may report until {format_instant(ripe)}"
     row = found.waits_for
     return (
-        f"{found.topic} is complete up to {shown(found.until)} only: of the ten minutes from "
-        f"there, {row.lost:,} of {row.expected:,} messages are missing"
+        f"{found.topic} is complete up to {format_instant(found.until)} only: of the ten minutes "
+        f"from there, {row.lost:,} of {row.expected:,} messages are missing"
     )
 
 
@@ -113,12 +117,12 @@ def _answer(found: Completeness, form: Format) -> None:
         print_json(
             {
                 "topic": found.topic,
-                "complete_until": shown(found.until),
+                "complete_until": format_instant(found.until),
                 "missing": 0 if found.waits_for is None else found.waits_for.lost,
             }
         )
     elif found.waits_for is None:
-        say(f"{found.topic} is complete up to {shown(found.until)}")
+        print_status(f"{found.topic} is complete up to {format_instant(found.until)}")
 
 
 def verify(
@@ -137,12 +141,12 @@ def verify(
     from hadoop_loader._storage.filesystem import place_of
     from headworks._audit import queries
 
-    at = address_of(bootstrap, zookeeper), resolve("registry", registry)
+    at = bootstrap_servers(bootstrap, zookeeper), resolve("registry", registry)
     try:
         tables = rows_of(place_of(resolve("warehouse", warehouse)))
     except CorruptError as error:
         raise FindingsError(error.message, fix=error.fix) from None
-    with caught_up(store, *at) as opened:
+    with reconciled_store(store, *at) as opened:
         audited = {row.topic: row.accounted for row in queries.topic_sums(opened, "hadoop")}
         differing = _differing(opened, *at)
     rows = [(found, audited.get(found.topic)) for found in tables]
@@ -200,7 +204,7 @@ def _differing(opened: AuditStore, bootstrap: str, registry: str) -> list[str]:
 
     ledger = read_whole(bootstrap, registry)
     if ledger is None:
-        say("the beginning of the audit topic is gone: its sums are not added up again")
+        print_status("the beginning of the audit topic is gone: its sums are not added up again")
         return []
     differing = set()
     for tier in ledger.tiers():

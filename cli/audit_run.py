@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headworks._cli.audit_store import store_url
-from headworks._cli.broker_address import ZooKeeper, address_of
+from headworks._cli.broker_address import ZooKeeper, bootstrap_servers
 from headworks._cli.output import Format, FormatOption
-from headworks._cli.times import span
+from headworks._cli.times import parse_duration_ms
 from headworks._settings import resolve
 
 if TYPE_CHECKING:
-    from headworks._audit.metrics import Metrics
+    from headworks._audit.metrics import AuditMetrics
 
 __all__ = ["run"]
 
@@ -69,38 +69,43 @@ def run(
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    from headworks._audit.alerts import post_to
+    from headworks._audit.alerts import webhook
     from headworks._audit.findings import Thresholds
-    from headworks._audit.metrics import Metrics
+    from headworks._audit.metrics import AuditMetrics
     from headworks._audit.reconciler import Reconciler
-    from headworks._audit.service import Running
+    from headworks._audit.service import AuditService
     from headworks._audit.store import AuditStore
-    from headworks._audit.store.retention import Kept
+    from headworks._audit.store.retention import Retention
     from headworks._server import logs
 
     logs.configure(resolve("log_format", log_format), resolve("log_level", log_level))
     thresholds = Thresholds(
         sla=sla / 100,
-        complete_within=span("--complete-within", complete_within),
-        silent_after=span("--silent-after", silent_after),
-        skew=span("--max-skew", max_skew),
+        complete_within_ms=parse_duration_ms("--complete-within", complete_within),
+        silent_after_ms=parse_duration_ms("--silent-after", silent_after),
+        max_skew_ms=parse_duration_ms("--max-skew", max_skew),
     )
-    kept = Kept(span("--keep-details", keep_details), span("--keep-sums", keep_sums))
-    every = span("--look-every", look_every) / 1000
-    shown = Metrics()
+    retention = Retention(
+        parse_duration_ms("--keep-details", keep_details),
+        parse_duration_ms("--keep-sums", keep_sums),
+    )
+    every = parse_duration_ms("--look-every", look_every) / 1000
+    shown_metrics = AuditMetrics()
     opened = AuditStore(store_url(store))
     try:
-        at = _expose(shown, metrics, insecure)
-        where = address_of(bootstrap, zookeeper)
+        at = _expose(shown_metrics, metrics, insecure)
+        where = bootstrap_servers(bootstrap, zookeeper)
         with Reconciler(where, resolve("registry", registry), opened) as reconciler:
             _ready(at, where, format)
-            post = None if alert_webhook is None else post_to(alert_webhook)
-            Running(reconciler, opened, shown, thresholds, kept, post, every).run(stop)
+            post = None if alert_webhook is None else webhook(alert_webhook)
+            AuditService(
+                reconciler, opened, shown_metrics, thresholds, retention, post, every
+            ).run(stop)
     finally:
         opened.close()
 
 
-def _expose(metrics: Metrics, listen: str | None, insecure: bool) -> str:
+def _expose(metrics: AuditMetrics, listen: str | None, insecure: bool) -> str:
     """Serve the metrics; the address, or nothing."""
     if listen is None:
         return ""

@@ -19,7 +19,7 @@ from headworks.errors import UsageError
 if TYPE_CHECKING:
     from headworks._audit.store import AuditStore
 
-__all__ = ["caught_up", "kept_store", "store_url"]
+__all__ = ["existing_store_url", "reconciled_store", "store_url"]
 
 
 def store_url(store: str | None) -> str:
@@ -38,7 +38,7 @@ def store_url(store: str | None) -> str:
     return f"sqlite:///{(folder / 'audit.db').resolve()}"
 
 
-def kept_store(store: str | None, data_dir: str | None = None) -> str | None:
+def existing_store_url(store: str | None, data_dir: str | None = None) -> str | None:
     """Where the store is, or None if nobody keeps one."""
     found = resolve_optional("audit_store", store)
     if found is not None:
@@ -48,13 +48,13 @@ def kept_store(store: str | None, data_dir: str | None = None) -> str | None:
 
 
 @contextmanager
-def caught_up(store: str | None, bootstrap: str, registry: str) -> Iterator[AuditStore]:
+def reconciled_store(store: str | None, bootstrap: str, registry: str) -> Iterator[AuditStore]:
     """The store, with everything that the audit topic holds now."""
     from headworks._audit.reconciler import Reconciler
     from headworks._audit.store import AuditStore
 
     with tempfile.TemporaryDirectory(prefix="headworks-audit-") as folder:
-        url = kept_store(store) or f"sqlite:///{folder}/audit.db"
+        url = existing_store_url(store) or f"sqlite:///{folder}/audit.db"
         opened = AuditStore(url)
         try:
             with Reconciler(bootstrap, registry, opened) as reconciler:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headworks._cli.broker_address import address_of as address_of_brokers
+from headworks._cli.broker_address import bootstrap_servers
 from headworks._cli.output import Format, FormatOption
 from headworks._cli.security_options import (
     AccessOption,
@@ -27,8 +27,8 @@ from headworks._cli.security_options import (
     TlsCertOption,
     TlsKeyOption,
     UsersOption,
-    address_of,
     guarding_of,
+    host_and_port,
     tls_of,
 )
 from headworks._settings import resolve, resolve_optional
@@ -86,8 +86,8 @@ def start(
     from headworks._server.child_process import end_with_parent
 
     end_with_parent()
-    from headworks._console.app.server import Options, bind, serve
-    from headworks._console.sources import Places
+    from headworks._console.app.server import ConsoleOptions, bind, serve
+    from headworks._console.sources import Endpoints
 
     guarding = guarding_of(
         users=users,
@@ -101,8 +101,8 @@ def start(
         anonymous=anonymous,
         insecure=insecure,
     )
-    places = Places(
-        address_of_brokers(bootstrap, zookeeper),
+    endpoints = Endpoints(
+        bootstrap_servers(bootstrap, zookeeper),
         resolve("registry", registry),
         _warehouse(resolve("warehouse", warehouse)),
         Path(resolve("schemas", schemas)),
@@ -111,7 +111,7 @@ def start(
     )
     tls = tls_of(tls_cert, tls_key)
     sock = bind(
-        listen or address_of(resolve("console")),
+        listen or host_and_port(resolve("console")),
         what="console",
         guarded=guarding.authenticates,
         insecure=insecure,
@@ -127,7 +127,7 @@ def start(
         sys.stdout.flush()
 
     log = resolve("log_format", log_format), resolve("log_level", log_level)
-    serve(sock, ready, Options(places, guarding, tls, *log))
+    serve(sock, ready, ConsoleOptions(endpoints, guarding, tls, *log))
 
 
 def _store_in(folder: Path) -> str:

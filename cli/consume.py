@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headworks._cli.output import Format, FormatOption, say
+from headworks._cli.output import Format, FormatOption, print_status
 from headworks._settings import resolve
 from headworks.errors import UsageError
 
@@ -51,10 +51,10 @@ def consume(
 ) -> None:
     """Print the messages of a topic, decoded, one a line, until --max, --idle or Ctrl-C."""
     from consumer_sdk import Consumer, OnPoison
-    from headworks._cli.broker_address import address_of, topics_of
+    from headworks._cli.broker_address import bootstrap_servers, topics_metadata
 
-    address = address_of(bootstrap)
-    if topic not in topics_of(address):
+    address = bootstrap_servers(bootstrap)
+    if topic not in topics_metadata(address):
         raise UsageError(f"there is no topic {topic!r}", fix="see `headworks topic list`")
     with Consumer[Any](
         topics=[topic],
@@ -74,7 +74,7 @@ def consume(
             elif idle is not None and time.monotonic() - last > idle:
                 break
         if consumer.skipped:
-            say(f"skipped {consumer.skipped} messages that could not be decoded")
+            print_status(f"skipped {consumer.skipped} messages that could not be decoded")
 
 
 def _print(message: Message[Any], format: Format) -> None:

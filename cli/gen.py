@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headworks._cli.output import Format, FormatOption, print_json, say
+from headworks._cli.output import Format, FormatOption, print_json, print_status
 from headworks._settings import resolve
 from headworks.errors import FindingsError, UsageError
 
@@ -57,8 +57,8 @@ def gen(
         )
     else:
         for path in changed:
-            say(f"{'stale' if check else 'wrote'} {path}")
-        say(f"{out}: {len(files)} files, {len(changed)} {'stale' if check else 'changed'}")
+            print_status(f"{'stale' if check else 'wrote'} {path}")
+        print_status(f"{out}: {len(files)} files, {len(changed)} {'stale' if check else 'changed'}")
     if check and changed:
         raise FindingsError(
             f"{len(changed)} generated files are not what the schemas say: "

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headworks._cli.broker_address import address_of
-from headworks._cli.output import Format, FormatOption, print_json, print_table, say
+from headworks._cli.broker_address import bootstrap_servers
+from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
 from headworks._settings import resolve_optional
 from headworks.errors import FindingsError, UsageError
 
@@ -68,7 +68,9 @@ def describe(
     if format is Format.JSON:
         print_json(found.as_json())
     else:
-        say(f"{found.name}: {found.kind.value}, {found.state}, {len(found.members)} members")
+        print_status(
+            f"{found.name}: {found.kind.value}, {found.state}, {len(found.members)} members"
+        )
         print_table(
             ("topic", "partition", "committed", "end", "lag", "behind", "owner"),
             [
@@ -142,7 +144,7 @@ def offsets_export(
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{out} cannot be written: {error.strerror}") from None
-    say(f"wrote the positions of {len(found)} groups to {out}")
+    print_status(f"wrote the positions of {len(found)} groups to {out}")
 
 
 @group_app.command("offsets-import")
@@ -197,14 +199,14 @@ def delete(
         typer.confirm(f"forget group {group} and how far it is?", abort=True, err=True)
     with _groups(bootstrap, zookeeper) as groups:
         groups.delete(group)
-    say(f"deleted {group}")
+    print_status(f"deleted {group}")
 
 
 def _groups(bootstrap: str | None, zookeeper: str | None) -> Groups:
     from headworks.groups import Groups
 
     ensemble = resolve_optional("zookeeper", zookeeper)
-    return Groups(address_of(bootstrap, zookeeper), ensemble)
+    return Groups(bootstrap_servers(bootstrap, zookeeper), ensemble)
 
 
 def _target(to: str | None, shift: int | None) -> Target:
@@ -288,7 +290,7 @@ def _print_moves(moves: dict[str, list[Move]], format: Format, *, dry_run: bool)
             for move in parts
         ],
     )
-    say("nothing was changed" if dry_run else f"moved {', '.join(moves)}")
+    print_status("nothing was changed" if dry_run else f"moved {', '.join(moves)}")
 
 
 def _number(value: int | None) -> int | str:

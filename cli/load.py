@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headworks._cli.again import again_app
-from headworks._cli.broker_address import ZooKeeper
-from headworks._cli.broker_address import address_of as address_of_brokers
-from headworks._cli.output import Format, FormatOption, print_json, print_table, say
+from headworks._cli.broker_address import ZooKeeper, bootstrap_servers
+from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
 from headworks._cli.warehouse_options import (
     Bootstrap,
     Database,
@@ -103,7 +102,7 @@ def run(
         allow, deny, partitions, QuarantineLimit.parse(quarantine_limit), skip_lost, compact
     )
     config = config_of(
-        address_of_brokers(bootstrap, zookeeper),
+        bootstrap_servers(bootstrap, zookeeper),
         registry,
         data_dir,
         warehouse,
@@ -154,15 +153,17 @@ def status(
 
     root = place_of(warehouse_folder(data_dir, warehouse))
     try:
-        found = status_of(root, address_of_brokers(bootstrap, zookeeper))
+        found = status_of(root, bootstrap_servers(bootstrap, zookeeper))
     except UnreachableError as error:  # what is loaded can be said without a broker
         found = {**status_of(root), "broker_error": error.message}
     if format is Format.JSON:
         print_json(found)
         return
-    say(f"load {found['load']}" + ("" if found["applied"] else ", not finished: load again"))
+    print_status(
+        f"load {found['load']}" + ("" if found["applied"] else ", not finished: load again")
+    )
     if found["broker_error"]:
-        say(f"how far behind it is cannot be said: {found['broker_error']}")
+        print_status(f"how far behind it is cannot be said: {found['broker_error']}")
     print_table(
         ["topic", "table", "version", "rows", "files", "bad", "lost", "behind", "minutes", "load"],
         [
@@ -182,16 +183,20 @@ def status(
         ],
     )
     for topic in found["ungoverned"]:
-        say(f"topic {topic} had no schema at the last load, and is not loaded")
+        print_status(f"topic {topic} had no schema at the last load, and is not loaded")
     for refusal in found["refused"]:
         if refusal["rebuilt"]:
-            say(f"topic {refusal['topic']} was left out of the last load, but was rebuilt since")
+            print_status(
+                f"topic {refusal['topic']} was left out of the last load, but was rebuilt since"
+            )
         else:
-            say(f"topic {refusal['topic']} was left as it is: {refusal['reason']}")
+            print_status(f"topic {refusal['topic']} was left as it is: {refusal['reason']}")
     for one in found["leaderless"]:
-        say(f"topic {one['topic']} was loaded in part, the rest stays as it is: {one['reason']}")
+        print_status(
+            f"topic {one['topic']} was loaded in part, the rest stays as it is: {one['reason']}"
+        )
     if found["unmarked"] is not None:
-        say(f"marks of completeness stand where they were: {found['unmarked']}")
+        print_status(f"marks of completeness stand where they were: {found['unmarked']}")
 
 
 class _Runs:
@@ -211,7 +216,7 @@ class _Runs:
             self._metrics.write(self._file)
         if address is not None:
             port = self._metrics.serve(*address)
-            say(f"metrics are at http://{address[0]}:{port}/metrics")
+            print_status(f"metrics are at http://{address[0]}:{port}/metrics")
 
     def loaded(self, report: LoadReport) -> None:
         """A run is over."""
@@ -297,12 +302,12 @@ def _again_and_again(pause: float, keeper: _Keeper, runs: _Runs) -> None:
 
 def _serve(warehouse: Warehouse, address: tuple[str, int]) -> None:
     host, port = warehouse.serve(*address)
-    say(f"HiveServer2 serves {host}:{port}: try `headworks sql --hive {host}:{port}`")
+    print_status(f"HiveServer2 serves {host}:{port}: try `headworks sql --hive {host}:{port}`")
 
 
 def _serve_while(alive: Callable[[], bool]) -> None:
     """Stay, as long as there is somebody to answer; UnreachableError after that."""
-    say("serving until Ctrl-C")
+    print_status("serving until Ctrl-C")
     while alive():
         time.sleep(_LOOK)
     raise UnreachableError(

@@ -13,7 +13,7 @@ from headworks._settings import resolve
 from headworks.errors import UsageError
 
 if TYPE_CHECKING:
-    from headworks._mirror import Source
+    from headworks._mirror import MirrorSource
 
 __all__ = ["mirror"]
 
@@ -117,11 +117,11 @@ def mirror(
 
 def _sources(
     addresses: list[str], registries: list[str], configs: list[Path]
-) -> tuple[Source, ...]:
-    from headworks._mirror import Source, read_properties
+) -> tuple[MirrorSource, ...]:
+    from headworks._mirror import MirrorSource, read_properties
 
     return tuple(
-        Source(address, read_properties(address, config), registry)
+        MirrorSource(address, read_properties(address, config), registry)
         for address, registry, config in zip(
             addresses,
             _one_each(addresses, registries, "--from-registry"),

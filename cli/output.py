@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Format", "FormatOption", "percent", "print_json", "print_table", "say"]
+__all__ = ["Format", "FormatOption", "percent", "print_json", "print_status", "print_table"]
 
 
 class Format(StrEnum):
@@ -33,7 +33,7 @@ def print_json(value: object) -> None:
     sys.stdout.flush()
 
 
-def say(text: str) -> None:
+def print_status(text: str) -> None:
     """Talk to the person at the terminal (stderr)."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()

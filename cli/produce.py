@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from headworks._cli.broker_address import address_of
-from headworks._cli.output import Format, FormatOption, print_json, say
+from headworks._cli.broker_address import bootstrap_servers
+from headworks._cli.output import Format, FormatOption, print_json, print_status
 from headworks._settings import resolve
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
@@ -38,7 +38,7 @@ def produce(
     event = event_class(topic, latest.text)
     sent = 0
     with Producer(
-        address_of(bootstrap),
+        bootstrap_servers(bootstrap),
         address,
         application="headworks-produce",
         events=(event,),
@@ -65,4 +65,4 @@ def produce(
             {"topic": topic, "sent": sent, "version": latest.version, "schema_id": latest.id}
         )
     else:
-        say(f"sent {sent} messages to {topic}, version {latest.version}")
+        print_status(f"sent {sent} messages to {topic}, version {latest.version}")

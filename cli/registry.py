@@ -26,8 +26,8 @@ from headworks._cli.security_options import (
     TlsCertOption,
     TlsKeyOption,
     UsersOption,
-    address_of,
     guarding_of,
+    host_and_port,
     tls_of,
 )
 from headworks._settings import resolve
@@ -113,7 +113,7 @@ def start(
         max_connections,
     )
     sock = bind(
-        listen or address_of(resolve("registry")),
+        listen or host_and_port(resolve("registry")),
         guarded=options.guarding.authenticates,
         insecure=insecure,
     )

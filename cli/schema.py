@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headworks._cli.output import Format, FormatOption, print_json, print_table, say
+from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
 from headworks._settings import FILE_NAME, resolve
 from headworks.errors import FindingsError, UsageError
 
@@ -136,7 +136,7 @@ def diff(
     for one in found:
         sys.stdout.write(f"{one}\n")
     if not found:
-        say("no difference")
+        print_status("no difference")
 
 
 @schema_app.command()
@@ -170,9 +170,11 @@ def register(
         )
         for one in outcomes:
             if one.reason is not None:
-                say(f"{one.subject}: {one.reason}")
+                print_status(f"{one.subject}: {one.reason}")
             for finding in one.findings:
-                say(f"{one.subject}: {finding.rule}: {finding.message}\n  fix: {finding.fix}")
+                print_status(
+                    f"{one.subject}: {finding.rule}: {finding.message}\n  fix: {finding.fix}"
+                )
     refused = [one.subject for one in outcomes if one.refused]
     if refused:
         raise FindingsError(
@@ -217,7 +219,7 @@ def show(
             }
         )
     else:
-        say(f"{found.subject}, version {found.version}, id {found.id}")
+        print_status(f"{found.subject}, version {found.version}, id {found.id}")
         sys.stdout.write(json.dumps(json.loads(found.text), indent=2, ensure_ascii=False) + "\n")
 
 
@@ -235,7 +237,7 @@ def _report(
         _write(where[1], render(verdict, where[0].value))
     if output is not None:
         _write(output, render(verdict, form.value))
-        say(f"{verdict.verdict}: report written to {output}")
+        print_status(f"{verdict.verdict}: report written to {output}")
     else:
         dressed = form is ReportFormat.TEXT
         text = text_report(verdict, _style()) if dressed else render(verdict, form.value)

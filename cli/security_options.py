@@ -32,9 +32,9 @@ __all__ = [
     "TlsCertOption",
     "TlsKeyOption",
     "UsersOption",
-    "address_of",
     "file_setting",
     "guarding_of",
+    "host_and_port",
     "tls_of",
 ]
 
@@ -119,7 +119,7 @@ def file_setting(setting: str, flag: str | None) -> Path | None:
     return None if found is None else Path(found)
 
 
-def address_of(url: str) -> str:
+def host_and_port(url: str) -> str:
     """HOST:PORT of a server's URL, which clients may have credentials in."""
     return url.rpartition("://")[2].rpartition("@")[2].partition("/")[0]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headworks._cli.output import Format, FormatOption, print_json, print_table, say
+from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
 from headworks._cli.warehouse_options import warehouse_folder
 from headworks._settings import resolve, resolve_optional
 
@@ -39,7 +39,7 @@ def sql(
         print_json([dict(zip(rows.names, row, strict=True)) for row in rows.rows])
     elif rows.names:
         print_table(rows.names, rows.rows)
-        say(f"{len(rows.rows):,} rows")
+        print_status(f"{len(rows.rows):,} rows")
 
 
 def _with_own_server(statement: str, database: str, data_dir: str | None) -> Rows:

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 from headworks.errors import UsageError
 
-__all__ = ["instant", "shown", "span"]
+__all__ = ["format_instant", "parse_duration_ms", "parse_instant"]
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def instant(text: str, what: str) -> int:
+def parse_instant(text: str, what: str) -> int:
     """Milliseconds since 1970 of an ISO 8601 date or time; UsageError naming `what`."""
     try:
         moment = datetime.fromisoformat(text)
@@ -25,12 +25,12 @@ def instant(text: str, what: str) -> int:
     return int(moment.timestamp() * 1000)
 
 
-def shown(millis: int) -> str:
+def format_instant(ms: int) -> str:
     """An instant in UTC, to the second."""
-    return datetime.fromtimestamp(millis // 1000, UTC).isoformat().replace("+00:00", "Z")
+    return datetime.fromtimestamp(ms // 1000, UTC).isoformat().replace("+00:00", "Z")
 
 
-def span(option: str, text: str) -> int:
+def parse_duration_ms(option: str, text: str) -> int:
     """Milliseconds of 30s, 10m, 2h or 14d; UsageError naming the option."""
     found = re.fullmatch(r"(\d+)([smhd])", text)
     if found is None:

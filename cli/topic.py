@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headworks._cli.broker_address import address_of, admin_of, cluster_of, topics_of
-from headworks._cli.output import Format, FormatOption, print_json, print_table, say
+from headworks._cli.broker_address import (
+    admin_client,
+    bootstrap_servers,
+    cluster_metadata,
+    topics_metadata,
+)
+from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
 from headworks.errors import RefusedError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
@@ -18,10 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["topic_app"]
 
 topic_app = typer.Typer(no_args_is_help=True, help="Topics of the broker.")
-_TIMEOUT = 10.0
-_CHANGE_TIMEOUT = 30.0
-_ENDS_TIMEOUT = 5.0
-_AGAIN = 0.1
+_TIMEOUT_SECONDS = 10.0
+_CHANGE_TIMEOUT_SECONDS = 30.0
+_OFFSETS_TIMEOUT_SECONDS = 5.0
+_RETRY_SECONDS = 0.1
 Bootstrap = Annotated[str | None, typer.Option("--bootstrap", help="address of the broker")]
 Name = Annotated[str, typer.Argument(help="the topic")]
 
@@ -29,9 +34,9 @@ Name = Annotated[str, typer.Argument(help="the topic")]
 @topic_app.command("list")
 def list_topics(bootstrap: Bootstrap = None, format: FormatOption = Format.TEXT) -> None:
     """List the topics, their partitions, and how many messages they keep."""
-    address = address_of(bootstrap)
-    found = topics_of(address)
-    kept = _kept(address, found)
+    address = bootstrap_servers(bootstrap)
+    found = topics_metadata(address)
+    kept = _message_counts(address, found)
     header = ("topic", "partitions", "messages")
     rows = [(name, len(found[name].partitions), kept[name]) for name in sorted(found)]
     if format is Format.JSON:
@@ -53,13 +58,13 @@ def create(
     """Create a topic; how many replicas it has is the brokers' own default."""
     from confluent_kafka.cimpl import NewTopic
 
-    configs = dict(map(_pair, config or ()))
-    address = address_of(bootstrap)
-    topics_of(address)  # says soon that nobody answers
-    admin = admin_of(address)
+    configs = dict(map(_config_pair, config or ()))
+    address = bootstrap_servers(bootstrap)
+    topics_metadata(address)  # says soon that nobody answers
+    admin = admin_client(address)
     wanted = NewTopic(topic, partitions, config=configs)
     _wait(admin.create_topics([wanted]), address, f"create {topic}")
-    say(f"created {topic} with {partitions} partitions")
+    print_status(f"created {topic} with {partitions} partitions")
 
 
 @topic_app.command()
@@ -73,8 +78,8 @@ def describe(topic: Name, bootstrap: Bootstrap = None, format: FormatOption = Fo
 
     from headworks._kafka.client_properties import broker_client
 
-    address = address_of(bootstrap)
-    cluster = cluster_of(address)
+    address = bootstrap_servers(bootstrap)
+    cluster = cluster_metadata(address)
     found = cluster.topics
     if topic not in found:
         raise UsageError(f"there is no topic {topic!r}", fix="see `headworks topic list`")
@@ -86,7 +91,7 @@ def describe(topic: Name, bootstrap: Bootstrap = None, format: FormatOption = Fo
             there = [broker for broker in known.replicas if broker in cluster.brokers]
             if known.leader == -1 and there:
                 refused[partition] = there[0]
-            ends = None if known.leader == -1 else _ends(consumer, topic, partition)
+            ends = None if known.leader == -1 else _offset_bounds(consumer, topic, partition)
             leader = None if known.leader == -1 else known.leader
             if ends is None:
                 rows.append((partition, leader, None, None, None))
@@ -102,7 +107,7 @@ def describe(topic: Name, bootstrap: Bootstrap = None, format: FormatOption = Fo
         shown = [("refused" if row[0] in refused else "away", row) for row in rows]
         print_table(header, [[word if v is None else v for v in row] for word, row in shown])
     for partition, broker in refused.items():
-        say(f"broker {broker} does not serve {topic}[{partition}]: its log says why")
+        print_status(f"broker {broker} does not serve {topic}[{partition}]: its log says why")
 
 
 @topic_app.command()
@@ -114,21 +119,21 @@ def delete(
     """Delete a topic and all its messages."""
     if not yes:
         typer.confirm(f"delete {topic} and all its messages?", abort=True, err=True)
-    address = address_of(bootstrap)
-    topics_of(address)
-    admin = admin_of(address)
+    address = bootstrap_servers(bootstrap)
+    topics_metadata(address)
+    admin = admin_client(address)
     _wait(admin.delete_topics([topic]), address, f"delete {topic}")
-    say(f"deleted {topic}")
+    print_status(f"deleted {topic}")
 
 
-def _ends(consumer: Consumer, topic: str, partition: int) -> tuple[int, int] | None:
+def _offset_bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int] | None:
     """First and next offset of a partition; None if nobody answers for it now.
 
     Who is named as its leader may have died just now, or may not have heard of the topic yet.
     """
     from confluent_kafka import KafkaException, TopicPartition
 
-    deadline = time.monotonic() + _ENDS_TIMEOUT
+    deadline = time.monotonic() + _OFFSETS_TIMEOUT_SECONDS
     while (left := deadline - time.monotonic()) > 0:
         try:
             return consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=left)
@@ -136,11 +141,11 @@ def _ends(consumer: Consumer, topic: str, partition: int) -> tuple[int, int] | N
             problem = error.args[0]
             if problem.name().endswith("_AUTHORIZATION_FAILED"):
                 raise RefusedError(f"the broker refused to describe {topic}: {problem}") from None
-            time.sleep(min(left, _AGAIN))
+            time.sleep(min(left, _RETRY_SECONDS))
     return None
 
 
-def _kept(address: str, topics: Mapping[str, Any]) -> dict[str, int | None]:
+def _message_counts(address: str, topics: Mapping[str, Any]) -> dict[str, int | None]:
     """The messages of each topic; None if a partition's broker is away."""
     from headworks.groups import Place
     from headworks.groups._classic import ClassicGroups
@@ -159,7 +164,7 @@ def _kept(address: str, topics: Mapping[str, Any]) -> dict[str, int | None]:
     }
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _config_pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise UsageError(f"--config {text!r} is no NAME=VALUE", fix="--config retention.ms=-1")
@@ -171,10 +176,11 @@ def _wait(futures: dict[str, Any], address: str, what: str) -> None:
 
     for future in futures.values():
         try:
-            future.result(_CHANGE_TIMEOUT)
+            future.result(_CHANGE_TIMEOUT_SECONDS)
         except TimeoutError:
             raise UnreachableError(
-                f"the broker at {address} did not answer within {_CHANGE_TIMEOUT:.0f} s to {what}",
+                f"the broker at {address} did not answer within "
+                f"{_CHANGE_TIMEOUT_SECONDS:.0f} s to {what}",
                 fix="see `headworks topic list`, and try again if it did not happen",
             ) from None
         except KafkaException as error:

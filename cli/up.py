@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from headworks._cli.output import Format, FormatOption, print_json, say
-from headworks._cli.security_options import address_of
+from headworks._cli.output import Format, FormatOption, print_json, print_status
+from headworks._cli.security_options import host_and_port
 from headworks._server.child_process import Service
 from headworks._settings import resolve, resolve_optional
 from headworks.errors import UnreachableError
@@ -45,18 +45,18 @@ def up(
 ) -> None:
     """Start broker, registry, console and audit here and keep them running until Ctrl-C."""
     from headworks._cli.stack.stack import (
-        meanwhile,
         running_audit,
         running_console,
         running_stack,
+        starting_in_background,
     )
 
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     folder = Path(resolve("data_dir", data_dir))
-    at_registry = registry or address_of(resolve("registry"))
-    at_console = console or address_of(resolve("console"))
+    at_registry = registry or host_and_port(resolve("registry"))
+    at_console = console or host_and_port(resolve("console"))
     at_broker, store = resolve("bootstrap", broker), resolve_optional("audit_store")
     console_at = partial(running_console, folder, listen=at_console, store=store)
     with ExitStack() as running:
@@ -64,7 +64,7 @@ def up(
         if not any(one.endswith(":0") for one in (at_broker, at_registry)):
             # It can say what is still starting, so there is a page at once.
             starting = console_at(broker=at_broker, registry=f"http://{at_registry}")
-            early = running.enter_context(meanwhile(starting))
+            early = running.enter_context(starting_in_background(starting))
         stack = running.enter_context(
             running_stack(
                 folder,
@@ -82,16 +82,16 @@ def up(
                 addresses["zookeeper"] = stack.zookeeper
             print_json({"service": "stack", **addresses, "data_dir": str(folder)})
         else:
-            say(f"broker    {stack.broker.address}")
-            say(f"registry  {stack.registry.url}")
-            say(f"console   {shown.url}")
-            say(f"audit     {audit.url}/metrics")
+            print_status(f"broker    {stack.broker.address}")
+            print_status(f"registry  {stack.registry.url}")
+            print_status(f"console   {shown.url}")
+            print_status(f"audit     {audit.url}/metrics")
             if stack.zookeeper is not None:
-                say(f"zookeeper {stack.zookeeper}")
-            say(f"data      {folder}  (logs in {folder / 'logs'})")
-            say("try       headworks schema register schemas   (Ctrl-C stops everything)")
+                print_status(f"zookeeper {stack.zookeeper}")
+            print_status(f"data      {folder}  (logs in {folder / 'logs'})")
+            print_status("try       headworks schema register schemas   (Ctrl-C stops everything)")
         _wait(stop, [stack.broker, stack.registry, shown, audit])
-        say("stopping")
+        print_status("stopping")
 
 
 def _wait(stop: threading.Event, services: Sequence[Service]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headworks._cli.output import Format, FormatOption, print_json, print_table, say
+from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
 from headworks._settings import resolve
 from headworks.errors import UsageError
 
@@ -41,7 +41,7 @@ def set_password(
     else:
         password = typer.prompt("password", hide_input=True, confirmation_prompt=True, err=True)
     write_users(path, {**known, name: new_secret(password)})
-    say(f"{'changed' if name in known else 'added'} {name} in {path}")
+    print_status(f"{'changed' if name in known else 'added'} {name} in {path}")
 
 
 @user_app.command()
@@ -54,7 +54,7 @@ def remove(name: Name, users: File = None) -> None:
     if name not in known:
         raise UsageError(f"{path} has no user {name!r}", fix="see `headworks user list`")
     write_users(path, {other: secret for other, secret in known.items() if other != name})
-    say(f"removed {name} from {path}")
+    print_status(f"removed {name} from {path}")
 
 
 @user_app.command("list")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headworks._cli.audit_store import kept_store
-from headworks._cli.output import Format, print_json, print_table, say
+from headworks._cli.audit_store import existing_store_url
+from headworks._cli.output import Format, print_json, print_status, print_table
 from headworks._settings import resolve, resolve_optional
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def config_of(
         master=resolve("spark_master", master),
         metastore_uri=resolve_optional("metastore", metastore),
         policy=policy or Policy(),
-        audit_store=kept_store(None, data_dir),
+        audit_store=existing_store_url(None, data_dir),
     )
 
 
@@ -87,13 +87,13 @@ def open_warehouse(config: WarehouseConfig) -> Warehouse:
     UnreachableError if not: better now than after Spark's ten seconds.
     """
     from hadoop_loader import Warehouse
-    from headworks._cli.broker_address import topics_of
+    from headworks._cli.broker_address import topics_metadata
     from headworks.registry_client import RegistryClient
 
-    topics_of(config.bootstrap)
+    topics_metadata(config.bootstrap)
     RegistryClient(config.registry).subjects()
     if sys.stderr.isatty():
-        say("[start] starting Spark ...")
+        print_status("[start] starting Spark ...")
     return Warehouse.open(config)
 
 
@@ -136,16 +136,20 @@ def print_report(report: LoadReport, form: Format) -> None:
     seconds = ", ".join(f"{phase} {s:.1f}" for phase, s in report.seconds.items())
     if report.committed:
         more = "" if report.kind == "load" else " more than before"
-        say(f"{report.kind} {report.number}: {report.rows:,} rows{more}; seconds: {seconds}")
+        print_status(
+            f"{report.kind} {report.number}: {report.rows:,} rows{more}; seconds: {seconds}"
+        )
     else:
-        say(f"nothing to do since load {report.number}; seconds: {seconds}")
+        print_status(f"nothing to do since load {report.number}; seconds: {seconds}")
     if report.compacted is not None:
-        say(f"compacted {report.compacted}; seconds: {report.compacted.seconds:.1f}")
+        print_status(f"compacted {report.compacted}; seconds: {report.compacted.seconds:.1f}")
     for topic in report.ungoverned:
-        say(f"topic {topic} has no schema and is not loaded: register one as {topic}-value")
+        print_status(
+            f"topic {topic} has no schema and is not loaded: register one as {topic}-value"
+        )
     for refusal in report.refused:
-        say(f"topic {refusal.topic} is left as it is: {refusal.reason}")
+        print_status(f"topic {refusal.topic} is left as it is: {refusal.reason}")
     for one in report.leaderless:
-        say(f"topic {one.topic} is loaded in part, the rest stays as it is: {one.reason}")
+        print_status(f"topic {one.topic} is loaded in part, the rest stays as it is: {one.reason}")
     if report.unmarked is not None:
-        say(f"marks of completeness stand where they were: {report.unmarked}")
+        print_status(f"marks of completeness stand where they were: {report.unmarked}")

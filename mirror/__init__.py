@@ -14,7 +14,7 @@ Rules: both sides are reached by Kafka's protocol alone, so either may be Apache
 here knows the broker of this package.
 """
 
-from headworks._mirror.options import MirrorOptions, Source, read_properties
+from headworks._mirror.options import MirrorOptions, MirrorSource, read_properties
 from headworks._mirror.run import run
 
-__all__ = ["MirrorOptions", "Source", "read_properties", "run"]
+__all__ = ["MirrorOptions", "MirrorSource", "read_properties", "run"]

@@ -16,14 +16,14 @@ from headworks._audit_counting.counters import ATTEMPTED, MIRRORED, TOO_LARGE, U
 from headworks._audit_counting.publishing import Publishing
 from headworks.registry_client._schema_ids import SchemaIds
 
-__all__ = ["Counts", "Tier"]
+__all__ = ["Counts", "MirrorAuditTier"]
 
 # (topic, window) -> [messages, bytes of values]
 Counts = dict[tuple[str, int], list[int]]
-_EVERY = 10.0
+_PUBLISH_SECONDS = 10.0
 
 
-class Tier:
+class MirrorAuditTier:
     """Counts what all sources of a mirror copy, and publishes it to the target's audit topic."""
 
     def __init__(
@@ -35,23 +35,23 @@ class Tier:
             folder,
             tier=tier,
             application="headworks-mirror",
-            every=_EVERY,
+            every=_PUBLISH_SECONDS,
         )
         self._counters = self._publishing.counters
 
     def attempted(self, counts: Counts) -> None:
         """These are about to be sent."""
-        for topic, window, messages, size in _counted(counts):
+        for topic, window, messages, size in _audited(counts):
             self._counters.count(topic, window, size, ATTEMPTED, messages)
 
     def mirrored(self, counts: Counts) -> None:
         """The target has these."""
-        for topic, window, messages, _ in _counted(counts):
+        for topic, window, messages, _ in _audited(counts):
             self._counters.count(topic, window, 0, MIRRORED, messages)
 
     def unresolved(self, counts: Counts) -> None:
         """Whether the target has these is not known; they are sent again."""
-        for topic, window, messages, _ in _counted(counts):
+        for topic, window, messages, _ in _audited(counts):
             self._counters.count(topic, window, 0, UNRESOLVED, messages)
 
     def too_large(self, topic: str, window: int) -> None:
@@ -64,7 +64,7 @@ class Tier:
         self._publishing.close()
 
 
-def _counted(counts: Counts) -> Iterator[tuple[str, int, int, int]]:
+def _audited(counts: Counts) -> Iterator[tuple[str, int, int, int]]:
     for (topic, window), (messages, size) in counts.items():
         if topic != AUDIT_TOPIC and messages:
             yield topic, window, messages, size

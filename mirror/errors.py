@@ -10,38 +10,46 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError
 
-__all__ = ["DENIED", "NO_TOPIC", "PASSING", "RETRIED", "TOO_LARGE", "Position", "TroubleError"]
+__all__ = [
+    "CONNECTION_CODES",
+    "DENIED_CODES",
+    "NO_TOPIC_CODES",
+    "TOO_LARGE_CODES",
+    "TRANSIENT_CODES",
+    "Position",
+    "SessionEndedError",
+]
 
 # (topic, partition) of the source -> the next offset to read
 Position = Mapping[tuple[str, int], int]
 
-TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
-NO_TOPIC = frozenset(
+TOO_LARGE_CODES = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+NO_TOPIC_CODES = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_PARTITION,
     }
 )
-DENIED = frozenset(
+DENIED_CODES = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
-RETRIED = frozenset({KafkaError._TRANSPORT, KafkaError._RESOLVE})
-PASSING = RETRIED | {KafkaError._ALL_BROKERS_DOWN}
+CONNECTION_CODES = frozenset({KafkaError._TRANSPORT, KafkaError._RESOLVE})
+TRANSIENT_CODES = CONNECTION_CODES | {KafkaError._ALL_BROKERS_DOWN}
 
 
-class TroubleError(Exception):
+class SessionEndedError(Exception):
     """The session cannot go on, and the next one may.
 
     `careful`: a message failed, and the next session is to find out which one. It may stop being
-    careful at `until`.
+    careful at `careful_until`.
     """
 
     def __init__(self, reason: str, *, careful: bool = False) -> None:
         super().__init__(reason)
         self.careful = careful
-        self.until: Position = {}
+        self.careful_until: Position = {}

@@ -12,7 +12,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from headworks._mirror.progress import Progress
+from headworks._mirror.progress import MirrorProgress
 from headworks._server.metrics_page import MetricsEndpoint, MetricsPage
 
 __all__ = ["MirrorMetrics"]
@@ -23,15 +23,15 @@ _TOPIC = ["source", "topic"]
 class MirrorMetrics(MetricsPage):
     """Serves `/metrics` until `stop`."""
 
-    def __init__(self, endpoint: MetricsEndpoint, sources: Sequence[Progress]) -> None:
+    def __init__(self, endpoint: MetricsEndpoint, sources: Sequence[MirrorProgress]) -> None:
         registry = CollectorRegistry()
-        registry.register(_Collector(sources))
+        registry.register(_MirrorCollector(sources))
         ProcessCollector(registry=registry)
         super().__init__(endpoint, lambda: generate_latest(registry))
 
 
-class _Collector:
-    def __init__(self, sources: Sequence[Progress]) -> None:
+class _MirrorCollector:
+    def __init__(self, sources: Sequence[MirrorProgress]) -> None:
         self._sources = sources
 
     def describe(self) -> list[Metric]:

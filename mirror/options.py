@@ -15,18 +15,18 @@ from typing import Any
 from headworks._kafka.client_properties import broker_client
 from headworks.errors import UsageError
 
-__all__ = ["COMPRESSIONS", "MirrorOptions", "Source", "read_properties", "whole_names"]
+__all__ = ["COMPRESSIONS", "MirrorOptions", "MirrorSource", "read_properties", "whole_names"]
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
-_OURS = re.compile(
+_FIXED_PROPERTIES = re.compile(
     r"group\.id|.*auto\.commit.*|.*auto\.offset\.(store|reset)|.*idempotence|acks|"
     r"request\.required\.acks|transactional\.id|message\.timeout\.ms|delivery\..*|max\.in\.flight.*"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class MirrorSource:
     """A cluster to read: its address, its clients' properties, and its schema registry, if told."""
 
     bootstrap: str
@@ -43,7 +43,7 @@ class MirrorOptions:
     """
 
     name: str
-    sources: tuple[Source, ...]
+    sources: tuple[MirrorSource, ...]
     target: str
     target_client: Mapping[str, Any]
     topics: re.Pattern[str]
@@ -139,7 +139,7 @@ def read_properties(bootstrap: str, path: Path | None) -> dict[str, Any]:
         name, separator, value = (part.strip() for part in text.partition("="))
         if not separator or not name:
             raise UsageError(f"{path}:{number}: expected name=value")
-        if _OURS.fullmatch(name):
+        if _FIXED_PROPERTIES.fullmatch(name):
             raise UsageError(
                 f"{path}:{number}: {name} is the mirror's own, and cannot be set",
                 fix="leave it out: what the mirror promises rests on it",

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Lag", "Progress"]
+__all__ = ["MirrorProgress", "TopicLag"]
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
+class TopicLag:
     """What is left of a topic: messages, and the age of the last copied one if any is left.
 
     `seconds` is by the record timestamp; None while nothing of the topic has been copied.
@@ -25,7 +25,7 @@ class Lag:
 
 
 @dataclass(slots=True)
-class Progress:
+class MirrorProgress:
     """The counts of one source, by topic where that makes sense."""
 
     source: str
@@ -36,5 +36,5 @@ class Progress:
     errors: Counter[str] = field(default_factory=Counter)
     sessions: int = 0
     refused_topics: int = 0
-    lags: Mapping[str, Lag] = field(default_factory=dict)
+    lags: Mapping[str, TopicLag] = field(default_factory=dict)
     acknowledged_at: float = 0.0

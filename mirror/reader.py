@@ -15,34 +15,41 @@ import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
 from headworks._kafka.client_properties import READ_AHEAD
-from headworks._mirror.errors import DENIED, NO_TOPIC, PASSING, RETRIED, Position, TroubleError
-from headworks._mirror.options import MirrorOptions, Source
-from headworks._mirror.progress import Lag, Progress
+from headworks._mirror.errors import (
+    CONNECTION_CODES,
+    DENIED_CODES,
+    NO_TOPIC_CODES,
+    TRANSIENT_CODES,
+    Position,
+    SessionEndedError,
+)
+from headworks._mirror.options import MirrorOptions, MirrorSource
+from headworks._mirror.progress import MirrorProgress, TopicLag
 from headworks.errors import FindingsError, RefusedError
 
-__all__ = ["Reader"]
+__all__ = ["SourceReader"]
 
 _log = logging.getLogger("headworks.mirror")
-_TIMEOUT = 10.0
-_KEEP_ALIVE = 30.0  # well below the 5 minutes after which a group gives up a silent member
-_AHEAD = 100_000  # messages
+_TIMEOUT_SECONDS = 10.0
+_KEEP_ALIVE_SECONDS = 30.0  # well below the 5 minutes after which a group gives up a silent member
+_MIN_QUEUED_MESSAGES = 100_000  # messages
 
 
-class Reader:
+class SourceReader:
     """Reads for a session; `before_revoke` is called while its partitions are still its own."""
 
     def __init__(
         self,
         options: MirrorOptions,
-        source: Source,
-        progress: Progress,
+        source: MirrorSource,
+        progress: MirrorProgress,
         before_revoke: Callable[[], None],
     ) -> None:
         self._options, self._source, self._progress = options, source, progress
         self._before_revoke = before_revoke
         self.committed: dict[tuple[str, int], int] = {}
         self._subscribed: set[str] = set()
-        self._trouble: str | None = None
+        self._failure: str | None = None
         self._closing = False
         self._polled = time.monotonic()
         self._consumer = confluent_kafka.Consumer(
@@ -57,7 +64,7 @@ class Reader:
                 "enable.auto.offset.store": False,
                 "auto.offset.reset": "error",
                 "queued.max.messages.kbytes": max(1, options.buffer_bytes // 2048),
-                "queued.min.messages": _AHEAD,
+                "queued.min.messages": _MIN_QUEUED_MESSAGES,
                 "error_cb": self._client_error,
                 "log_level": 2,
             }
@@ -93,7 +100,7 @@ class Reader:
 
         Messages come only if partitions have just been assigned anew.
         """
-        if time.monotonic() - self._polled < _KEEP_ALIVE:
+        if time.monotonic() - self._polled < _KEEP_ALIVE_SECONDS:
             return []
         assigned = self._consumer.assignment()
         self._consumer.pause(assigned)
@@ -114,17 +121,17 @@ class Reader:
         try:
             self._consumer.commit(offsets=places, asynchronous=False)
         except KafkaException as error:
-            raise TroubleError(f"the source did not commit: {error.args[0].str()}") from None
+            raise SessionEndedError(f"the source did not commit: {error.args[0].str()}") from None
         self.committed.update(changed)
 
-    def past(self, position: Position) -> bool:
+    def is_committed(self, position: Position) -> bool:
         """Whether everything before `position` is committed, or another member's."""
         mine = {(place.topic, place.partition) for place in self._consumer.assignment()}
         return all(
             self.committed.get(at, 0) >= offset for at, offset in position.items() if at in mine
         )
 
-    def lags(self, last_times: Mapping[str, int]) -> dict[str, Lag]:
+    def lags(self, last_times: Mapping[str, int]) -> dict[str, TopicLag]:
         """What is left of each topic, by what the source last told; `last_times` in ms."""
         left: dict[str, int] = {}
         for place in self._consumer.assignment():
@@ -133,14 +140,14 @@ class Reader:
             left[place.topic] = left.get(place.topic, 0) + max(0, high - at)
         now = time.time()
         return {
-            topic: Lag(messages, _age(now, last_times.get(topic)) if messages else 0.0)
+            topic: TopicLag(messages, _age(now, last_times.get(topic)) if messages else 0.0)
             for topic, messages in left.items()
         }
 
     def check(self) -> None:
         """TroubleError for what a callback has met."""
-        if self._trouble is not None:
-            raise TroubleError(self._trouble)
+        if self._failure is not None:
+            raise SessionEndedError(self._failure)
 
     def close(self) -> None:
         """Leave the group, committing nothing."""
@@ -154,21 +161,21 @@ class Reader:
             if problem is None:
                 messages.append(message)
             else:
-                self._event(message, problem)
+                self._handle_error(message, problem)
         self.check()
         return messages
 
-    def _event(self, message: confluent_kafka.Message, problem: KafkaError) -> None:
+    def _handle_error(self, message: confluent_kafka.Message, problem: KafkaError) -> None:
         code = problem.code()
         self._progress.errors[problem.name().lower()] += 1
         if code == KafkaError._AUTO_OFFSET_RESET:
-            self._not_there(message)
-        elif code in DENIED:
+            self._handle_missing_offset(message)
+        elif code in DENIED_CODES:
             raise RefusedError(
                 f"the source {self._source.bootstrap} refuses: {problem.str()}",
                 fix=f"let the mirror's user read the topics and the group {self._options.group}",
             )
-        elif code in PASSING or code in NO_TOPIC:
+        elif code in TRANSIENT_CODES or code in NO_TOPIC_CODES:
             _log.warning(
                 "source %s: %s",
                 self._source.bootstrap,
@@ -176,13 +183,13 @@ class Reader:
                 extra={"source": self._source.bootstrap, "error": problem.name()},
             )
         else:
-            raise TroubleError(f"source {self._source.bootstrap}: {problem.str()}")
+            raise SessionEndedError(f"source {self._source.bootstrap}: {problem.str()}")
 
-    def _not_there(self, message: confluent_kafka.Message) -> None:
+    def _handle_missing_offset(self, message: confluent_kafka.Message) -> None:
         """The offset to go on at is not there any more: say what is gone, or go on behind it."""
         topic, index = message.topic() or "", message.partition() or 0
         place = TopicPartition(topic, index)
-        low, high = self._consumer.get_watermark_offsets(place, timeout=_TIMEOUT)
+        low, high = self._consumer.get_watermark_offsets(place, timeout=_TIMEOUT_SECONDS)
         wanted = self.committed.get((topic, index), 0)
         what = (
             f"source {self._source.bootstrap}, {topic} partition {index}: offset {wanted} or a "
@@ -196,15 +203,15 @@ class Reader:
             )
         self._progress.lost[topic] += max(0, low - wanted)
         self.commit({(topic, index): low})
-        raise TroubleError(f"{what}; going on at {low}")
+        raise SessionEndedError(f"{what}; going on at {low}")
 
     def _assigned(
         self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]
     ) -> None:
         try:
-            places = consumer.committed(partitions, timeout=_TIMEOUT)
+            places = consumer.committed(partitions, timeout=_TIMEOUT_SECONDS)
         except KafkaException as error:
-            self._trouble = f"committed offsets cannot be read: {error.args[0].str()}"
+            self._failure = f"committed offsets cannot be read: {error.args[0].str()}"
             return
         for place in places:
             self.committed[place.topic, place.partition] = max(0, place.offset)
@@ -213,11 +220,11 @@ class Reader:
         consumer.assign(places)
 
     def _revoked(self, _consumer: object, _partitions: list[TopicPartition]) -> None:
-        if not self._closing and self._trouble is None:
+        if not self._closing and self._failure is None:
             try:
                 self._before_revoke()
             except Exception as error:
-                self._trouble = f"no checkpoint before a rebalance: {error}"
+                self._failure = f"no checkpoint before a rebalance: {error}"
         self.committed.clear()
 
     def _client_error(self, error: KafkaError) -> None:
@@ -225,7 +232,7 @@ class Reader:
             return
         self._progress.errors[f"source:{error.name().lower()}"] += 1
         # That all brokers are down is said once; each attempt to connect is not worth a warning.
-        level = logging.DEBUG if error.code() in RETRIED else logging.WARNING
+        level = logging.DEBUG if error.code() in CONNECTION_CODES else logging.WARNING
         _log.log(
             level,
             "source %s: %s",
@@ -234,7 +241,7 @@ class Reader:
             extra={"source": self._source.bootstrap, "error": error.name()},
         )
         if error.fatal():
-            self._trouble = self._trouble or error.str()
+            self._failure = self._failure or error.str()
 
 
 def _age(now: float, last: int | None) -> float | None:

@@ -10,14 +10,14 @@ import json
 import signal
 import threading
 
-from headworks._mirror.audit_tier import Tier
+from headworks._mirror.audit_tier import MirrorAuditTier
 from headworks._mirror.metrics import MirrorMetrics
-from headworks._mirror.options import MirrorOptions, Source
-from headworks._mirror.progress import Progress
-from headworks._mirror.schema_ids import SchemaIds
-from headworks._mirror.session import Companions
-from headworks._mirror.stream import Stream
-from headworks._mirror.topics import Topics
+from headworks._mirror.options import MirrorOptions, MirrorSource
+from headworks._mirror.progress import MirrorProgress
+from headworks._mirror.schema_ids import SchemaIdCheck
+from headworks._mirror.session import SourceContext
+from headworks._mirror.stream import MirrorStream
+from headworks._mirror.topics import MirroredTopics
 from headworks._server.metrics_page import MetricsEndpoint
 from headworks.registry_client import RegistryClient
 
@@ -29,17 +29,19 @@ def run(options: MirrorOptions) -> None:
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    found = [_companions(options, source) for source in options.sources]
+    found = [_source_context(options, source) for source in options.sources]
     page = _page(options, [one.progress for one in found])
     tier = None
     try:
         if options.audit:
-            tier = Tier(options.target_client, options.registry, options.folder, tier=options.tier)
+            tier = MirrorAuditTier(
+                options.target_client, options.registry, options.folder, tier=options.tier
+            )
         streams = [
-            Stream(
+            MirrorStream(
                 options,
                 source,
-                Companions(one.topics, one.schema_ids, tier, one.progress),
+                SourceContext(one.topics, one.schema_ids, tier, one.progress),
                 stopping,
                 stopping.set,
             )
@@ -47,7 +49,7 @@ def run(options: MirrorOptions) -> None:
         ]
         for stream in streams:
             stream.start()
-        _say(options, page)
+        _announce(options, page)
         while not stopping.wait(0.5):
             pass
         _join(streams)
@@ -58,27 +60,27 @@ def run(options: MirrorOptions) -> None:
             page.stop()
 
 
-def _companions(options: MirrorOptions, source: Source) -> Companions:
+def _source_context(options: MirrorOptions, source: MirrorSource) -> SourceContext:
     """Check that what the source needs answers."""
-    topics = Topics(source.client, options.target_client, options.wants)
+    topics = MirroredTopics(source.client, options.target_client, options.wants)
     topics.check()
     ids = None
     if source.registry is not None:
         theirs, ours = RegistryClient(source.registry), RegistryClient(options.registry)
         for registry in (theirs, ours):
             registry.subjects()
-        ids = SchemaIds(theirs, ours, copy=options.copy_schemas)
-    return Companions(topics, ids, None, Progress(source.bootstrap))
+        ids = SchemaIdCheck(theirs, ours, copy=options.copy_schemas)
+    return SourceContext(topics, ids, None, MirrorProgress(source.bootstrap))
 
 
-def _page(options: MirrorOptions, sources: list[Progress]) -> MirrorMetrics | None:
+def _page(options: MirrorOptions, sources: list[MirrorProgress]) -> MirrorMetrics | None:
     if options.metrics is None:
         return None
     endpoint = MetricsEndpoint.parse(options.metrics, insecure=options.insecure)
     return MirrorMetrics(endpoint, sources)
 
 
-def _say(options: MirrorOptions, page: MirrorMetrics | None) -> None:
+def _announce(options: MirrorOptions, page: MirrorMetrics | None) -> None:
     sources = [source.bootstrap for source in options.sources]
     if options.as_json:
         listen = "" if page is None else page.address
@@ -90,7 +92,7 @@ def _say(options: MirrorOptions, page: MirrorMetrics | None) -> None:
         print(f"metrics at {page.url}", flush=True)
 
 
-def _join(streams: list[Stream]) -> None:
+def _join(streams: list[MirrorStream]) -> None:
     failures = []
     for stream in streams:
         try:

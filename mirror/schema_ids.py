@@ -15,21 +15,21 @@ from headworks._wire import HEADER_SIZE, MAGIC, unframe
 from headworks.errors import FindingsError, RefusedError
 from headworks.registry_client import RegistryClient
 
-__all__ = ["SchemaIds"]
+__all__ = ["SchemaIdCheck"]
 
 _log = logging.getLogger("headworks.mirror")
-_NO_SCHEMA = 40403
-_MOST_KNOWN = 100_000
+_NO_SCHEMA_CODE = 40403
+_MAX_CACHED_PREFIXES = 100_000
 
 
-class SchemaIds:
+class SchemaIdCheck:
     """Compares ids between `source` and `target`, once each; with `copy` makes them agree."""
 
     def __init__(self, source: RegistryClient, target: RegistryClient, *, copy: bool) -> None:
         self._source = source
         self._target = target
         self._copy = copy
-        self._settled: set[bytes] = set()
+        self._checked: set[bytes] = set()
 
     def check(self, data: bytes | None, where: Callable[[], str]) -> None:
         """See to the id that a key or a value begins with, if it is one; `where` names its place.
@@ -39,28 +39,28 @@ class SchemaIds:
         if not data or data[0] != MAGIC or len(data) < HEADER_SIZE:
             return
         prefix = data[:HEADER_SIZE]
-        if prefix in self._settled:
+        if prefix in self._checked:
             return
-        self._settle(unframe(data)[0], where())
-        if len(self._settled) >= _MOST_KNOWN:
-            self._settled.clear()
-        self._settled.add(prefix)
+        self._count_mirrored(unframe(data)[0], where())
+        if len(self._checked) >= _MAX_CACHED_PREFIXES:
+            self._checked.clear()
+        self._checked.add(prefix)
 
-    def _settle(self, schema_id: int, where: str) -> None:
-        ours = _text(self._source, schema_id)
-        if ours is None:
+    def _count_mirrored(self, schema_id: int, where: str) -> None:
+        source_text = _text(self._source, schema_id)
+        if source_text is None:
             return
-        theirs = _text(self._target, schema_id)
-        if theirs is None and self._copy:
+        target_text = _text(self._target, schema_id)
+        if target_text is None and self._copy:
             self._copy_uses(schema_id)
-            theirs = _text(self._target, schema_id)
-        if theirs is None:
+            target_text = _text(self._target, schema_id)
+        if target_text is None:
             raise FindingsError(
                 f"{where} is written in schema {schema_id} of {self._source.url}, "
                 f"which {self._target.url} does not have",
                 fix="let --registry-mirror copy schemas, or share one registry",
             )
-        if json.loads(ours) != json.loads(theirs):
+        if json.loads(source_text) != json.loads(target_text):
             raise FindingsError(
                 f"{where} is written in schema {schema_id}, which is one schema in "
                 f"{self._source.url} and another in {self._target.url}: "
@@ -95,7 +95,7 @@ def _text(registry: RegistryClient, schema_id: int) -> str | None:
     try:
         return registry.schema_text(schema_id)
     except RefusedError as error:
-        if error.code == _NO_SCHEMA:
+        if error.code == _NO_SCHEMA_CODE:
             return None
         raise
 

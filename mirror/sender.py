@@ -20,39 +20,45 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
-from headworks._mirror.errors import DENIED, NO_TOPIC, RETRIED, TOO_LARGE, TroubleError
+from headworks._mirror.errors import (
+    CONNECTION_CODES,
+    DENIED_CODES,
+    NO_TOPIC_CODES,
+    TOO_LARGE_CODES,
+    SessionEndedError,
+)
 from headworks._mirror.options import MirrorOptions
-from headworks._mirror.progress import Progress
-from headworks._mirror.schema_ids import SchemaIds
-from headworks._mirror.topics import Topics
+from headworks._mirror.progress import MirrorProgress
+from headworks._mirror.schema_ids import SchemaIdCheck
+from headworks._mirror.topics import MirroredTopics
 from headworks.errors import RefusedError, UsageError
 
-__all__ = ["Sender"]
+__all__ = ["TargetSender"]
 
 _log = logging.getLogger("headworks.mirror")
-_LARGEST = 1_000_000_000
-_QUEUED = 100_000  # messages: bounds what librdkafka keeps beside their bytes
+_MAX_MESSAGE_BYTES = 1_000_000_000
+_MAX_QUEUED_MESSAGES = 100_000  # messages: bounds what librdkafka keeps beside their bytes
 
 
-class Sender:
-    """Sends for a session; `left_out` is told of messages that are too large and are skipped."""
+class TargetSender:
+    """Sends for a session; `on_skipped` is told of messages that are too large and are skipped."""
 
     def __init__(
         self,
         options: MirrorOptions,
-        topics: Topics,
-        schema_ids: SchemaIds | None,
-        progress: Progress,
-        left_out: Callable[[confluent_kafka.Message], None],
+        topics: MirroredTopics,
+        schema_ids: SchemaIdCheck | None,
+        progress: MirrorProgress,
+        on_skipped: Callable[[confluent_kafka.Message], None],
         *,
         careful: bool,
     ) -> None:
         self._options, self._topics, self._schema_ids = options, topics, schema_ids
-        self._progress, self._left_out = progress, left_out
+        self._progress, self._count_skipped = progress, on_skipped
         self._careful = careful
         self._failure: tuple[KafkaError, str] | None = None
         self._closing = False
-        alone: dict[str, Any] = {"batch.num.messages": 1}
+        one_per_batch: dict[str, Any] = {"batch.num.messages": 1}
         self._producer = confluent_kafka.Producer(
             {
                 "linger.ms": 20,
@@ -63,14 +69,14 @@ class Sender:
                 "enable.idempotence": True,
                 "partitioner": "murmur2",
                 "message.timeout.ms": 0,  # the target may be away for as long as it likes
-                "message.max.bytes": _LARGEST,
+                "message.max.bytes": _MAX_MESSAGE_BYTES,
                 "queue.buffering.max.kbytes": max(1, options.buffer_bytes // 2048),
-                "queue.buffering.max.messages": _QUEUED,
+                "queue.buffering.max.messages": _MAX_QUEUED_MESSAGES,
                 "delivery.report.only.error": True,
-                "on_delivery": self._failed,
+                "on_delivery": self._delivery_report,
                 "error_cb": self._client_error,
                 "log_level": 2,
-                **(alone if careful else {"enable.gapless.guarantee": True}),
+                **(one_per_batch if careful else {"enable.gapless.guarantee": True}),
             }
         )
 
@@ -84,18 +90,18 @@ class Sender:
         if self._schema_ids is not None:
             self._schema_ids.check(message.value(), partial(place_of, message))
             self._schema_ids.check(key, partial(place_of, message))
-        placing = self._topics.placings.get(topic)
-        if placing is None or index >= placing.source:
-            raise TroubleError(f"topic {topic} is another one on the source now")
+        mapping = self._topics.mappings.get(topic)
+        if mapping is None or index >= mapping.source:
+            raise SessionEndedError(f"topic {topic} is another one on the source now")
         more: dict[str, Any] = {}
         if self._careful:
-            more["on_delivery"] = partial(self._refused, message)
+            more["on_delivery"] = partial(self._careful_report, message)
         try:
             self._producer.produce(
                 topic,
                 message.value(),
                 key,
-                partition=placing.partition(index, keyed=key is not None),
+                partition=mapping.partition(index, keyed=key is not None),
                 timestamp=message.timestamp()[1],
                 headers=message.headers(),
                 **more,
@@ -104,7 +110,7 @@ class Sender:
             self.poll(0)
             self.check()
             fatal = error.args[0].code() == KafkaError._FATAL
-            raise TroubleError(error.args[0].str(), careful=fatal) from None
+            raise SessionEndedError(error.args[0].str(), careful=fatal) from None
         except BufferError:
             if not len(self._producer):
                 raise UsageError(
@@ -118,14 +124,14 @@ class Sender:
         try:
             self._producer.poll(seconds)
         except (KafkaException, SystemError) as error:
-            self._is_fatal(error)
+            self._note_fatal(error)
 
     def flush(self, seconds: float) -> int:
         """Wait so long for acknowledgements; how many are missing."""
         try:
             return self._producer.flush(seconds)
         except (KafkaException, SystemError) as error:
-            self._is_fatal(error)
+            self._note_fatal(error)
             return len(self._producer)
 
     def check(self) -> None:
@@ -135,14 +141,14 @@ class Sender:
         error, what = self._failure
         self._progress.errors[error.name().lower()] += 1
         target = f"the target {self._options.target}"
-        if error.code() in DENIED:
+        if error.code() in DENIED_CODES:
             raise RefusedError(
                 f"{target} refuses {what}: {error.str()}",
                 fix="let the mirror's user write and create the topics",
             )
-        if error.code() in NO_TOPIC:
-            raise TroubleError(f"{target}: {error.str()}")
-        if self._careful and error.code() in TOO_LARGE:
+        if error.code() in NO_TOPIC_CODES:
+            raise SessionEndedError(f"{target}: {error.str()}")
+        if self._careful and error.code() in TOO_LARGE_CODES:
             raise RefusedError(
                 f"{what} is too large for {target}",
                 fix="raise max.message.bytes of the topic there, or leave such messages out and "
@@ -153,7 +159,7 @@ class Sender:
                 f"{target} refuses {what}: {error.str()}",
                 fix="see what the topic asks of its messages there (a key, a known schema id)",
             )
-        raise TroubleError(f"{target}, {what}: {error.str()}", careful=True)
+        raise SessionEndedError(f"{target}, {what}: {error.str()}", careful=True)
 
     def close(self) -> None:
         """Forget what is not acknowledged."""
@@ -161,7 +167,7 @@ class Sender:
         self._producer.purge()
         self.flush(1.0)
 
-    def _is_fatal(self, error: Exception) -> None:
+    def _note_fatal(self, error: Exception) -> None:
         """The client has given up, to send nothing out of order: note what it says about why.
 
         confluent_kafka raises a fatal error in the midst of serving callbacks, and Python makes a
@@ -172,12 +178,12 @@ class Sender:
             raise error
         self._failure = self._failure or (cause.args[0], "a message")
 
-    def _failed(self, error: KafkaError | None, message: confluent_kafka.Message) -> None:
+    def _delivery_report(self, error: KafkaError | None, message: confluent_kafka.Message) -> None:
         """A delivery report of a sender that is not careful: of a whole batch."""
         if error is not None and not self._closing:
             self._failure = self._failure or (error, f"a message of {message.topic()}")
 
-    def _refused(
+    def _careful_report(
         self,
         original: confluent_kafka.Message,
         error: KafkaError | None,
@@ -186,10 +192,10 @@ class Sender:
         """A delivery report of a careful sender; `original` is the source's message."""
         if error is None or self._closing:
             return
-        if error.code() in TOO_LARGE and self._options.skip_too_large:
+        if error.code() in TOO_LARGE_CODES and self._options.skip_too_large:
             place = place_of(original)
             _log.error("left out: %s is too large for the target", place, extra={"place": place})
-            self._left_out(original)
+            self._count_skipped(original)
         else:
             self._failure = self._failure or (error, place_of(original))
 
@@ -198,7 +204,7 @@ class Sender:
             return
         self._progress.errors[f"target:{error.name().lower()}"] += 1
         # That all brokers are down is said once; each attempt to connect is not worth a warning.
-        level = logging.DEBUG if error.code() in RETRIED else logging.WARNING
+        level = logging.DEBUG if error.code() in CONNECTION_CODES else logging.WARNING
         _log.log(
             level,
             "target %s: %s",

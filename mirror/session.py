@@ -22,67 +22,67 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 
 from headworks._audit_counting import window_of
-from headworks._mirror.audit_tier import Counts, Tier
-from headworks._mirror.errors import Position, TroubleError
-from headworks._mirror.options import MirrorOptions, Source
-from headworks._mirror.progress import Progress
-from headworks._mirror.reader import Reader
-from headworks._mirror.schema_ids import SchemaIds
-from headworks._mirror.sender import Sender
-from headworks._mirror.topics import Topics
+from headworks._mirror.audit_tier import Counts, MirrorAuditTier
+from headworks._mirror.errors import Position, SessionEndedError
+from headworks._mirror.options import MirrorOptions, MirrorSource
+from headworks._mirror.progress import MirrorProgress
+from headworks._mirror.reader import SourceReader
+from headworks._mirror.schema_ids import SchemaIdCheck
+from headworks._mirror.sender import TargetSender
+from headworks._mirror.topics import MirroredTopics
 from headworks.errors import UnreachableError
 
-__all__ = ["Companions", "Session"]
+__all__ = ["MirrorSession", "SourceContext"]
 
 _log = logging.getLogger("headworks.mirror")
-_BATCH = 2000
-_TURN = 0.2
-_FULL_WAIT = 0.01
-_REGISTRY_WAIT = 1.0
+_MAX_READ_MESSAGES = 2000
+_POLL_SECONDS = 0.2
+_QUEUE_FULL_SECONDS = 0.01
+_REGISTRY_RETRY_SECONDS = 1.0
 _REVOKE_SECONDS = 20.0
 _STOP_SECONDS = 20.0
-_LAG_EVERY = 1.0
+_LAG_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Companions:
+class SourceContext:
     """What outlives the sessions of a source."""
 
-    topics: Topics
-    schema_ids: SchemaIds | None
-    tier: Tier | None
-    progress: Progress
+    topics: MirroredTopics
+    schema_ids: SchemaIdCheck | None
+    tier: MirrorAuditTier | None
+    progress: MirrorProgress
 
 
-class Session:
+class MirrorSession:
     """Copies until `stopping` is set; a careful one until it is past `careful_until`."""
 
     def __init__(
         self,
         options: MirrorOptions,
-        source: Source,
-        companions: Companions,
+        source: MirrorSource,
+        context: SourceContext,
         stopping: threading.Event,
         careful_until: Position,
     ) -> None:
         self._options = options
-        self._topics, self._tier = companions.topics, companions.tier
-        self._progress = companions.progress
+        self._topics, self._tier = context.topics, context.tier
+        self._progress = context.progress
         self._stopping = stopping
         self._careful_until = careful_until
         self._pending: deque[confluent_kafka.Message] = deque()
         self._sent: dict[tuple[str, int], int] = {}
         self._last_times: dict[str, int] = {}
-        self._open: Counts = {}
-        self._sender = Sender(
+        self._unacknowledged: Counts = {}
+        self._sender = TargetSender(
             options,
-            companions.topics,
-            companions.schema_ids,
-            companions.progress,
-            self._left_out,
+            context.topics,
+            context.schema_ids,
+            context.progress,
+            self._count_skipped,
             careful=bool(careful_until),
         )
-        self._reader = Reader(options, source, companions.progress, self._before_revoke)
+        self._reader = SourceReader(options, source, context.progress, self._before_revoke)
 
     def run(self) -> None:
         """Copy; returns when asked to stop, or when carefulness is no longer needed.
@@ -92,12 +92,12 @@ class Session:
         try:
             self._copy()
         except KafkaException as error:
-            raise TroubleError(error.args[0].str()) from error
-        except TroubleError as error:
-            error.until = self._until(error)
+            raise SessionEndedError(error.args[0].str()) from error
+        except SessionEndedError as error:
+            error.careful_until = self._next_careful_until(error)
             raise
         finally:
-            self._end()
+            self._close()
 
     def _copy(self) -> None:
         checkpoint_at = refresh_at = lag_at = 0.0
@@ -105,18 +105,18 @@ class Session:
             if time.monotonic() >= refresh_at:
                 self._refresh()
                 refresh_at = time.monotonic() + self._options.refresh_every
-            self._take(self._reader.read(_BATCH, _TURN))
+            self._enqueue(self._reader.read(_MAX_READ_MESSAGES, _POLL_SECONDS))
             self._send_pending()
             self._sender.poll(0)
             self._sender.check()
             if time.monotonic() >= checkpoint_at:
                 self._checkpoint()
-                if self._careful_until and self._reader.past(self._careful_until):
+                if self._careful_until and self._reader.is_committed(self._careful_until):
                     return
                 checkpoint_at = time.monotonic() + self._options.commit_every
             if time.monotonic() >= lag_at:
                 self._progress.lags = self._reader.lags(self._last_times)
-                lag_at = time.monotonic() + _LAG_EVERY
+                lag_at = time.monotonic() + _LAG_SECONDS
         if not self._checkpoint(_STOP_SECONDS):
             _log.warning(
                 "the target %s has not acknowledged everything: it is sent again at the next start",
@@ -128,19 +128,19 @@ class Session:
         try:
             self._topics.refresh()
         except UnreachableError as error:
-            if not self._topics.placings:
-                raise TroubleError(error.message) from None
+            if not self._topics.mappings:
+                raise SessionEndedError(error.message) from None
             _log.warning("%s", error.message, extra={"target": self._options.target})
         self._progress.refused_topics = len(self._topics.refused)
-        self._reader.subscribe(set(self._topics.placings))
+        self._reader.subscribe(set(self._topics.mappings))
 
-    def _take(self, found: list[confluent_kafka.Message]) -> None:
+    def _enqueue(self, found: list[confluent_kafka.Message]) -> None:
         """Put messages in line, and count them as attempted."""
         counts: Counts = {}
         for message in found:
             _count(counts, message)
         self._pending.extend(found)
-        _add(self._open, counts)
+        _add(self._unacknowledged, counts)
         if self._tier is not None:
             self._tier.attempted(counts)
 
@@ -151,12 +151,12 @@ class Session:
             try:
                 self._sender.send(message)
             except BufferError:
-                self._wait(_FULL_WAIT)
+                self._wait(_QUEUE_FULL_SECONDS)
                 continue
             except UnreachableError as error:
                 self._progress.errors["registry"] += 1
                 _log.warning("%s", error.message, extra={"target": self._options.target})
-                self._wait(_REGISTRY_WAIT)
+                self._wait(_REGISTRY_RETRY_SECONDS)
                 continue
             pending.popleft()
             topic = message.topic() or ""
@@ -166,7 +166,7 @@ class Session:
     def _wait(self, seconds: float) -> None:
         self._sender.poll(seconds)
         self._sender.check()
-        self._take(self._reader.keep_alive())
+        self._enqueue(self._reader.keep_alive())
 
     def _checkpoint(self, limit: float | None = None) -> bool:
         """Wait for the target's acknowledgement of all that was sent, then commit it on the source.
@@ -174,26 +174,26 @@ class Session:
         False if `limit` seconds, or without a limit the wish to stop, came first.
         """
         end = None if limit is None else time.monotonic() + limit
-        while self._sender.flush(_TURN):
+        while self._sender.flush(_POLL_SECONDS):
             self._sender.check()
             if self._stopping.is_set() if end is None else time.monotonic() >= end:
                 return False
             if end is None:
                 self._wait(0)
         self._sender.check()
-        self._settle()
+        self._count_mirrored()
         self._reader.commit(self._sent)
         self._progress.acknowledged_at = time.time()
         return True
 
-    def _settle(self) -> None:
+    def _count_mirrored(self) -> None:
         """Count as mirrored what was sent and acknowledged; what is in line stays open."""
         waiting: Counts = {}
         for message in self._pending:
             _count(waiting, message)
-        done = self._open
+        done = self._unacknowledged
         _add(done, waiting, sign=-1)
-        self._open = waiting
+        self._unacknowledged = waiting
         for (topic, _), (messages, size) in done.items():
             self._progress.messages[topic] += messages
             self._progress.bytes[topic] += size
@@ -204,36 +204,36 @@ class Session:
         """All partitions go: commit what can be, and forget the rest; it is read again."""
         try:
             if not self._checkpoint(_REVOKE_SECONDS):
-                raise TroubleError("the target did not acknowledge in time for a rebalance")
+                raise SessionEndedError("the target did not acknowledge in time for a rebalance")
         finally:
             self._pending.clear()
             self._abandon()
             self._sent.clear()
 
-    def _left_out(self, message: confluent_kafka.Message) -> None:
+    def _count_skipped(self, message: confluent_kafka.Message) -> None:
         topic, window = message.topic() or "", window_of(message.timestamp()[1])
         self._progress.too_large[topic] += 1
-        entry = self._open[topic, window]
+        entry = self._unacknowledged[topic, window]
         entry[0] -= 1
         entry[1] -= len(message.value() or b"")
         if self._tier is not None:
             self._tier.too_large(topic, window)
 
-    def _until(self, error: TroubleError) -> Position:
+    def _next_careful_until(self, error: SessionEndedError) -> Position:
         """Where the next session may stop being careful."""
-        until = dict(self._careful_until)
+        careful_until = dict(self._careful_until)
         if error.careful:
             for at, offset in self._sent.items():
-                until[at] = max(offset, until.get(at, 0))
-        return until
+                careful_until[at] = max(offset, careful_until.get(at, 0))
+        return careful_until
 
     def _abandon(self) -> None:
         """What is open may or may not have arrived, and is sent again."""
         if self._tier is not None:
-            self._tier.unresolved(self._open)
-        self._open = {}
+            self._tier.unresolved(self._unacknowledged)
+        self._unacknowledged = {}
 
-    def _end(self) -> None:
+    def _close(self) -> None:
         self._sender.close()
         self._abandon()
         self._reader.close()

@@ -11,30 +11,30 @@ import threading
 import time
 from collections.abc import Callable
 
-from headworks._mirror.errors import Position, TroubleError
-from headworks._mirror.options import MirrorOptions, Source
-from headworks._mirror.session import Companions, Session
+from headworks._mirror.errors import Position, SessionEndedError
+from headworks._mirror.options import MirrorOptions, MirrorSource
+from headworks._mirror.session import MirrorSession, SourceContext
 
-__all__ = ["Stream"]
+__all__ = ["MirrorStream"]
 
 _log = logging.getLogger("headworks.mirror")
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
-_SETTLED = 60.0  # a session that lasted so long was no failure of the one before
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 10.0
+_STABLE_SECONDS = 60.0  # a session that lasted so long was no failure of the one before
 
 
-class Stream:
+class MirrorStream:
     """Copies one source in a thread of its own; `ended` is called when it is over."""
 
     def __init__(
         self,
         options: MirrorOptions,
-        source: Source,
-        companions: Companions,
+        source: MirrorSource,
+        context: SourceContext,
         stopping: threading.Event,
         ended: Callable[[], None],
     ) -> None:
         self._options, self._source = options, source
-        self._companions = companions
+        self._source_context = context
         self._stopping = stopping
         self._ended = ended
         self.failure: BaseException | None = None
@@ -59,20 +59,20 @@ class Stream:
             self._ended()
 
     def _sessions(self) -> None:
-        careful: Position = {}
-        pause = _FIRST_PAUSE
+        careful_until: Position = {}
+        pause = _FIRST_PAUSE_SECONDS
         while not self._stopping.is_set():
             began = time.monotonic()
-            self._companions.progress.sessions += 1
+            self._source_context.progress.sessions += 1
             try:
-                Session(
-                    self._options, self._source, self._companions, self._stopping, careful
+                MirrorSession(
+                    self._options, self._source, self._source_context, self._stopping, careful_until
                 ).run()
-                careful, pause = {}, _FIRST_PAUSE
-            except TroubleError as error:
-                if time.monotonic() - began > _SETTLED:
-                    pause = _FIRST_PAUSE
-                careful = error.until
+                careful_until, pause = {}, _FIRST_PAUSE_SECONDS
+            except SessionEndedError as error:
+                if time.monotonic() - began > _STABLE_SECONDS:
+                    pause = _FIRST_PAUSE_SECONDS
+                careful_until = error.careful_until
                 _log.warning(
                     "%s; trying again in %.1f s",
                     error,
@@ -80,4 +80,4 @@ class Stream:
                     extra={"source": self._source.bootstrap, "target": self._options.target},
                 )
                 self._stopping.wait(pause)
-                pause = min(_LONGEST_PAUSE, pause * 2)
+                pause = min(_MAX_PAUSE_SECONDS, pause * 2)

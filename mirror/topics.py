@@ -25,11 +25,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from headworks.errors import RefusedError, UnreachableError, UsageError
 
-__all__ = ["ANY_PARTITION", "Placing", "Topics"]
+__all__ = ["ANY_PARTITION", "MirroredTopics", "PartitionMapping"]
 
 _log = logging.getLogger("headworks.mirror")
-_TIMEOUT = 10.0
-_FIRST_TIMEOUT = 5.0
+_TIMEOUT_SECONDS = 10.0
+_CHECK_TIMEOUT_SECONDS = 5.0
 ANY_PARTITION = -1  # the client's partitioner chooses, by the key
 _NOT_INHERITED = re.compile(
     r"message\.timestamp\..*|.*\.replication\.throttled\.replicas|min\.insync\.replicas|"
@@ -44,7 +44,7 @@ _UNREACHABLE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Placing:
+class PartitionMapping:
     """How many partitions a topic has on either side, and so where its messages go."""
 
     source: int
@@ -66,7 +66,7 @@ class Placing:
         return ANY_PARTITION if keyed else partition % self.target
 
 
-class Topics:
+class MirroredTopics:
     """The topics of one source that `wants` accepts, and their copies on the target."""
 
     def __init__(
@@ -79,13 +79,13 @@ class Topics:
         self._source = AdminClient({**source, "log_level": 2})
         self._target = AdminClient({**target, "log_level": 2})
         self._wants = wants
-        self.placings: dict[str, Placing] = {}
+        self.mappings: dict[str, PartitionMapping] = {}
         self.refused: dict[str, str] = {}
 
     def check(self) -> None:
         """Both sides answer, and are two; UnreachableError or UsageError if not."""
-        ours = self._metadata(self._source, self._from, "source", _FIRST_TIMEOUT)
-        theirs = self._metadata(self._target, self._to, "target", _FIRST_TIMEOUT)
+        ours = self._metadata(self._source, self._from, "source", _CHECK_TIMEOUT_SECONDS)
+        theirs = self._metadata(self._target, self._to, "target", _CHECK_TIMEOUT_SECONDS)
         if ours.cluster_id is not None and ours.cluster_id == theirs.cluster_id:
             raise UsageError(
                 f"{self._from} and {self._to} are one cluster ({ours.cluster_id})",
@@ -106,19 +106,19 @@ class Topics:
                 if name not in there:
                     there[name] = self._create(name, count)
                 elif there[name] < count and self._kept(name):
-                    there[name] = self._grow(name, count)
+                    there[name] = self._add_partitions(name, count)
             except KafkaException as error:
                 refused[name] = error.args[0].str()
-        self._tell(refused)
+        self._log_refusals(refused)
         self.refused = refused
-        self.placings = {
-            name: Placing(count, there[name])
+        self.mappings = {
+            name: PartitionMapping(count, there[name])
             for name, count in wanted.items()
             if name not in refused
         }
 
     def _kept(self, name: str) -> bool:
-        before = self.placings.get(name)
+        before = self.mappings.get(name)
         return before is not None and before.keeps
 
     def _create(self, name: str, partitions: int) -> int:
@@ -150,15 +150,17 @@ class Topics:
     def _create_with(self, name: str, partitions: int, configs: dict[str, str]) -> None:
         topic = NewTopic(name, partitions, -1, config=configs)
         try:
-            self._target.create_topics([topic], request_timeout=_TIMEOUT)[name].result(_TIMEOUT)
+            self._target.create_topics([topic], request_timeout=_TIMEOUT_SECONDS)[name].result(
+                _TIMEOUT_SECONDS
+            )
         except KafkaException as error:
             # Another mirror into the same target has just done it.
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
 
-    def _grow(self, name: str, partitions: int) -> int:
+    def _add_partitions(self, name: str, partitions: int) -> int:
         growing = self._target.create_partitions([NewPartitions(name, partitions)])
-        growing[name].result(_TIMEOUT)
+        growing[name].result(_TIMEOUT_SECONDS)
         _log.info(
             "topic %s has %d partitions now, on the target too",
             name,
@@ -170,23 +172,23 @@ class Topics:
     def _configs(self, name: str) -> dict[str, str]:
         """What was set for the topic itself on the source."""
         resource = ConfigResource(ResourceType.TOPIC, name)
-        found = self._source.describe_configs([resource], request_timeout=_TIMEOUT)
+        found = self._source.describe_configs([resource], request_timeout=_TIMEOUT_SECONDS)
         return {
             entry.name: entry.value
-            for entry in found[resource].result(_TIMEOUT).values()
+            for entry in found[resource].result(_TIMEOUT_SECONDS).values()
             if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
             and entry.value is not None
             and not _NOT_INHERITED.fullmatch(entry.name)
         }
 
-    def _tell(self, refused: Mapping[str, str]) -> None:
+    def _log_refusals(self, refused: Mapping[str, str]) -> None:
         for name, why in refused.items():
             if self.refused.get(name) != why:
                 about = {"topic": name, "error": why}
                 _log.error("topic %s is not mirrored: %s", name, why, extra=about)
 
     def _metadata(
-        self, admin: AdminClient, address: str, side: str, timeout: float = _TIMEOUT
+        self, admin: AdminClient, address: str, side: str, timeout: float = _TIMEOUT_SECONDS
     ) -> Any:
         try:
             return admin.list_topics(timeout=timeout)

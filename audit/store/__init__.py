@@ -2,7 +2,7 @@
 
 - `tables`: what is kept, and for how long;
 - `database`: opens the store;
-- `fold`: increments to the sums that they change (pure);
+- `aggregate`: increments to the sums that they change (pure);
 - `writing`: a batch of the audit topic into the store, with the topic's offsets;
 - `upkeep`: what is old is rolled up, and later forgotten.
 

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from headworks._audit.increments import Increment
 from headworks._audit.store.tables import COUNTED
 
-__all__ = ["PRODUCER_TIER", "Changes", "SourceChange", "WindowChange", "fold"]
+__all__ = ["PRODUCER_TIER", "SourceChange", "StoreChanges", "WindowChange", "aggregate"]
 
 PRODUCER_TIER = "producer"
-_ACCOUNTED = frozenset(("loaded", "quarantined", "consumed", "skipped", "mirrored"))
-_RESOLVED = frozenset(("delivered", "failed", "unresolved"))
+_ACCOUNTED_OUTCOMES = frozenset(("loaded", "quarantined", "consumed", "skipped", "mirrored"))
+_RESOLVED_OUTCOMES = frozenset(("delivered", "failed", "unresolved"))
 _COLUMN_OF = {
     **{name: name for name in ("attempted", "delivered", "failed", "unresolved", "quarantined")},
     "dropped:timed_out": "failed",
@@ -52,7 +52,7 @@ class SourceChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class StoreChanges:
     """All that a batch changes. Keys: (tier, window, topic); (topic, window, tier, ...)."""
 
     windows: dict[WindowKey, WindowChange]
@@ -61,7 +61,7 @@ class Changes:
     sources: dict[tuple[str, str, str], SourceChange]
 
 
-def fold(increments: Iterable[Increment]) -> Changes:
+def aggregate(increments: Iterable[Increment]) -> StoreChanges:
     """What `increments`, each of them new, add up to."""
     windows: dict[WindowKey, WindowChange] = {}
     outcomes: Counter[tuple[str, int, str, str]] = Counter()
@@ -88,7 +88,7 @@ def fold(increments: Iterable[Increment]) -> Changes:
             source.first_sent = min(source.first_sent, sent)
             source.last_sent = max(source.last_sent, sent)
         source.unsettled += unsettled
-    return Changes(windows, outcomes, Counter(progress), sources)
+    return StoreChanges(windows, outcomes, Counter(progress), sources)
 
 
 def _add(
@@ -100,13 +100,13 @@ def _add(
         column = _COLUMN_OF.get(outcome)
         if column is not None:
             added[column] += n
-        if outcome in _ACCOUNTED:
+        if outcome in _ACCOUNTED_OUTCOMES:
             accounted += n
             if outcome == "mirrored":
                 unsettled -= n  # a mirror says what it attempts, too
         elif outcome == "attempted":
             unsettled += n
-        elif outcome in _RESOLVED:
+        elif outcome in _RESOLVED_OUTCOMES:
             unsettled -= n
         elif outcome == "resent":
             added["attempted"] -= n

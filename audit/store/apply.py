@@ -2,8 +2,8 @@
 
 Rules:
 
-- A batch is applied to the positions that it was read from, or not at all: of two reconcilers on
-  one store, the one that comes second is told (`MovedError`) and reads on from where the first got.
+- A batch is applied to the positions that it was read from, or not at all. If two reconcilers use
+  one store, the second one gets a PositionsMovedError and continues from the new positions.
 - An increment is added once per id: ids are compared within the batch and with the store.
 - What cannot be read is written down with its place and its reason, never passed over silently.
 """
@@ -20,24 +20,24 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from headworks._audit.increments import Increment, id_bytes
 from headworks._audit.store import tables
-from headworks._audit.store.aggregate import PRODUCER_TIER, Changes, fold
+from headworks._audit.store.aggregate import PRODUCER_TIER, StoreChanges, aggregate
 from headworks._audit.store.database import AuditStore
 
-__all__ = ["Batch", "MovedError", "apply", "positions"]
+__all__ = ["IncrementBatch", "PositionsMovedError", "apply", "positions"]
 
 # Complete is 99.9 %, in whole messages: floating point would be one off now and then.
-_COMPLETE, _OF = 999, 1000
-_CHUNK = 500
+_COMPLETE_PER_MILLE, _MILLE = 999, 1000
+_CHUNK_KEYS = 500
 _T = TypeVar("_T")
 _TierWindow = tuple[str, int, str]  # topic, window, tier
 
 
-class MovedError(Exception):
+class PositionsMovedError(Exception):
     """Another reconciler has moved the store: read on from its positions."""
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class IncrementBatch:
     """What was read: from which positions, to which, and when (`live`: as it was written)."""
 
     start: Mapping[int, int]
@@ -54,25 +54,27 @@ def positions(connection: Connection) -> dict[int, int]:
     return {row.partition: row.next_offset for row in found}
 
 
-def apply(store: AuditStore, batch: Batch) -> int:
+def apply(store: AuditStore, batch: IncrementBatch) -> int:
     """Add a batch; the number of increments that were new. Raises MovedError."""
     with store.write() as connection:
         if positions(connection) != dict(batch.start):
-            raise MovedError
-        new = _new(connection, batch.increments)
+            raise PositionsMovedError
+        new = _without_known(connection, batch.increments)
         _insert(connection, new, batch.read_at)
-        changes = fold(increment for _, increment in new)
-        _add_sums(connection, changes)
+        changes = aggregate(increment for _, increment in new)
+        _add_counts(connection, changes)
         _add_topics(connection, changes)
         lags = _lags(batch) if batch.live else {}
         _add_sources(connection, changes, lags)
-        _judge(connection, {(topic, window) for _, window, topic in changes.windows})
+        _update_completion(connection, {(topic, window) for _, window, topic in changes.windows})
         _write_unreadable(connection, batch.unreadable)
-        _move(connection, batch)
+        _save_positions(connection, batch)
     return len(new)
 
 
-def _new(connection: Connection, increments: Iterable[Increment]) -> list[tuple[bytes, Increment]]:
+def _without_known(
+    connection: Connection, increments: Iterable[Increment]
+) -> list[tuple[bytes, Increment]]:
     by_id = {id_bytes(one.id): one for one in increments}
     column = tables.increments.c.id
     for ids in _chunks(list(by_id)):
@@ -130,7 +132,7 @@ def _names(connection: Connection, wanted: set[str]) -> dict[str, int]:
     return known
 
 
-def _add_sums(connection: Connection, changes: Changes) -> None:
+def _add_counts(connection: Connection, changes: StoreChanges) -> None:
     _upsert(
         connection,
         tables.windows,
@@ -177,7 +179,7 @@ def _add_sums(connection: Connection, changes: Changes) -> None:
     )
 
 
-def _add_topics(connection: Connection, changes: Changes) -> None:
+def _add_topics(connection: Connection, changes: StoreChanges) -> None:
     span: dict[tuple[str, str], tuple[int, int]] = {}
     for (tier, _, topic), change in changes.windows.items():
         first, last = span.get((tier, topic), (change.first_sent, change.last_sent))
@@ -189,7 +191,7 @@ def _add_topics(connection: Connection, changes: Changes) -> None:
     _upsert(connection, tables.topics, rows, least=("first_sent",), most=("last_sent",))
 
 
-def _lags(batch: Batch) -> dict[tuple[str, str, str], int]:
+def _lags(batch: IncrementBatch) -> dict[tuple[str, str, str], int]:
     """The shortest way from each source's clock to ours."""
     lags: dict[tuple[str, str, str], int] = {}
     for one in batch.increments:
@@ -200,7 +202,7 @@ def _lags(batch: Batch) -> dict[tuple[str, str, str], int]:
 
 
 def _add_sources(
-    connection: Connection, changes: Changes, lags: Mapping[tuple[str, str, str], int]
+    connection: Connection, changes: StoreChanges, lags: Mapping[tuple[str, str, str], int]
 ) -> None:
     rows = [
         {
@@ -225,7 +227,7 @@ def _add_sources(
     )
 
 
-def _judge(connection: Connection, touched: set[tuple[str, int]]) -> None:
+def _update_completion(connection: Connection, touched: set[tuple[str, int]]) -> None:
     """Say of each tier of the windows touched when it was complete, if it is."""
     c = tables.windows.c
     for keys in _chunks(sorted(touched)):
@@ -247,17 +249,19 @@ def _judge(connection: Connection, touched: set[tuple[str, int]]) -> None:
                 continue
             key = (row.topic, row.window_start, row.tier)
             before[key] = row.complete_at
-            share = _COMPLETE * expected.get((row.topic, row.window_start), 0)
-            if 0 < share <= row.accounted * _OF:
-                wanted[key] = -(-share // _OF)
-        moments = _moments(connection, wanted)
+            share = _COMPLETE_PER_MILLE * expected.get((row.topic, row.window_start), 0)
+            if 0 < share <= row.accounted * _MILLE:
+                wanted[key] = -(-share // _MILLE)
+        moments = _completion_times(connection, wanted)
         _set_complete(
             connection,
             {key: moments.get(key) for key, old in before.items() if moments.get(key) != old},
         )
 
 
-def _moments(connection: Connection, wanted: Mapping[_TierWindow, int]) -> dict[_TierWindow, int]:
+def _completion_times(
+    connection: Connection, wanted: Mapping[_TierWindow, int]
+) -> dict[_TierWindow, int]:
     """The first moment at which the sums reached what was wanted of them."""
     p = tables.progress.c
     moments: dict[_TierWindow, int] = {}
@@ -301,7 +305,7 @@ def _write_unreadable(connection: Connection, unreadable: Mapping[tuple[int, int
         connection.execute(insert(tables.unreadable), rows)
 
 
-def _move(connection: Connection, batch: Batch) -> None:
+def _save_positions(connection: Connection, batch: IncrementBatch) -> None:
     connection.execute(delete(tables.positions))
     rows = [{"partition": p, "next_offset": offset} for p, offset in batch.end.items()]
     if rows:
@@ -333,5 +337,5 @@ def _upsert(
 
 
 def _chunks(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
-    for i in range(0, len(items), _CHUNK):
-        yield items[i : i + _CHUNK]
+    for i in range(0, len(items), _CHUNK_KEYS):
+        yield items[i : i + _CHUNK_KEYS]

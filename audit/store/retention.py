@@ -14,28 +14,28 @@ from sqlalchemy import Connection, delete, func, insert, select, tuple_
 from headworks._audit.store import tables
 from headworks._audit.store.database import AuditStore
 
-__all__ = ["Kept", "tidy"]
+__all__ = ["Retention", "remove_expired"]
 
-_ROWS = 20_000
-_GROUPS = 200
+_MAX_ROWS = 20_000
+_MAX_GROUPS = 200
 _DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Retention:
     """How long, in milliseconds."""
 
-    details: int = 14 * _DAY_MS
-    sums: int = 400 * _DAY_MS
+    details_ms: int = 14 * _DAY_MS
+    sums_ms: int = 400 * _DAY_MS
 
 
-def tidy(store: AuditStore, now: int, kept: Kept) -> int:
+def remove_expired(store: AuditStore, now: int, retention: Retention) -> int:
     """Remove what is older than it is to be kept; the number of rows removed."""
     removed = 0
     for step, before in (
-        (_increments, now - kept.details),
-        (_progress, now - kept.details),
-        (_sums, now - kept.sums),
+        (_remove_increments, now - retention.details_ms),
+        (_roll_up_progress, now - retention.details_ms),
+        (_remove_sums, now - retention.sums_ms),
     ):
         while True:
             with store.write() as connection:
@@ -46,16 +46,16 @@ def tidy(store: AuditStore, now: int, kept: Kept) -> int:
     return removed
 
 
-def _increments(connection: Connection, before: int) -> int:
+def _remove_increments(connection: Connection, before: int) -> int:
     c = tables.increments.c
     oldest = connection.execute(select(c.number, c.read_at).order_by(c.number).limit(1)).first()
     if oldest is None or oldest.read_at >= before:
         return 0
-    some = (c.number < oldest.number + _ROWS) & (c.read_at < before)
+    some = (c.number < oldest.number + _MAX_ROWS) & (c.read_at < before)
     return int(connection.execute(delete(tables.increments).where(some)).rowcount)
 
 
-def _progress(connection: Connection, before: int) -> int:
+def _roll_up_progress(connection: Connection, before: int) -> int:
     """One row for each window and tier that has not grown for so long."""
     t = tables.progress
     keys = (t.c.topic, t.c.window_start, t.c.tier)
@@ -64,7 +64,7 @@ def _progress(connection: Connection, before: int) -> int:
         select(*keys, last, func.sum(t.c.accounted), func.count())
         .group_by(*keys)
         .having(func.count() > 1, last < before // 1000)
-        .limit(_GROUPS)
+        .limit(_MAX_GROUPS)
     ).all()
     if not groups:
         return 0
@@ -75,13 +75,13 @@ def _progress(connection: Connection, before: int) -> int:
     return sum(row[5] - 1 for row in groups)
 
 
-def _sums(connection: Connection, before: int) -> int:
+def _remove_sums(connection: Connection, before: int) -> int:
     gone = 0
     w = tables.windows.c
     old = connection.execute(
         select(w.tier, w.window_start, w.topic)
         .where(w.window_start < before, w.last_sent < before)
-        .limit(_GROUPS)
+        .limit(_MAX_GROUPS)
     ).all()
     if old:
         for table in (tables.windows, tables.outcomes, tables.progress):

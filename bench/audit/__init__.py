@@ -37,7 +37,7 @@ from headworks._audit import queries
 from headworks._audit.increments import Increment
 from headworks._audit.reconciler import Reconciler
 from headworks._audit.store import AuditStore
-from headworks._audit.store.apply import Batch, apply, positions
+from headworks._audit.store.apply import IncrementBatch, apply, positions
 from headworks._audit_counting import AUDIT_TOPIC, WINDOW_MS
 from headworks._audit_counting.event import AuditCount
 from headworks._kafka.partitioner import ANY
@@ -106,8 +106,8 @@ def _bars(bench: Bench) -> None:
 
 
 def _cost(bench: Bench, other: str) -> float | None:
-    kept = bench.median(_KEPT.format(other), US)
-    return None if kept is None else 100 - kept
+    retention = bench.median(_KEPT.format(other), US)
+    return None if retention is None else 100 - retention
 
 
 def _send(bench: Bench, measured: Measured, bootstrap: str, registry: str) -> None:
@@ -148,8 +148,8 @@ def _send(bench: Bench, measured: Measured, bootstrap: str, registry: str) -> No
         each = busy[who] / sent * 1e6
         bench.record("send", who, sent / sum(seconds), "events/s", cpu=each, cpu_unit="us/event")
     for other in (UNCOUNTED, NEITHER):
-        kept = [100 * b / a for a, b in zip(spent[US], spent[other], strict=True)]
-        bench.record(_KEPT.format(other), US, median(kept), "%")
+        retention = [100 * b / a for a, b in zip(spent[US], spent[other], strict=True)]
+        bench.record(_KEPT.format(other), US, median(retention), "%")
 
 
 def _heard(_error: object, _message: object) -> None:
@@ -157,7 +157,7 @@ def _heard(_error: object, _message: object) -> None:
 
 
 def _uncounted(running: Any, told: Any) -> Any:
-    """As `Running.put`, but nobody counts the message; `told` is who hears of its fate."""
+    """As `AuditService.put`, but nobody counts the message; `told` is who hears of its fate."""
     client, detour = running.client, running._detour
 
     def put(
@@ -248,7 +248,7 @@ def _ask(bench: Bench) -> None:
                 )
         with store.read() as connection:
             start_at = positions(connection)
-        apply(store, Batch(start_at, {0: window + 1}, increments, 0, live=False))
+        apply(store, IncrementBatch(start_at, {0: window + 1}, increments, 0, live=False))
     now = windows * WINDOW_MS
     questions: dict[str, Callable[[], object]] = {
         "heatmap": lambda: queries.health(store, now=now),

@@ -27,7 +27,7 @@ from bench.registry.load import drive, post
 from bench.registry.schemas import proposal
 from headworks._audit.increments import Increment
 from headworks._audit.store import AuditStore
-from headworks._audit.store.apply import Batch, apply
+from headworks._audit.store.apply import IncrementBatch, apply
 from headworks._audit_counting import WINDOW_MS, window_of
 from headworks._server import child_process
 from headworks.registry_client import RegistryClient
@@ -166,7 +166,9 @@ def _fill_audit(file: Path, size: Size) -> None:
     now = int(time.time() * 1000)
     for number in range(size.topics):
         made = list(_increments(number, now))
-        apply(store, Batch({0: number} if number else {}, {0: number + 1}, made, now, False))
+        apply(
+            store, IncrementBatch({0: number} if number else {}, {0: number + 1}, made, now, False)
+        )
     store.close()
 
 

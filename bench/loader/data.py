@@ -112,9 +112,9 @@ def page_views(span_ms: int = WEEK_MS) -> Events:
 def flights(folder: Path) -> Events:
     """The flights of 2013 as the demo sends them; UsageError without the package they are in."""
     from headworks._cli.demo.events import flights as typed
-    from headworks._cli.demo.source import Source
+    from headworks._cli.demo.source import FlightData
 
-    source = Source()
+    source = FlightData()
     write(generate([_CATALOGUE]), folder / "flight_events")
     sys.path.insert(0, str(folder))
     module = importlib.import_module("flight_events.nyc")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headworks._cli.output import Format, FormatOption, print_json, say
+from headworks._cli.output import Format, FormatOption, print_json, print_status
 from headworks.errors import FindingsError
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ def demo(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Run the whole pipeline on 336,776 real flights and show that it adds up."""
-    from headworks._cli.demo.progress import Progress
+    from headworks._cli.demo.progress import DemoProgress
     from headworks._cli.demo.run import Demo
     from headworks._cli.demo.summary import as_json, print_summary
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="headworks-demo-") as folder:
-        run = Demo(Path(folder), limit=limit, progress=Progress(), bootstrap=bootstrap)
+        run = Demo(Path(folder), limit=limit, progress=DemoProgress(), bootstrap=bootstrap)
         try:
             outcome = run.run()
             if format is Format.JSON:
@@ -53,7 +53,7 @@ def demo(
             if keep:
                 _keep(run)
         except KeyboardInterrupt:
-            say("interrupted: stopping everything")
+            print_status("interrupted: stopping everything")
             raise typer.Exit(130) from None
         finally:
             run.close()
@@ -65,12 +65,12 @@ def demo(
 
 def _keep(run: Demo) -> None:
     """Say what can be tried, and wait for Ctrl-C."""
-    say("\nEverything is still running. Try, in another terminal:\n")
-    say(f"  export HEADWORKS_BOOTSTRAP={run.bootstrap}")
-    say(f"  export HEADWORKS_REGISTRY={run.registry_url}")
-    say(f"  export HEADWORKS_HIVE={run.hive_address}")
-    say("  headworks consume flights --max 3")
-    say("  headworks schema list")
-    say('  headworks sql "SELECT carrier, count(*) FROM flights GROUP BY carrier"')
-    say("  headworks audit status\n\nCtrl-C stops everything.")
+    print_status("\nEverything is still running. Try, in another terminal:\n")
+    print_status(f"  export HEADWORKS_BOOTSTRAP={run.bootstrap}")
+    print_status(f"  export HEADWORKS_REGISTRY={run.registry_url}")
+    print_status(f"  export HEADWORKS_HIVE={run.hive_address}")
+    print_status("  headworks consume flights --max 3")
+    print_status("  headworks schema list")
+    print_status('  headworks sql "SELECT carrier, count(*) FROM flights GROUP BY carrier"')
+    print_status("  headworks audit status\n\nCtrl-C stops everything.")
     signal.pause()

@@ -16,12 +16,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-__all__ = ["Progress"]
+__all__ = ["DemoProgress"]
 
-_EVERY = 1000
+_EVENTS_PER_UPDATE = 1000
 
 
-class Progress:
+class DemoProgress:
     """Steps and bars on stderr."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Progress:
             def advance() -> None:
                 nonlocal done
                 done += 1
-                if done % _EVERY == 0:
+                if done % _EVENTS_PER_UPDATE == 0:
                     bars.update(task, completed=done)
 
             yield advance

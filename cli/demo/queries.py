@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Answers", "ask"]
+__all__ = ["HiveAnswers", "ask"]
 
 _TABLES = ("flights", "weather", "airlines", "airports", "planes")
 _DEFAULTS = {"reporting_system": "legacy", "punctuality": "UNKNOWN"}
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class HiveAnswers:
     """What Hive answered.
 
     `months`: (year-month, schema version, flights); `carriers`: (airline's name, flights), the
@@ -32,7 +32,7 @@ class Answers:
         return self.old_values == expected and expected[0]["rows"] != 0
 
 
-def ask(address: str) -> Answers:
+def ask(address: str) -> HiveAnswers:
     """Ask HiveServer2 at `address` (HOST:PORT) the demo's questions."""
     from hadoop_loader._spark.sql import connect
 
@@ -43,7 +43,7 @@ def ask(address: str) -> Answers:
             cursor.execute(sql)
             return list(cursor.fetchall())
 
-        return Answers(
+        return HiveAnswers(
             tables={name: rows(f"SELECT count(*) FROM {name}")[0][0] for name in _TABLES},
             rows_by_version={
                 str(version): count

@@ -25,25 +25,25 @@ from typing import Any
 from headworks import _bundled_schemas
 from headworks._audit_counting import AUDIT_TOPIC
 from headworks._cli.demo.events import BUILDERS
-from headworks._cli.demo.progress import Progress
-from headworks._cli.demo.queries import Answers, ask
-from headworks._cli.demo.shared_broker import borrowed_topics
-from headworks._cli.demo.source import Source
+from headworks._cli.demo.progress import DemoProgress
+from headworks._cli.demo.queries import HiveAnswers, ask
+from headworks._cli.demo.shared_broker import temporary_topics
+from headworks._cli.demo.source import FlightData
 from headworks._cli.stack.stack import running_registry, running_stack
 from headworks._server.child_process import Service
 from headworks.errors import FindingsError, HeadworksError, RefusedError, UnreachableError
 from headworks.registry_client import IncompatibleSchemaError, RegistryClient
 from headworks.schema import subject_of
 
-__all__ = ["Demo", "Outcome"]
+__all__ = ["Demo", "DemoOutcome"]
 
 TOPICS = ("airlines", "airports", "planes", "weather", "flights")
-_PATIENCE = 30_000
+_BLOCK_MS = 30_000
 _CHANGES = Path(__file__).parent / "changes"
 
 
 @dataclass(slots=True)
-class Outcome:
+class DemoOutcome:
     """What the demo found: everything the summary shows."""
 
     broker: str = ""
@@ -51,7 +51,7 @@ class Outcome:
     refused: list[dict[str, Any]] = field(default_factory=list)
     registry_status: int = 0
     loads: list[dict[str, Any]] = field(default_factory=list)
-    answers: Answers | None = None
+    answers: HiveAnswers | None = None
     audit: dict[str, Any] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -60,20 +60,20 @@ class Demo:
     """One run over the folder `home`; call `run`, and `close` whatever happened."""
 
     def __init__(
-        self, home: Path, *, limit: int | None, progress: Progress, bootstrap: str | None = None
+        self, home: Path, *, limit: int | None, progress: DemoProgress, bootstrap: str | None = None
     ) -> None:
         self._home = home
         self._progress = progress
-        self._source = Source(limit)
+        self._source = FlightData(limit)
         self._bootstrap = bootstrap
         self._as_of = datetime.now(UTC)
         self._running = ExitStack()
         self._schemas = home / "schemas"
         self._registry: Service
         self._warehouse: Future[Any]
-        self.outcome = Outcome()
+        self.outcome = DemoOutcome()
 
-    def run(self) -> Outcome:
+    def run(self) -> DemoOutcome:
         """Run every step; raises the first error, prefixed with the step's name."""
         began = time.monotonic()
         with self._step("start", "start broker and registry"):
@@ -143,7 +143,7 @@ class Demo:
             self._progress.note(f"broker    {self.bootstrap}")
         else:
             self._progress.note(f"broker    {self.bootstrap}, not the demo's own")
-            self._running.enter_context(borrowed_topics(self._bootstrap, (*TOPICS, AUDIT_TOPIC)))
+            self._running.enter_context(temporary_topics(self._bootstrap, (*TOPICS, AUDIT_TOPIC)))
             self._registry = self._running.enter_context(running_registry(self._home))
         pool = self._running.enter_context(ThreadPoolExecutor(1, "warehouse"))
         self._warehouse = pool.submit(self._open_warehouse)
@@ -184,14 +184,14 @@ class Demo:
             application="headworks-demo",
             state_dir=self._home / "producer",
             when_full=WhenFull.BLOCK,
-            block_ms=_PATIENCE,
+            block_ms=_BLOCK_MS,
         ) as producer:
             for topic in topics:
                 rows = self._rows(topic, half)
                 with self._progress.bar(topic, len(rows)) as advance:
                     for event in BUILDERS[topic](module, rows, self._as_of):
                         if not producer.send(event):
-                            raise UnreachableError(f"the broker took no event for {_PATIENCE} ms")
+                            raise UnreachableError(f"the broker took no event for {_BLOCK_MS} ms")
                         advance()
                 self.outcome.sent[topic] = self.outcome.sent.get(topic, 0) + len(rows)
 

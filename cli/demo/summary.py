@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from headworks._cli.demo.run import Outcome
+from headworks._cli.demo.run import DemoOutcome
 from headworks._cli.output import percent, print_table
 
 __all__ = ["as_json", "print_summary"]
 
 
-def as_json(outcome: Outcome) -> dict[str, Any]:
+def as_json(outcome: DemoOutcome) -> dict[str, Any]:
     """The outcome as the JSON object that `--format json` prints."""
     answers = outcome.answers
     assert answers is not None
@@ -36,7 +36,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def print_summary(outcome: Outcome) -> None:
+def print_summary(outcome: DemoOutcome) -> None:
     """Print the outcome as tables on stdout."""
     answers = outcome.answers
     assert answers is not None

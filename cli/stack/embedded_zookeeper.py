@@ -94,10 +94,10 @@ class Server:
         end = time.monotonic() + timeout
         while not self.mode():
             if self.process.poll() is not None or time.monotonic() > end:
-                words = self.words()
+                log_text = self.log_text()
                 self.kill()
                 raise UnreachableError(
-                    f"the ZooKeeper in {self.folder} did not start:\n{words[-3000:]}"
+                    f"the ZooKeeper in {self.folder} did not start:\n{log_text[-3000:]}"
                 )
             time.sleep(0.05)
 
@@ -108,13 +108,13 @@ class Server:
 
     def mode(self) -> str:
         """standalone, leader or follower; "" while it has no role or does not answer."""
-        return self._told("Mode")
+        return self._srvr_field("Mode")
 
     def transactions(self) -> int:
         """How many changes its ensemble has made in this term: nodes written, sessions begun."""
-        return int(self._told("Zxid") or "0", 16) & 0xFFFFFFFF
+        return int(self._srvr_field("Zxid") or "0", 16) & 0xFFFFFFFF
 
-    def _told(self, what: str) -> str:
+    def _srvr_field(self, what: str) -> str:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1.0) as asked:
                 asked.sendall(b"srvr")
@@ -139,7 +139,7 @@ class Server:
         """Let it go on after `pause`."""
         os.killpg(self.process.pid, signal.SIGCONT)
 
-    def words(self) -> str:
+    def log_text(self) -> str:
         """Everything it has logged."""
         return (self.folder / "zookeeper.log").read_text(encoding="utf-8", errors="replace")
 

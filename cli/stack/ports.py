@@ -13,13 +13,13 @@ from random import Random
 
 __all__ = ["free_ports"]
 
-_LOWEST = 20_000
-_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_LOWEST_PORT = 20_000
+_PORT_RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
-def free_ports(count: int, *, handed_out: Path = _RANGE) -> list[int]:
+def free_ports(count: int, *, handed_out: Path = _PORT_RANGE_FILE) -> list[int]:
     """Ports on loopback that nobody listens on now; `handed_out` names the kernel's range."""
-    quiet = range(_LOWEST, _first_handed_out(handed_out))
+    quiet = range(_LOWEST_PORT, _first_handed_out(handed_out))
     candidates = Random().sample(quiet, len(quiet))
     found: list[int] = []
     with ExitStack() as stack:

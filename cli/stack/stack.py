@@ -17,19 +17,19 @@ from headworks._server import child_process
 from headworks.errors import UsageError
 
 __all__ = [
-    "Stack",
-    "meanwhile",
+    "RunningStack",
     "running_audit",
     "running_console",
     "running_registry",
     "running_stack",
+    "starting_in_background",
 ]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Stack:
+class RunningStack:
     """A running broker and registry, and the folder of their state."""
 
     broker: child_process.Service
@@ -45,7 +45,7 @@ def running_stack(
     broker: str = "127.0.0.1:0",
     registry: str = "127.0.0.1:0",
     zookeeper: str | None = None,
-) -> Iterator[Stack]:
+) -> Iterator[RunningStack]:
     """Start broker and registry at the addresses given (port 0: any free one); stop them at exit.
 
     With `zookeeper` (an address, or "embedded" for one of its own) the broker is number 1 of that
@@ -60,7 +60,7 @@ def running_stack(
             running_registry(data_dir, listen=registry) as one,
             child_process.start([*start_broker, "--registry", one.url], log_file=log) as two,
         ):
-            yield Stack(two, one, data_dir, ensemble)
+            yield RunningStack(two, one, data_dir, ensemble)
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def running_console(
 
 
 @contextmanager
-def meanwhile(starting: AbstractContextManager[T]) -> Iterator[Callable[[], T]]:
+def starting_in_background(starting: AbstractContextManager[T]) -> Iterator[Callable[[], T]]:
     """Enter a context beside the block; what is yielded waits until it is entered.
 
     It is left when the block ends, or not at all if it was never entered.

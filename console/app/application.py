@@ -22,11 +22,11 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from headworks._console.app.guard import Edge, admit, refused
+from headworks._console.app.guard import ConsoleMiddleware, authenticate, refusal_response
 from headworks._console.app.page import Page, respond
-from headworks._console.app.request import Ask, NotThereError, read_form
+from headworks._console.app.request import PageNotFoundError, PageRequest, read_form
 from headworks._console.app.routes import SCREENS, WITH_FORM
-from headworks._console.app.visibility import EVERYTHING
+from headworks._console.app.visibility import ALL_VISIBLE
 from headworks._console.sources import Sources
 from headworks._registry.model.refusals import ServiceError
 from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError
@@ -38,11 +38,11 @@ __all__ = ["create_app"]
 
 _STATIC = Path(__file__).parent.parent / "static"
 _LOG = logging.getLogger(__name__)
-Screen = Callable[[Ask], Page]
+Screen = Callable[[PageRequest], Page]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ProblemView:
     """Why there is no answer, and what can be done."""
 
     message: str
@@ -79,14 +79,14 @@ def create_app(
         routes=routes,
         lifespan=lifespan,
         exception_handlers={
-            ServiceError: refused,
-            HTTPException: _no_route,
-            Exception: _broken,
+            ServiceError: refusal_response,
+            HTTPException: _http_error,
+            Exception: _internal_error,
         },
     )
     app.router.redirect_slashes = False
     app.state.security = security
-    return Edge(app, any_host=any_host)
+    return ConsoleMiddleware(app, any_host=any_host)
 
 
 def _endpoint(
@@ -94,13 +94,13 @@ def _endpoint(
 ) -> Callable[[Request], Coroutine[Any, Any, Response]]:
     def answer(request: Request, form: dict[str, str]) -> Response:
         try:
-            page = screen(Ask(request, sources, request.state.sight, form))
+            page = screen(PageRequest(request, sources, request.state.visibility, form))
         except HeadworksError as error:
             page = _problem(error)
         return respond(request, page)
 
     async def endpoint(request: Request) -> Response:
-        await admit(request)
+        await authenticate(request)
         try:
             form = await read_form(request) if request.method == "POST" else {}
         except HeadworksError as error:
@@ -112,13 +112,13 @@ def _endpoint(
 
 def _problem(error: HeadworksError) -> Page:
     """The page of an answer that is not to be had."""
-    if isinstance(error, NotThereError):
+    if isinstance(error, PageNotFoundError):
         status, title = 404, "Not here"
     elif isinstance(error, UnreachableError | RefusedError):
         status, title = 503, "Not to be had now"
     else:
         status, title = 400, "That will not do"
-    view = Problem(error.message, error.fix)
+    view = ProblemView(error.message, error.fix)
     return Page("problem.html", title, view, "headworks --help", status=status)
 
 
@@ -126,19 +126,19 @@ async def _health(_request: Request) -> Response:
     return JSONResponse({"status": "serving"})
 
 
-def _no_route(request: Request, error: Exception) -> Response:
+def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    request.state.sight = EVERYTHING
+    request.state.visibility = ALL_VISIBLE
     if error.status_code == 405:
         problem: HeadworksError = UsageError(
             f"this console only reads: it takes no {request.method}"
         )
     else:
-        problem = NotThereError(f"there is no page {request.url.path}", fix="begin at /")
+        problem = PageNotFoundError(f"there is no page {request.url.path}", fix="begin at /")
     return respond(request, replace(_problem(problem), status=error.status_code))
 
 
-def _broken(request: Request, error: Exception) -> Response:
+def _internal_error(request: Request, error: Exception) -> Response:
     """A fault of ours: the server logs it, the reader learns that."""
     _LOG.error("%s failed", request.url.path, exc_info=error)
     return JSONResponse({"error": "internal error: see the console's log"}, 500)

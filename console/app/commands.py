@@ -36,7 +36,7 @@ def gate_command(sources: Sources) -> str:
     against = f"registry:{sources.registry.url}"
     words = ("schema", "check", "proposed.avsc", "--against", against)
     # Only with a broker does it name who reads the topic.
-    return headworks(sources, *words, "--bootstrap", sources.places.bootstrap)
+    return headworks(sources, *words, "--bootstrap", sources.endpoints.bootstrap)
 
 
 def curl(request: Request) -> str:
@@ -51,19 +51,19 @@ def _credentials(request: Request) -> list[str]:
     """What asks for the reader's own password or token, if the reader had to give one."""
     scheme = request.headers.get("authorization", "").partition(" ")[0].lower()
     if scheme == "basic":
-        return [f"-u {shlex.quote(request.state.sight.name or '')}"]
+        return [f"-u {shlex.quote(request.state.visibility.name or '')}"]
     return ['-H "Authorization: Bearer $TOKEN"'] if scheme == "bearer" else []
 
 
 def _option(sources: Sources, name: str) -> list[str]:
-    places = sources.places
+    endpoints = sources.endpoints
     value, default = {
-        "bootstrap": (places.bootstrap, SETTINGS["bootstrap"].default),
+        "bootstrap": (endpoints.bootstrap, SETTINGS["bootstrap"].default),
         "registry": (sources.registry.url, SETTINGS["registry"].default),
-        "zookeeper": (places.zookeeper, None),
-        "warehouse": (str(places.warehouse), str(_FOLDER / "warehouse")),
-        "data-dir": (_data_dir(places.warehouse), str(_FOLDER)),
-        "store": (places.audit_store, f"sqlite:///{(_FOLDER / 'audit.db').resolve()}"),
+        "zookeeper": (endpoints.zookeeper, None),
+        "warehouse": (str(endpoints.warehouse), str(_FOLDER / "warehouse")),
+        "data-dir": (_data_dir(endpoints.warehouse), str(_FOLDER)),
+        "store": (endpoints.audit_store, f"sqlite:///{(_FOLDER / 'audit.db').resolve()}"),
     }[name]
     # The address of a database may hold a password.
     hidden = name == "store" and not str(value).startswith("sqlite:")

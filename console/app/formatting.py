@@ -16,14 +16,14 @@ from urllib.parse import quote
 __all__ = ["FILTERS", "iso"]
 
 _SECONDS = ((31557600.0, "y"), (86400.0, "d"), (3600.0, "h"), (60.0, "min"))
-_MILLIS_PER_S = 1000
-_NONE = "\u2013"
+_MS_PER_SECOND = 1000
+_NO_VALUE = "\u2013"
 
 
 def number(value: float | None) -> str:
     """With thousands apart; a dash for none."""
     if value is None:
-        return _NONE
+        return _NO_VALUE
     if isinstance(value, float) and not value.is_integer():
         return f"{value:,.1f}" if abs(value) < 1000 else f"{value:,.0f}"
     return f"{int(value):,}"
@@ -32,7 +32,7 @@ def number(value: float | None) -> str:
 def rate(value: float | None) -> str:
     """Messages a second."""
     if value is None:
-        return _NONE
+        return _NO_VALUE
     return "0" if value == 0 else f"{value:,.2f}" if value < 10 else f"{value:,.0f}"
 
 
@@ -49,7 +49,7 @@ def size(value: int) -> str:
 def duration(seconds: float | None) -> str:
     """A length of time, in the largest unit that it fills."""
     if seconds is None:
-        return _NONE
+        return _NO_VALUE
     for length, unit in _SECONDS:
         if seconds >= length:
             return (
@@ -63,15 +63,15 @@ def duration(seconds: float | None) -> str:
 def ago(millis: int | None) -> str:
     """How long ago a moment was."""
     if millis is None:
-        return _NONE
-    passed = time.time() - millis / _MILLIS_PER_S
+        return _NO_VALUE
+    passed = time.time() - millis / _MS_PER_SECOND
     return "just now" if passed < 1 else f"{duration(passed)} ago"
 
 
 def _moment(millis: int) -> datetime | None:
     """A moment; None beyond what a calendar has (record timestamps may be anything)."""
     try:
-        return datetime.fromtimestamp(millis / _MILLIS_PER_S, UTC)
+        return datetime.fromtimestamp(millis / _MS_PER_SECOND, UTC)
     except (ValueError, OverflowError, OSError):
         return None
 
@@ -80,8 +80,8 @@ def clock(millis: int | None) -> str:
     """A moment in UTC, to the millisecond where it has some."""
     moment = None if millis is None else _moment(millis)
     if millis is None or moment is None:
-        return _NONE if millis is None else f"{millis} ms"
-    fraction = f".{millis % _MILLIS_PER_S:03d}" if millis % _MILLIS_PER_S else ""
+        return _NO_VALUE if millis is None else f"{millis} ms"
+    fraction = f".{millis % _MS_PER_SECOND:03d}" if millis % _MS_PER_SECOND else ""
     return f"{moment:%Y-%m-%d %H:%M:%S}{fraction}"
 
 
@@ -91,7 +91,7 @@ def iso(millis: int) -> str:
     return str(millis) if moment is None else f"{moment:%Y-%m-%dT%H:%MZ}"
 
 
-def picked(millis: int | None) -> str:
+def datetime_input(millis: int | None) -> str:
     """A moment as a browser's field for one takes it, UTC; empty for none."""
     moment = None if millis is None else _moment(millis)
     return "" if moment is None else f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}"
@@ -112,7 +112,7 @@ def day(millis: int) -> str:
 def percent(share: float | None) -> str:
     """A share of 1, rounded down: only what is whole is shown as 100 %."""
     if share is None:
-        return _NONE
+        return _NO_VALUE
     if share >= 1:
         return "100 %"
     digits = 4 if share > 0.99 else 1
@@ -148,7 +148,7 @@ def compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def spark(values: tuple[float, ...]) -> str:
+def sparkline(values: tuple[float, ...]) -> str:
     """Points of a line 100 wide and 20 high, zero at the bottom; empty for less than two values."""
     if len(values) < 2:
         return ""
@@ -174,7 +174,7 @@ FILTERS: dict[str, Callable[..., str]] = {
     "duration": duration,
     "ago": ago,
     "clock": clock,
-    "picked": picked,
+    "datetime_input": datetime_input,
     "short_clock": short_clock,
     "day": day,
     "percent": percent,
@@ -183,6 +183,6 @@ FILTERS: dict[str, Callable[..., str]] = {
     "pretty": pretty,
     "indented": indented,
     "compact": compact,
-    "spark": spark,
+    "sparkline": sparkline,
     "curve": curve,
 }

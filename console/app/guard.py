@@ -18,13 +18,13 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headworks._console.app.visibility import EVERYTHING, Sight
+from headworks._console.app.visibility import ALL_VISIBLE, Visibility
 from headworks._registry.model.refusals import ServiceError
 
 if TYPE_CHECKING:
     from headworks._registry.security.security import Security
 
-__all__ = ["Edge", "admit", "refused"]
+__all__ = ["ConsoleMiddleware", "authenticate", "refusal_response"]
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -38,10 +38,10 @@ _HEADERS = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-_FREE = ("/static/", "/health")
+_UNGUARDED_PATHS = ("/static/", "/health")
 
 
-class Edge:
+class ConsoleMiddleware:
     """Wraps the application: raw paths, security headers, and the names it answers to."""
 
     def __init__(self, app: ASGIApp, *, any_host: bool) -> None:
@@ -55,7 +55,7 @@ class Edge:
             return
         # Names in a path may hold `/`: they stay percent-encoded until a route reads them.
         scope["path"] = scope["raw_path"].decode("ascii", "replace").partition("?")[0]
-        free = scope["path"].startswith(_FREE)
+        free = scope["path"].startswith(_UNGUARDED_PATHS)
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -71,20 +71,20 @@ class Edge:
         await self._app(scope, receive, with_headers)
 
 
-async def admit(request: Request) -> None:
+async def authenticate(request: Request) -> None:
     """Find out who asks and what they may see; ServiceError 401, 429 or 503 if that is nobody."""
     security: Security | None = request.app.state.security
-    request.state.sight = EVERYTHING
+    request.state.visibility = ALL_VISIBLE
     if security is not None:
         from headworks._registry.security.security import authorization_of
 
         permission = await security.admit(authorization_of(request.scope["headers"]))
-        request.state.sight = Sight(permission)
-        if not _sees_something(request.state.sight):
+        request.state.visibility = Visibility(permission)
+        if not _sees_anything(request.state.visibility):
             raise ServiceError(401, 401, "say who you are")
 
 
-def refused(request: Request, error: Exception) -> Response:
+def refusal_response(request: Request, error: Exception) -> Response:
     """The answer to who is not admitted."""
     assert isinstance(error, ServiceError)
     refusal = PlainTextResponse(error.message, error.status)
@@ -95,10 +95,10 @@ def refused(request: Request, error: Exception) -> Response:
     return refusal
 
 
-def _sees_something(sight: Sight) -> bool:
+def _sees_anything(visibility: Visibility) -> bool:
     """Whether there is anything for them here; who has not said who they are may have grants."""
-    permission = sight.permission
-    if sight.name is not None or permission.anonymous_reads or permission.grants is None:
+    permission = visibility.permission
+    if visibility.name is not None or permission.anonymous_reads or permission.grants is None:
         return True
     return any("anonymous" in grant.to for grant in permission.grants)
 

@@ -85,7 +85,7 @@ def respond(request: Request, page: Page) -> Response:
         path=request.url.path,
         here=_with_query(request.url.path, request.url.query),
         json_here=_with_query(_json_path(request.url.path), request.url.query),
-        who=request.state.sight.name,
+        who=request.state.visibility.name,
         section=request.url.path.split("/")[1],
     )
     return Response(html, page.status, media_type="text/html")

@@ -12,72 +12,76 @@ from urllib.parse import parse_qsl, unquote
 
 from starlette.requests import Request
 
-from headworks._console.app.visibility import Sight
+from headworks._console.app.visibility import Visibility
 from headworks._console.sources import Sources
-from headworks._console.views.paging import Wanted
+from headworks._console.views.paging import ListQuery
 from headworks.errors import HeadworksError, UsageError
 
-__all__ = ["Ask", "NotThereError", "read_form"]
+__all__ = ["PageNotFoundError", "PageRequest", "read_form"]
 
-_MOST_PAGES = 100_000
-_LONGEST_FORM = 4_000_000
+_MAX_PAGES = 100_000
+_MAX_FORM_BYTES = 4_000_000
 
 
-class NotThereError(HeadworksError):
+class PageNotFoundError(HeadworksError):
     """What was asked for does not exist, or may not be seen; nobody learns which."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PageRequest:
     """One request for a page."""
 
-    request: Request
+    http: Request
     sources: Sources
-    sight: Sight
+    visibility: Visibility
     form: Mapping[str, str] = field(default_factory=dict)
 
-    def sent(self, key: str) -> str:
+    def form_value(self, key: str) -> str:
         """A field of the form that was sent, or else the parameter of that name."""
-        return self.form.get(key) or self.request.query_params.get(key, "")
+        return self.form.get(key) or self.http.query_params.get(key, "")
 
     def name(self, key: str) -> str:
         """A name in the path."""
         try:
-            return unquote(self.request.path_params[key], errors="strict")
+            return unquote(self.http.path_params[key], errors="strict")
         except UnicodeDecodeError:
-            raise NotThereError(f"the {key} in the address is not UTF-8") from None
+            raise PageNotFoundError(f"the {key} in the address is not UTF-8") from None
 
     def text(self, key: str, default: str = "") -> str:
         """A parameter, without the space around it."""
-        return self.request.query_params.get(key, default).strip()
+        return self.http.query_params.get(key, default).strip()
 
-    def number(self, key: str, default: int, *, least: int = 0, most: int = 2**63 - 1) -> int:
+    def number(self, key: str, default: int, *, minimum: int = 0, maximum: int = 2**63 - 1) -> int:
         """A parameter that is a whole number."""
-        found = self.optional_number(key, least=least, most=most)
+        found = self.optional_number(key, minimum=minimum, maximum=maximum)
         return default if found is None else found
 
-    def optional_number(self, key: str, *, least: int = 0, most: int = 2**63 - 1) -> int | None:
+    def optional_number(
+        self, key: str, *, minimum: int = 0, maximum: int = 2**63 - 1
+    ) -> int | None:
         """A parameter that is a whole number, or None if it is not given."""
         given = self.text(key)
         if not given:
             return None
-        return _whole(key, given, least, most)
+        return _whole(key, given, minimum, maximum)
 
     def path_number(self, key: str) -> int:
         """A whole number in the path."""
-        return _whole(key, self.request.path_params[key], 0, 2**63 - 1)
+        return _whole(key, self.http.path_params[key], 0, 2**63 - 1)
 
-    def wanted(self) -> Wanted:
+    def list_query(self) -> ListQuery:
         """The part of a list that is asked for."""
-        return Wanted(
-            self.text("q"), self.number("page", 1, least=1, most=_MOST_PAGES), self.text("sort")
+        return ListQuery(
+            self.text("q"), self.number("page", 1, minimum=1, maximum=_MAX_PAGES), self.text("sort")
         )
 
 
-def _whole(key: str, given: str, least: int, most: int) -> int:
-    if given.isascii() and given.isdigit() and least <= int(given[:20]) <= most:
+def _whole(key: str, given: str, minimum: int, maximum: int) -> int:
+    if given.isascii() and given.isdigit() and minimum <= int(given[:20]) <= maximum:
         return int(given[:20])
-    raise UsageError(f"{key} must be a whole number from {least} to {most}, not {given[:80]!r}")
+    raise UsageError(
+        f"{key} must be a whole number from {minimum} to {maximum}, not {given[:80]!r}"
+    )
 
 
 async def read_form(request: Request) -> dict[str, str]:
@@ -85,8 +89,8 @@ async def read_form(request: Request) -> dict[str, str]:
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
-        if len(data) > _LONGEST_FORM:
-            raise UsageError(f"the form is longer than {_LONGEST_FORM:,} bytes")
+        if len(data) > _MAX_FORM_BYTES:
+            raise UsageError(f"the form is longer than {_MAX_FORM_BYTES:,} bytes")
     try:
         return dict(parse_qsl(data.decode(), keep_blank_values=True, max_num_fields=20))
     except ValueError:

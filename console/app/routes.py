@@ -11,18 +11,18 @@ from headworks._ci.verdict import Consumer
 from headworks._console.app.commands import curl, gate_command, headworks
 from headworks._console.app.formatting import iso
 from headworks._console.app.page import Page
-from headworks._console.app.request import Ask, NotThereError
+from headworks._console.app.request import PageNotFoundError, PageRequest
 from headworks._console.sources.subjects import SubjectRow
 from headworks._console.sources.topic_readers import readers_of
 from headworks._console.views.audit import audit_page, window_page
-from headworks._console.views.groups import group_list, group_page, topic_readers
+from headworks._console.views.groups import group_list, group_page, topic_consumers
 from headworks._console.views.health import health_page
 from headworks._console.views.loads import load_list, run_page, table_page
 from headworks._console.views.messages import (
-    MOST,
-    Filter,
-    Governed,
-    Seek,
+    MAX_MESSAGES,
+    FieldFilter,
+    StartPosition,
+    TopicSchemas,
     message_list,
     one_message,
     read_cursor,
@@ -36,172 +36,176 @@ from headworks.schema import key_subject_of, topic_of
 
 __all__ = ["SCREENS", "WITH_FORM"]
 
-_LONGEST_SCHEMA = 1_000_000
-_TIER = "hadoop"
+_MAX_SCHEMA_CHARACTERS = 1_000_000
+_DEFAULT_TIER = "hadoop"
 # Where the commands of a page ask, unless it is where they do anyway.
 _BROKER = ("bootstrap", "zookeeper")
 _AUDIT = (*_BROKER, "registry", "store")
 
 
-def health(ask: Ask) -> Page:
+def health(request: PageRequest) -> Page:
     """Completeness: topics by windows."""
     audit, registry, loads = (
-        ask.sources.audit.latest,
-        ask.sources.subjects.latest,
-        ask.sources.loads.latest,
+        request.sources.audit.latest,
+        request.sources.subjects.latest,
+        request.sources.loads.latest,
     )
-    tier = ask.text("tier", _TIER)
-    if audit.value is not None and not ask.text("tier") and tier not in audit.value.health:
+    tier = request.text("tier", _DEFAULT_TIER)
+    if audit.value is not None and not request.text("tier") and tier not in audit.value.health:
         tier = min(audit.value.health, default=tier)
     view = health_page(
         audit.value,
         registry.value,
         loads.value,
-        ask.sight,
-        ask.wanted(),
+        request.visibility,
+        request.list_query(),
         tier=tier,
         now_ms=_now_ms(),
     )
     states = (audit.state, registry.state, loads.state)
     # The newest windows only; the command would sum all there ever were.
     since = ("--since", iso(view.windows[0])) if view.windows else ()
-    command = headworks(ask.sources, "audit", "status", "--tier", tier, *since, at=_AUDIT)
+    command = headworks(request.sources, "audit", "status", "--tier", tier, *since, at=_AUDIT)
     return Page("health.html", "Health", view, command, states, live=True)
 
 
-def audits(ask: Ask) -> Page:
+def audits(request: PageRequest) -> Page:
     """The audit of all topics, in sums."""
-    return replace(health(ask), template="audits.html", title="Audit")
+    return replace(health(request), template="audits.html", title="Audit")
 
 
-def audit(ask: Ask) -> Page:
+def audit(request: PageRequest) -> Page:
     """The audit of one topic."""
-    topic = ask.name("topic")
-    found = ask.sources.audits.topic(topic) if ask.sight.topic(topic) else None
+    topic = request.name("topic")
+    found = request.sources.audits.topic(topic) if request.visibility.topic(topic) else None
     if found is None or not found.windows:
-        raise NotThereError(
+        raise PageNotFoundError(
             f"nobody has counted messages of a topic {topic!r}",
             fix="headworks audit run keeps the counts; producers of the SDK send them",
         )
     view = audit_page(found, _now_ms())
-    state = ask.sources.audit.latest.state
+    state = request.sources.audit.latest.state
     tiers = [one.tier for one in found.tiers]
-    tier = _TIER if _TIER in tiers or not tiers else tiers[0]
+    tier = _DEFAULT_TIER if _DEFAULT_TIER in tiers or not tiers else tiers[0]
     since = iso(min(found.windows))  # the newest windows, like the page
     words = ("audit", "status", "--tier", tier, "--topic", topic, "--since", since)
-    command = headworks(ask.sources, *words, at=_AUDIT)
+    command = headworks(request.sources, *words, at=_AUDIT)
     return Page("audit.html", f"Audit of {topic}", view, command, (state,), live=True)
 
 
-def window(ask: Ask) -> Page:
+def window(request: PageRequest) -> Page:
     """One window of a topic's audit."""
-    topic, start = ask.name("topic"), ask.path_number("start")
-    found = ask.sources.audits.explain(topic, start) if ask.sight.topic(topic) else None
+    topic, start = request.name("topic"), request.path_number("start")
+    found = (
+        request.sources.audits.explain(topic, start) if request.visibility.topic(topic) else None
+    )
     if found is None or not (found.states or found.contributions):
-        raise NotThereError(f"nobody has counted messages of {topic!r} in that window")
+        raise PageNotFoundError(f"nobody has counted messages of {topic!r} in that window")
     view = window_page(found, _now_ms())
-    command = headworks(ask.sources, "audit", "explain", names=(topic, iso(start)), at=_AUDIT)
+    command = headworks(request.sources, "audit", "explain", names=(topic, iso(start)), at=_AUDIT)
     return Page("window.html", f"{topic} {iso(start)}", view, command)
 
 
-def groups(ask: Ask) -> Page:
+def groups(request: PageRequest) -> Page:
     """The consumer groups."""
-    found = ask.sources.groups.latest
-    view = group_list(found.value, ask.sight, ask.wanted())
-    command = headworks(ask.sources, "group", "list", "--lag", at=_BROKER)
+    found = request.sources.groups.latest
+    view = group_list(found.value, request.visibility, request.list_query())
+    command = headworks(request.sources, "group", "list", "--lag", at=_BROKER)
     return Page("groups.html", "Consumer groups", view, command, (found.state,), live=True)
 
 
-def group(ask: Ask) -> Page:
+def group(request: PageRequest) -> Page:
     """One consumer group."""
-    name = ask.name("group")
-    found = ask.sources.groups.latest
-    view = group_page(found.value, name, ask.sight)
+    name = request.name("group")
+    found = request.sources.groups.latest
+    view = group_page(found.value, name, request.visibility)
     if view is None:
-        raise NotThereError(f"there is no group {name!r}", fix="headworks group list")
-    command = headworks(ask.sources, "group", "describe", names=(name,), at=_BROKER)
+        raise PageNotFoundError(f"there is no group {name!r}", fix="headworks group list")
+    command = headworks(request.sources, "group", "describe", names=(name,), at=_BROKER)
     return Page("group.html", name, view, command, (found.state,), live=True)
 
 
-def topics(ask: Ask) -> Page:
+def topics(request: PageRequest) -> Page:
     """The list of topics."""
     broker, registry, loads = (
-        ask.sources.topics.latest,
-        ask.sources.subjects.latest,
-        ask.sources.loads.latest,
+        request.sources.topics.latest,
+        request.sources.subjects.latest,
+        request.sources.loads.latest,
     )
-    view = topic_list(broker.value, registry.value, loads.value, ask.sight, ask.wanted())
+    view = topic_list(
+        broker.value, registry.value, loads.value, request.visibility, request.list_query()
+    )
     states = (broker.state, registry.state, loads.state)
-    command = headworks(ask.sources, "topic", "list", at=("bootstrap",))
+    command = headworks(request.sources, "topic", "list", at=("bootstrap",))
     return Page("topics.html", "Topics", view, command, states, live=True)
 
 
-def messages(ask: Ask) -> Page:
+def messages(request: PageRequest) -> Page:
     """Messages of a topic."""
-    topic = ask.name("topic")
-    governed = _topic(ask, topic)
-    seek = Seek(
-        ask.optional_number("partition", most=10**6),
-        ask.optional_number("offset"),
-        read_time(ask.text("time")),
-        read_cursor(ask.text("from")),
-        ask.number("limit", 25, least=1, most=MOST),
+    topic = request.name("topic")
+    governed = _topic_schemas(request, topic)
+    seek = StartPosition(
+        request.optional_number("partition", maximum=10**6),
+        request.optional_number("offset"),
+        read_time(request.text("time")),
+        read_cursor(request.text("from")),
+        request.number("limit", 25, minimum=1, maximum=MAX_MESSAGES),
     )
     view = message_list(
-        ask.sources.messages,
+        request.sources.messages,
         governed,
         seek,
-        Filter(ask.text("field"), ask.text("value")),
-        fields=_fields(ask, governed.subject),
-        readers=topic_readers(
-            topic, _readers(ask, topic), ask.sources.groups.latest.value, ask.sight
+        FieldFilter(request.text("field"), request.text("value")),
+        fields=_fields(request, governed.subject),
+        readers=topic_consumers(
+            topic, _readers(request, topic), request.sources.groups.latest.value, request.visibility
         ),
     )
     states = (
-        ask.sources.topics.latest.state,
-        ask.sources.subjects.latest.state,
-        ask.sources.groups.latest.state,
+        request.sources.topics.latest.state,
+        request.sources.subjects.latest.state,
+        request.sources.groups.latest.state,
     )
-    return Page("messages.html", topic, view, curl(ask.request), states, live=view.newest_first)
+    return Page("messages.html", topic, view, curl(request.http), states, live=view.newest_first)
 
 
-def message(ask: Ask) -> Page:
+def message(request: PageRequest) -> Page:
     """One message."""
-    topic = ask.name("topic")
-    governed = _topic(ask, topic)
-    partition, offset = ask.path_number("partition"), ask.path_number("offset")
-    view = one_message(ask.sources.messages, governed, partition, offset)
+    topic = request.name("topic")
+    governed = _topic_schemas(request, topic)
+    partition, offset = request.path_number("partition"), request.path_number("offset")
+    view = one_message(request.sources.messages, governed, partition, offset)
     if view is None:
-        raise NotThereError(
+        raise PageNotFoundError(
             f"{topic} has no message at partition {partition}, offset {offset}",
             fix="it was not written yet, or retention has removed it",
         )
-    return Page("message.html", f"{topic} {partition}:{offset}", view, curl(ask.request))
+    return Page("message.html", f"{topic} {partition}:{offset}", view, curl(request.http))
 
 
-def schemas(ask: Ask) -> Page:
+def schemas(request: PageRequest) -> Page:
     """The list of subjects."""
-    registry = ask.sources.subjects.latest
-    view = subject_list(registry.value, ask.sight, ask.wanted())
-    command = headworks(ask.sources, "schema", "list", at=("registry",))
+    registry = request.sources.subjects.latest
+    view = subject_list(registry.value, request.visibility, request.list_query())
+    command = headworks(request.sources, "schema", "list", at=("registry",))
     return Page("schemas.html", "Schemas", view, command, (registry.state,), live=True)
 
 
-def schema(ask: Ask) -> Page:
+def schema(request: PageRequest) -> Page:
     """A subject: fields, versions, what changed."""
-    subject = ask.name("subject")
-    history = _history(ask, subject)
+    subject = request.name("subject")
+    history = _history(request, subject)
     numbers = [one.version for one in history]
-    shown = ask.number("version", numbers[-1])
+    shown = request.number("version", numbers[-1])
     if shown not in numbers:
-        raise NotThereError(f"{subject} has no version {shown}")
+        raise PageNotFoundError(f"{subject} has no version {shown}")
     older = [number for number in numbers if number < shown]
-    before = ask.optional_number("before")
+    before = request.optional_number("before")
     if before is not None and before not in numbers:
-        raise NotThereError(f"{subject} has no version {before}")
+        raise PageNotFoundError(f"{subject} has no version {before}")
     if before is None:
         before = older[-1] if older else None
-    client = ask.sources.registry
+    client = request.sources.registry
     view = schema_page(
         history,
         {
@@ -211,137 +215,137 @@ def schema(ask: Ask) -> Page:
         client.compatibility(subject),
         version=shown,
         before=before,
-        consumers=_readers(ask, topic_of(subject)),
-        producers=_producers(ask, topic_of(subject)),
+        consumers=_readers(request, topic_of(subject)),
+        producers=_producers(request, topic_of(subject)),
     )
     names = tuple(f"{subject}:{one}" for one in (before, shown) if one is not None)
     verb = "show" if before is None else "diff"
-    command = headworks(ask.sources, "schema", verb, names=names, at=("registry",))
+    command = headworks(request.sources, "schema", verb, names=names, at=("registry",))
     states = (
-        ask.sources.subjects.latest.state,
-        ask.sources.groups.latest.state,
-        ask.sources.audit.latest.state,
+        request.sources.subjects.latest.state,
+        request.sources.groups.latest.state,
+        request.sources.audit.latest.state,
     )
     return Page("schema.html", subject, view, command, states)
 
 
-def trying(ask: Ask) -> Page:
+def try_schema(request: PageRequest) -> Page:
     """Try a change: the form, and the verdict on what was sent with it."""
     from headworks._console.views.try_schema import (  # the gate: not for the first page
-        Trial,
+        TrialResult,
         try_change,
     )
 
-    client = ask.sources.registry
-    subject = ask.sent("subject") or None
-    if subject is not None and not ask.sight.subject(subject):
-        raise NotThereError(f"there is no subject {subject!r}")
+    client = request.sources.registry
+    subject = request.form_value("subject") or None
+    if subject is not None and not request.visibility.subject(subject):
+        raise PageNotFoundError(f"there is no subject {subject!r}")
     latest = client.latest(subject) if subject is not None else None
-    text = ask.sent("schema")
-    if len(text) > _LONGEST_SCHEMA:
-        raise UsageError(f"the schema is longer than {_LONGEST_SCHEMA:,} characters")
+    text = request.form_value("schema")
+    if len(text) > _MAX_SCHEMA_CHARACTERS:
+        raise UsageError(f"the schema is longer than {_MAX_SCHEMA_CHARACTERS:,} characters")
     if not text.strip():
         start = "" if latest is None else latest.text
-        view = Trial(start, subject, None)
+        view = TrialResult(start, subject, None)
     else:
         view = try_change(
             text,
             client,
-            governance=ask.sources.governance,
-            readers_of=lambda topic: _readers(ask, topic),
+            governance=request.sources.governance,
+            readers_of=lambda topic: _readers(request, topic),
             subject=subject if latest is not None else None,
-            beside=_beside(ask, latest),
-            sees=ask.sight.subject,
+            beside=_referenced_schemas(request, latest),
+            sees=request.visibility.subject,
         )
-    command = gate_command(ask.sources)
-    return Page("try.html", "Try a change", view, command, (ask.sources.subjects.latest.state,))
+    command = gate_command(request.sources)
+    return Page("try.html", "Try a change", view, command, (request.sources.subjects.latest.state,))
 
 
-def loads(ask: Ask) -> Page:
+def loads(request: PageRequest) -> Page:
     """Loads and tables."""
-    found = ask.sources.loads.latest
-    view = load_list(found.value, ask.sight, ask.wanted())
+    found = request.sources.loads.latest
+    view = load_list(found.value, request.visibility, request.list_query())
     at = ("warehouse", *_BROKER)
-    command = headworks(ask.sources, "load", "status", at=at)
+    command = headworks(request.sources, "load", "status", at=at)
     return Page("loads.html", "Loads and tables", view, command, (found.state,), live=True)
 
 
-def run(ask: Ask) -> Page:
+def run(request: PageRequest) -> Page:
     """One load."""
-    number = ask.path_number("number")
-    found = ask.sources.loads.latest
-    view = run_page(ask.sources.places.warehouse, found.value, number, ask.sight)
+    number = request.path_number("number")
+    found = request.sources.loads.latest
+    view = run_page(request.sources.endpoints.warehouse, found.value, number, request.visibility)
     if view is None:
-        raise NotThereError(f"there is no load {number}")
-    return Page("run.html", f"Load {number}", view, curl(ask.request), (found.state,))
+        raise PageNotFoundError(f"there is no load {number}")
+    return Page("run.html", f"Load {number}", view, curl(request.http), (found.state,))
 
 
-def table(ask: Ask) -> Page:
+def table(request: PageRequest) -> Page:
     """The table of a topic."""
-    topic = ask.name("topic")
-    found = ask.sources.loads.latest
+    topic = request.name("topic")
+    found = request.sources.loads.latest
     view = None
-    if ask.sight.topic(topic):
-        view = table_page(ask.sources.places.warehouse, found.value, topic)
+    if request.visibility.topic(topic):
+        view = table_page(request.sources.endpoints.warehouse, found.value, topic)
     if view is None:
-        raise NotThereError(f"there is no table of a topic {topic!r}", fix="headworks load run")
+        raise PageNotFoundError(f"there is no table of a topic {topic!r}", fix="headworks load run")
     ask_for = f"DESCRIBE {view.table.table}"
-    command = headworks(ask.sources, "sql", ask_for, at=("data-dir",))
+    command = headworks(request.sources, "sql", ask_for, at=("data-dir",))
     return Page("table.html", f"Table {view.table.table}", view, command, (found.state,))
 
 
-def _topic(ask: Ask, topic: str) -> Governed:
+def _topic_schemas(request: PageRequest, topic: str) -> TopicSchemas:
     """A topic and its subjects. Without the registry nothing is known of what must be masked."""
-    broker, registry = ask.sources.topics.latest, ask.sources.subjects.latest
+    broker, registry = request.sources.topics.latest, request.sources.subjects.latest
     if broker.value is None:
         raise UnreachableError(broker.state.problem or "the broker was not heard of yet")
-    row = broker.value.rows.get(topic) if ask.sight.topic(topic) else None
+    row = broker.value.rows.get(topic) if request.visibility.topic(topic) else None
     if row is None:
-        raise NotThereError(f"there is no topic {topic!r}", fix="headworks topic list")
+        raise PageNotFoundError(f"there is no topic {topic!r}", fix="headworks topic list")
     if registry.value is None:
         raise UnreachableError(
             registry.state.problem or "the registry was not heard of yet",
             fix="messages are shown when it is known what must be masked",
         )
     keys = registry.value.rows.get(key_subject_of(topic))
-    return Governed(row, registry.value.of_topic(topic), keys.version if keys else None)
+    return TopicSchemas(row, registry.value.of_topic(topic), keys.version if keys else None)
 
 
-def _history(ask: Ask, subject: str) -> list[SubjectVersion]:
+def _history(request: PageRequest, subject: str) -> list[SubjectVersion]:
     found: list[SubjectVersion] = []
-    if ask.sight.subject(subject):
-        listed = ask.sources.registry.listing(subject)
+    if request.visibility.subject(subject):
+        listed = request.sources.registry.listing(subject)
         found = sorted(
             (one for one in listed if one.subject == subject), key=lambda one: one.version
         )
     if not found:
-        raise NotThereError(f"there is no subject {subject!r}", fix="headworks schema list")
+        raise PageNotFoundError(f"there is no subject {subject!r}", fix="headworks schema list")
     return found
 
 
-def _fields(ask: Ask, subject: SubjectRow | None) -> tuple[str, ...]:
+def _fields(request: PageRequest, subject: SubjectRow | None) -> tuple[str, ...]:
     """The paths that a filter may name, as the form offers them."""
-    if subject is None or not ask.sight.subject(subject.subject):
+    if subject is None or not request.visibility.subject(subject.subject):
         return ()
-    return field_paths(ask.sources.registry.schema_text(subject.schema_id))
+    return field_paths(request.sources.registry.schema_text(subject.schema_id))
 
 
-def _readers(ask: Ask, topic: str | None) -> list[Consumer]:
-    if topic is None or not ask.sight.topic(topic):
+def _readers(request: PageRequest, topic: str | None) -> list[Consumer]:
+    if topic is None or not request.visibility.topic(topic):
         return []
-    known = ask.sources.groups.latest.value
+    known = request.sources.groups.latest.value
     names = known.by_topic.get(topic, ()) if known else ()
-    seen = [name for name in names if ask.sight.group(name)]
-    return readers_of(topic, ask.sources.governance, seen)
+    seen = [name for name in names if request.visibility.group(name)]
+    return readers_of(topic, request.sources.governance, seen)
 
 
-def _producers(ask: Ask, topic: str | None) -> list[str]:
+def _producers(request: PageRequest, topic: str | None) -> list[str]:
     """The applications that counted into a topic's newest window."""
-    known = ask.sources.audit.latest.value
-    if topic is None or known is None or not (known.kept and ask.sight.topic(topic)):
+    known = request.sources.audit.latest.value
+    if topic is None or known is None or not (known.has_store and request.visibility.topic(topic)):
         return []
     try:
-        return ask.sources.audits.producers(topic)
+        return request.sources.audits.producers(topic)
     except UnreachableError:  # said by the state of the audit, beside what is known without it
         return []
 
@@ -350,20 +354,20 @@ def _now_ms() -> int:
     return round(time.time() * 1000)
 
 
-def _beside(ask: Ask, latest: SubjectVersion | None) -> dict[str, str]:
+def _referenced_schemas(request: PageRequest, latest: SubjectVersion | None) -> dict[str, str]:
     """The schemas that the latest version refers to: a proposal may use their types."""
     if latest is None:
         return {}
     return {
-        f"{one.subject}-{one.version}.avsc": ask.sources.registry.version(
+        f"{one.subject}-{one.version}.avsc": request.sources.registry.version(
             one.subject, one.version
         ).text
         for one in latest.references
-        if ask.sight.subject(one.subject)
+        if request.visibility.subject(one.subject)
     }
 
 
-SCREENS: Final[dict[str, Callable[[Ask], Page]]] = {
+SCREENS: Final[dict[str, Callable[[PageRequest], Page]]] = {
     "/": health,
     "/home": health,
     "/audit": audits,
@@ -376,7 +380,7 @@ SCREENS: Final[dict[str, Callable[[Ask], Page]]] = {
     "/topics/{topic}/messages/{partition}/{offset}": message,
     "/schemas": schemas,
     "/schemas/{subject}/versions": schema,
-    "/try": trying,
+    "/try": try_schema,
     "/loads": loads,
     "/loads/{number}/topics": run,
     "/tables/{topic}/columns": table,

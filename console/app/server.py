@@ -8,26 +8,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headworks._console.app.application import create_app
-from headworks._console.sources import Places, Sources
+from headworks._console.sources import Endpoints, Sources
 from headworks._registry.listening import bind, serve_app
 from headworks._registry.security.options import Guarding, open_security
 from headworks._server import logs
 
-__all__ = ["Options", "bind", "serve"]
+__all__ = ["ConsoleOptions", "bind", "serve"]
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ConsoleOptions:
     """How to serve: from which places, who may see what, over TLS or not, how to log."""
 
-    places: Places
+    endpoints: Endpoints
     guarding: Guarding
     tls: ssl.SSLContext | None = None
     log_format: str = "text"
     log_level: str = "info"
 
 
-def serve(sock: socket.socket, ready: Callable[[str], None], options: Options) -> None:
+def serve(sock: socket.socket, ready: Callable[[str], None], options: ConsoleOptions) -> None:
     """Serve the console on a bound socket until SIGTERM or SIGINT.
 
     Calls `ready` with "HOST:PORT" once pages are answered.
@@ -36,5 +36,5 @@ def serve(sock: socket.socket, ready: Callable[[str], None], options: Options) -
     guarding = options.guarding
     security = open_security(guarding, lambda _reason: None)
     any_host = guarding.authenticates or guarding.insecure
-    app = create_app(Sources(options.places), security=security, any_host=any_host)
+    app = create_app(Sources(options.endpoints), security=security, any_host=any_host)
     serve_app(sock, app, ready, tls=options.tls)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from headworks._registry.security.permission import ALL, Permission
 from headworks._server.security import ANONYMOUS, Kind, Role
 
-__all__ = ["EVERYTHING", "Sight"]
+__all__ = ["ALL_VISIBLE", "Visibility"]
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class Visibility:
     """What who holds the permission may see."""
 
     permission: Permission
@@ -39,4 +39,4 @@ class Sight:
         return self.permission.may(Role.READER, name)
 
 
-EVERYTHING = Sight(ALL)
+ALL_VISIBLE = Visibility(ALL)

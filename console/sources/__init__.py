@@ -4,7 +4,7 @@ Rules: a page never asks a source for a list; it takes the last reading, however
 old it is. What is asked while somebody waits is about one thing, with a deadline.
 """
 
-from headworks._console.sources.all_sources import Places, Sources
-from headworks._console.sources.poller import Reading, Watched
+from headworks._console.sources.all_sources import Endpoints, Sources
+from headworks._console.sources.poller import Poller, PollResult
 
-__all__ = ["Places", "Reading", "Sources", "Watched"]
+__all__ = ["Endpoints", "PollResult", "Poller", "Sources"]

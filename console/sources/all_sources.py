@@ -12,20 +12,20 @@ from headworks._console.sources.audits import AuditReader
 from headworks._console.sources.groups import GroupReader
 from headworks._console.sources.loads import LoadReader
 from headworks._console.sources.messages import MessageReader
-from headworks._console.sources.poller import Watched
+from headworks._console.sources.poller import Poller
 from headworks._console.sources.subjects import SubjectReader
 from headworks._console.sources.topics import TopicReader
 from headworks.registry_client import RegistryClient
 
-__all__ = ["Places", "Sources"]
+__all__ = ["Endpoints", "Sources"]
 
-_REGISTRY_DEADLINE = 3.0  # while somebody waits
+_REGISTRY_TIMEOUT_SECONDS = 3.0  # while somebody waits
 _REGISTRY_ATTEMPTS = 2  # a connection that was kept may have been closed
-_REGISTRY_PATIENCE = 30.0  # in the background: all subjects at once
+_BACKGROUND_TIMEOUT_SECONDS = 30.0  # in the background: all subjects at once
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class Endpoints:
     """Where everything is: the settings of those names."""
 
     bootstrap: str
@@ -39,21 +39,23 @@ class Places:
 class Sources:
     """What the console reads from; `start` begins to watch, `stop` ends it."""
 
-    def __init__(self, places: Places) -> None:
-        self.places = places
+    def __init__(self, endpoints: Endpoints) -> None:
+        self.endpoints = endpoints
         self.registry = RegistryClient(
-            places.registry, timeout=_REGISTRY_DEADLINE, attempts=_REGISTRY_ATTEMPTS
+            endpoints.registry, timeout=_REGISTRY_TIMEOUT_SECONDS, attempts=_REGISTRY_ATTEMPTS
         )
-        patient = RegistryClient(places.registry, timeout=_REGISTRY_PATIENCE)
-        self.governance = read_governance(places.schemas)
-        self.messages = MessageReader(places.bootstrap, self.registry)
-        self.audits = AuditReader(places.audit_store)
-        self.subjects = Watched("registry", SubjectReader(patient), every=5.0)
-        self.topics = Watched("broker", TopicReader(places.bootstrap), every=3.0)
-        self.groups = Watched("groups", GroupReader(places.bootstrap, places.zookeeper), every=5.0)
-        self.audit = Watched("audit", self.audits, every=5.0)
-        self.loads = Watched("loads", LoadReader(places.warehouse), every=5.0)
-        self._watched: tuple[Watched[Any], ...] = (
+        background = RegistryClient(endpoints.registry, timeout=_BACKGROUND_TIMEOUT_SECONDS)
+        self.governance = read_governance(endpoints.schemas)
+        self.messages = MessageReader(endpoints.bootstrap, self.registry)
+        self.audits = AuditReader(endpoints.audit_store)
+        self.subjects = Poller("registry", SubjectReader(background), interval=5.0)
+        self.topics = Poller("broker", TopicReader(endpoints.bootstrap), interval=3.0)
+        self.groups = Poller(
+            "groups", GroupReader(endpoints.bootstrap, endpoints.zookeeper), interval=5.0
+        )
+        self.audit = Poller("audit", self.audits, interval=5.0)
+        self.loads = Poller("loads", LoadReader(endpoints.warehouse), interval=5.0)
+        self._pollers: tuple[Poller[Any], ...] = (
             self.subjects,
             self.topics,
             self.groups,
@@ -63,10 +65,10 @@ class Sources:
 
     def start(self) -> None:
         """Begin to read everything."""
-        for one in self._watched:
+        for one in self._pollers:
             one.start()
 
     def stop(self) -> None:
         """End the reading."""
-        for one in self._watched:
+        for one in self._pollers:
             one.stop()

@@ -18,33 +18,33 @@ from headworks._audit.results import Explanation, Health, Holes, TopicAudit
 from headworks.errors import UnreachableError
 
 if TYPE_CHECKING:
-    from headworks._audit.findings import Finding
+    from headworks._audit.findings import AuditFinding
     from headworks._audit.store import AuditStore
 
-__all__ = ["WINDOWS", "AuditReader", "Audited"]
+__all__ = ["WINDOWS", "AuditReader", "AuditSnapshot"]
 
 WINDOWS = 36
-_MOST_TOPICS = 2_000
-_MOST_TIERS = 8
+_MAX_TOPICS = 2_000
+_MAX_TIERS = 8
 _PRODUCER = "producer"
-_TOO_OLD = 60.0
-_IN_A_FILE = "sqlite:///"
+_MAX_AGE_SECONDS = 60.0
+_SQLITE_PREFIX = "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
-    """What the store says; `kept` is False where nobody keeps one.
+class AuditSnapshot:
+    """The state of the store; `has_store` is False if no reconciler keeps one.
 
-    `troubles` are what is wrong beside the windows of `health`, by the default thresholds.
+    `general_findings` concern no single window; the default thresholds apply.
     """
 
-    kept: bool
+    has_store: bool
     health: Mapping[str, Health]
     holes: Holes
-    troubles: tuple[Finding, ...] = ()
+    general_findings: tuple[AuditFinding, ...] = ()
 
 
-_NOTHING = Audited(False, {}, Holes(0, 0))
+_NO_STORE = AuditSnapshot(False, {}, Holes(0, 0))
 
 
 class AuditReader:
@@ -54,17 +54,17 @@ class AuditReader:
         self._url = url
         self._now = now
         self._store: AuditStore | None = None
-        self._last: tuple[int, float, Audited] | None = None
+        self._last: tuple[int, float, AuditSnapshot] | None = None
 
-    def __call__(self) -> Audited:
+    def __call__(self) -> AuditSnapshot:
         """Read now; UnreachableError if the database does not answer."""
         store = self._opened()
         if store is None:
-            return _NOTHING
-        with _asking():
+            return _NO_STORE
+        with _database_errors():
             revision, now = store.revision(), self._now()
             last = self._last
-            if last is not None and last[0] == revision and now - last[1] < _TOO_OLD:
+            if last is not None and last[0] == revision and now - last[1] < _MAX_AGE_SECONDS:
                 return last[2]
             found = _read(store, round(now * 1000))
         self._last = revision, now, found
@@ -77,7 +77,7 @@ class AuditReader:
             return None
         from headworks._audit import queries
 
-        with _asking():
+        with _database_errors():
             return queries.topic_audit(store, topic, now=round(self._now() * 1000))
 
     def explain(self, topic: str, window_start: int) -> Explanation | None:
@@ -87,7 +87,7 @@ class AuditReader:
             return None
         from headworks._audit import queries
 
-        with _asking():
+        with _database_errors():
             return queries.explain(store, topic, window_start)
 
     def producers(self, topic: str) -> list[str]:
@@ -97,7 +97,7 @@ class AuditReader:
             return []
         from headworks._audit import queries
 
-        with _asking():
+        with _database_errors():
             now = round(self._now() * 1000)
             windows = queries.topic_audit(store, topic, now=now, windows=1).windows
             found = queries.explain(store, topic, windows[-1]).contributions if windows else ()
@@ -114,21 +114,21 @@ class AuditReader:
         return self._store
 
 
-def _read(store: AuditStore, now: int) -> Audited:
+def _read(store: AuditStore, now: int) -> AuditSnapshot:
     from headworks._audit import queries
-    from headworks._audit.findings import Thresholds, troubles
+    from headworks._audit.findings import Thresholds, general_findings
 
-    names = [one.tier for one in queries.tiers(store) if one.tier != _PRODUCER][:_MOST_TIERS]
+    names = [one.tier for one in queries.tiers(store) if one.tier != _PRODUCER][:_MAX_TIERS]
     health = {
-        tier: queries.health(store, now=now, tier=tier, windows=WINDOWS, limit=_MOST_TOPICS)
+        tier: queries.health(store, now=now, tier=tier, windows=WINDOWS, limit=_MAX_TOPICS)
         for tier in names or ["hadoop"]
     }
-    seen = tuple(troubles(store, now, Thresholds()))
-    return Audited(True, health, queries.holes(store), seen)
+    seen = tuple(general_findings(store, now, Thresholds()))
+    return AuditSnapshot(True, health, queries.holes(store), seen)
 
 
 @contextmanager
-def _asking() -> Iterator[None]:
+def _database_errors() -> Iterator[None]:
     """A database that does not answer is an UnreachableError."""
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -143,6 +143,6 @@ def _asking() -> Iterator[None]:
 
 def _file_of(url: str) -> Path | None:
     """The file of a SQLite store; None for another database."""
-    if not url.startswith(_IN_A_FILE):
+    if not url.startswith(_SQLITE_PREFIX):
         return None
-    return Path(url.removeprefix(_IN_A_FILE).partition("?")[0])
+    return Path(url.removeprefix(_SQLITE_PREFIX).partition("?")[0])

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-__all__ = ["Sample", "State", "judge"]
+__all__ = ["GroupSample", "GroupState", "group_state"]
 
-_LEAST = 3
-Place = tuple[str, int]
+_MIN_SAMPLES = 3
+PartitionKey = tuple[str, int]
 
 
-class State(StrEnum):
+class GroupState(StrEnum):
     """How a group is, the worst first."""
 
     REWOUND = "rewound"
@@ -34,12 +34,12 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class GroupSample:
     """One reading: when, whether somebody is in it, and (committed, lag) by partition."""
 
     at: float
     active: bool
-    positions: Mapping[Place, tuple[int, int]]
+    positions: Mapping[PartitionKey, tuple[int, int]]
 
     @property
     def lag(self) -> int:
@@ -47,39 +47,42 @@ class Sample:
         return sum(lag for _, lag in self.positions.values())
 
 
-def judge(samples: Sequence[Sample]) -> tuple[State, str]:
+def group_state(samples: Sequence[GroupSample]) -> tuple[GroupState, str]:
     """The state of a group by its readings, oldest first, and why in a few words."""
     found = list(_partitions(samples))
     if not found:
-        return State.OK, "it has no offsets yet"
-    order = list(State)
+        return GroupState.OK, "it has no offsets yet"
+    order = list(GroupState)
     state, because = min(found, key=lambda one: order.index(one[0]))
     return state, because
 
 
-def _partitions(samples: Sequence[Sample]) -> Iterator[tuple[State, str]]:
+def _partitions(samples: Sequence[GroupSample]) -> Iterator[tuple[GroupState, str]]:
     last = samples[-1]
     for place, (_, waiting) in last.positions.items():
         seen = [sample.positions[place] for sample in samples if place in sample.positions]
-        yield _judged(place, last.active, waiting, seen)
+        yield _partition_state(place, last.active, waiting, seen)
 
 
-def _judged(
-    place: Place, active: bool, waiting: int, seen: Sequence[tuple[int, int]]
-) -> tuple[State, str]:
+def _partition_state(
+    place: PartitionKey, active: bool, waiting: int, seen: Sequence[tuple[int, int]]
+) -> tuple[GroupState, str]:
     where = f"{place[0]} {place[1]}"
     if any(after[0] < before[0] for before, after in pairwise(seen)):
-        return State.REWOUND, f"its offset in {where} went back"
+        return GroupState.REWOUND, f"its offset in {where} went back"
     if waiting == 0:
-        return State.OK, "nothing waits"
+        return GroupState.OK, "nothing waits"
     if not active:
-        return State.STOPPED, f"nobody is in it, and {waiting:,} messages wait in {where}"
-    if len(seen) < _LEAST:
-        return State.OK, "it has not been watched for long"
+        return GroupState.STOPPED, f"nobody is in it, and {waiting:,} messages wait in {where}"
+    if len(seen) < _MIN_SAMPLES:
+        return GroupState.OK, "it has not been watched for long"
     if all(after[0] == before[0] for before, after in pairwise(seen)) and all(
         lag > 0 for _, lag in seen
     ):
-        return State.STALLED, f"{waiting:,} messages wait in {where}, and its offset stands still"
+        return (
+            GroupState.STALLED,
+            f"{waiting:,} messages wait in {where}, and its offset stands still",
+        )
     if all(after[1] > before[1] for before, after in pairwise(seen)):
-        return State.BEHIND, f"what waits in {where} grew at every reading, to {waiting:,}"
-    return State.OK, "it moves"
+        return GroupState.BEHIND, f"what waits in {where} grew at every reading, to {waiting:,}"
+    return GroupState.OK, "it moves"

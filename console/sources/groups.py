@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaException
 
-from headworks._console.sources.group_state import Sample, State, judge
-from headworks._console.sources.topics import broker_silent
+from headworks._console.sources.group_state import GroupSample, GroupState, group_state
+from headworks._console.sources.topics import broker_unreachable
 from headworks.groups import Group, Groups
 
-__all__ = ["GroupReader", "GroupRow", "GroupsKnown"]
+__all__ = ["GroupReader", "GroupRow", "GroupsSnapshot"]
 
-_SAMPLES = 10
+_MAX_SAMPLES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class GroupRow:
 
     group: Group
     topics: tuple[str, ...]
-    state: State
+    state: GroupState
     because: str
     lags: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class GroupsKnown:
+class GroupsSnapshot:
     """All groups by name, and the names of those that committed in a topic."""
 
     rows: Mapping[str, GroupRow]
@@ -55,16 +55,16 @@ class GroupReader:
         self._zookeeper = zookeeper
         self._clock = clock
         self._groups: Groups | None = None
-        self._samples: dict[str, deque[Sample]] = {}
+        self._samples: dict[str, deque[GroupSample]] = {}
 
-    def __call__(self) -> GroupsKnown:
+    def __call__(self) -> GroupsSnapshot:
         """Read now; UnreachableError if the broker (or ZooKeeper) does not answer."""
         if self._groups is None:
             self._groups = Groups(self._bootstrap, self._zookeeper)
         try:
             found = self._groups.described(age_timeout=2.0)
         except KafkaException as error:
-            raise broker_silent(self._bootstrap, error) from None
+            raise broker_unreachable(self._bootstrap, error) from None
         now = self._clock()
         rows = {one.name: self._row(one, now) for one in found}
         self._samples = {name: self._samples[name] for name in rows}
@@ -72,7 +72,7 @@ class GroupReader:
         for name, row in rows.items():
             for topic in row.topics:
                 by_topic.setdefault(topic, []).append(name)
-        return GroupsKnown(rows, {topic: tuple(names) for topic, names in by_topic.items()})
+        return GroupsSnapshot(rows, {topic: tuple(names) for topic, names in by_topic.items()})
 
     def _row(self, group: Group, now: float) -> GroupRow:
         positions = {
@@ -80,9 +80,9 @@ class GroupReader:
             for p in group.positions
             if p.committed is not None
         }
-        kept = self._samples.setdefault(group.name, deque(maxlen=_SAMPLES))
-        kept.append(Sample(now, group.active, positions))
-        state, because = judge(kept)
+        kept = self._samples.setdefault(group.name, deque(maxlen=_MAX_SAMPLES))
+        kept.append(GroupSample(now, group.active, positions))
+        state, because = group_state(kept)
         topics = tuple(sorted({topic for topic, _ in positions}))
         lags = tuple(float(sample.lag) for sample in kept)
         return GroupRow(group, topics, state, because, lags)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from hadoop_loader._commit.commit_log import CommitLog, TableState
 from hadoop_loader._storage.filesystem import Place
 
-__all__ = ["LoadReader", "Loads", "Run", "Table", "open_log"]
+__all__ = ["LoadReader", "LoadRun", "LoadedTable", "LoadsSnapshot", "open_log"]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LoadRun:
     """One load; `applied`: whether all that follows its commit is done."""
 
     number: int
@@ -32,7 +32,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class LoadedTable:
     """A topic's Hive table and what all loads together brought into it."""
 
     topic: str
@@ -47,14 +47,14 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Loads:
+class LoadsSnapshot:
     """Every run, newest first, and every table by topic (None before the first load)."""
 
-    runs: tuple[Run, ...] = ()
-    tables: Mapping[str, Table] | None = None
+    runs: tuple[LoadRun, ...] = ()
+    tables: Mapping[str, LoadedTable] | None = None
 
     @property
-    def by_topic(self) -> Mapping[str, Table]:
+    def by_topic(self) -> Mapping[str, LoadedTable]:
         """The tables by topic; empty before the first load."""
         return self.tables or {}
 
@@ -70,13 +70,13 @@ class LoadReader:
 
     def __init__(self, folder: Place) -> None:
         self._folder = folder
-        self._runs: dict[int, Run] = {}
+        self._runs: dict[int, LoadRun] = {}
 
-    def __call__(self) -> Loads:
+    def __call__(self) -> LoadsSnapshot:
         """Read now; CorruptError for a record that is not what was written."""
         log = open_log(self._folder)
         if log is None:
-            return Loads()
+            return LoadsSnapshot()
         known, self._runs = self._runs, {}
         for number in log.numbers():
             run = known.get(number) or _read(log, number)
@@ -88,17 +88,17 @@ class LoadReader:
             topic: _table(topic, state)
             for topic, state in sorted(last.tables.items() if last else ())
         }
-        return Loads(tuple(self._runs[n] for n in sorted(self._runs, reverse=True)), tables)
+        return LoadsSnapshot(tuple(self._runs[n] for n in sorted(self._runs, reverse=True)), tables)
 
 
-def _read(log: CommitLog, number: int) -> Run | None:
+def _read(log: CommitLog, number: int) -> LoadRun | None:
     """A run; None if its commit was removed a moment ago."""
     try:
         commit = log.read(number)
     except FileNotFoundError:
         return None
     found = commit.topics
-    return Run(
+    return LoadRun(
         number,
         commit.created_ms,
         tuple(sorted(found)),
@@ -111,8 +111,8 @@ def _read(log: CommitLog, number: int) -> Run | None:
     )
 
 
-def _table(topic: str, state: TableState) -> Table:
-    return Table(
+def _table(topic: str, state: TableState) -> LoadedTable:
+    return LoadedTable(
         topic,
         state.table,
         state.subject,

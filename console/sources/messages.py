@@ -25,7 +25,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Raw
 
 from headworks._console.masking import MASK, Paths, masked, sensitive_paths
-from headworks._console.sources.topics import broker_silent
+from headworks._console.sources.topics import broker_unreachable
 from headworks._kafka.client_properties import broker_client
 from headworks._wire import FramingError, unframe
 from headworks.errors import HeadworksError, RefusedError, UnreachableError
@@ -35,18 +35,25 @@ from headworks.schema import Record, Schema, governance_of, key_subject_of, pars
 if TYPE_CHECKING:
     from consumer_sdk._decode import Decoder
 
-__all__ = ["Bounds", "BusyError", "MessageReader", "Reading", "Shown", "Slice"]
+__all__ = [
+    "BusyError",
+    "MessageReader",
+    "MessageSlice",
+    "OffsetBounds",
+    "PageReader",
+    "ShownMessage",
+]
 
-_READERS = 4
-_PATIENCE = 1.0
-_DEADLINE = 5.0
-_MOST_SCANNED = 5_000
-_AT_ONCE = 500
-_LONGEST_RAW = 2_000
-_REMEMBERED = 128
-Bounds = Mapping[int, tuple[int, int]]
+_MAX_READERS = 4
+_SLOT_WAIT_SECONDS = 1.0
+_TIMEOUT_SECONDS = 5.0
+_MAX_SCANNED_MESSAGES = 5_000
+_MAX_FETCHED_MESSAGES = 500
+_MAX_RAW_BYTES = 2_000
+_MAX_CACHED = 128
+OffsetBounds = Mapping[int, tuple[int, int]]
 # A topic, and the latest versions of the schemas of its values and of its keys.
-_Governed = tuple[str, int | None, int | None]
+_SchemaVersions = tuple[str, int | None, int | None]
 
 
 class BusyError(UnreachableError):
@@ -54,7 +61,7 @@ class BusyError(UnreachableError):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownMessage:
     """A message as it may be shown. `event` is None where `problem` says why it is not decoded."""
 
     partition: int
@@ -70,17 +77,17 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class MessageSlice:
     """Messages, oldest first, how many were looked at, and where to go on in each partition."""
 
-    rows: tuple[Shown, ...]
+    rows: tuple[ShownMessage, ...]
     scanned: int
     following: Mapping[int, int]
     complete: bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Secrets:
+class _MaskedPaths:
     """What a topic's schemas, all together, do not want to be shown.
 
     `key`: the key is made of it. `key_paths`: those of the keys' own schemas; None: they have none.
@@ -105,31 +112,31 @@ class MessageReader:
         self.bootstrap = bootstrap
         self._registry = registry
         self.clock = clock
-        self._slots = threading.BoundedSemaphore(_READERS)
+        self._slots = threading.BoundedSemaphore(_MAX_READERS)
         self._lock = threading.Lock()
         self._decoders: OrderedDict[str, Decoder] = OrderedDict()
-        self._secrets: OrderedDict[_Governed, _Secrets] = OrderedDict()
-        self._by_id: OrderedDict[int, Paths] = OrderedDict()
+        self._masked_by_topic: OrderedDict[_SchemaVersions, _MaskedPaths] = OrderedDict()
+        self._masked_by_schema: OrderedDict[int, Paths] = OrderedDict()
 
     @contextmanager
-    def opened(self) -> Iterator[Reading]:
+    def connected(self) -> Iterator[PageReader]:
         """What one page is read by: one connection to the broker, whatever it asks."""
         with self._consumer() as consumer:
-            yield Reading(self, consumer)
+            yield PageReader(self, consumer)
 
-    def showing(
+    def renderer(
         self, topic: str, latest_version: int | None, key_version: int | None
-    ) -> Callable[[Raw], Shown]:
+    ) -> Callable[[Raw], ShownMessage]:
         """What makes of a topic's messages what may be shown of them."""
-        secrets = self._secrets_of((topic, latest_version, key_version))
+        masked_paths = self._masked_paths((topic, latest_version, key_version))
         decoder = self._decoder(topic)
-        return lambda message: self._shown(message, decoder, secrets)
+        return lambda message: self._shown(message, decoder, masked_paths)
 
-    def _shown(self, message: Raw, decoder: Decoder, secrets: _Secrets) -> Shown:
+    def _shown(self, message: Raw, decoder: Decoder, masked_paths: _MaskedPaths) -> ShownMessage:
         value = message.value()
         event, problem = None, None
         schema_id, version = None, None
-        paths = secrets.paths
+        paths = masked_paths.paths
         if value is None:
             problem = "no value: a tombstone"
         else:
@@ -141,17 +148,17 @@ class MessageReader:
             except UnreachableError:
                 raise
             except FramingError as error:
-                problem = error.message if secrets.governed else None
-                event = None if secrets.governed else _raw(value)
+                problem = error.message if masked_paths.governed else None
+                event = None if masked_paths.governed else _raw(value)
             except HeadworksError as error:
-                hidden = secrets.paths or self._hides(value)
+                hidden = masked_paths.paths or self._may_be_sensitive(value)
                 problem = "the value does not decode" if hidden else error.message
         headers = cast("list[tuple[str, bytes | str | None]]", message.headers() or [])
-        return Shown(
+        return ShownMessage(
             message.partition() or 0,
             message.offset() or 0,
             message.timestamp()[1],
-            self._key(message.key(), decoder, secrets),
+            self._key(message.key(), decoder, masked_paths),
             tuple((name, _text(inner)) for name, inner in headers),
             len(value or b""),
             schema_id,
@@ -160,21 +167,21 @@ class MessageReader:
             problem,
         )
 
-    def _key(self, key: bytes | None, decoder: Decoder, secrets: _Secrets) -> str | None:
+    def _key(self, key: bytes | None, decoder: Decoder, masked_paths: _MaskedPaths) -> str | None:
         """A key as it may be shown; one that has a schema as JSON."""
-        if key is None or secrets.key_paths is None:
-            return MASK if key is not None and secrets.key else _text(key)
+        if key is None or masked_paths.key_paths is None:
+            return MASK if key is not None and masked_paths.key else _text(key)
         try:
             decoded, schema_id = decoder.decode(key)
-            paths = secrets.key_paths | self._paths_of(schema_id)
+            paths = masked_paths.key_paths | self._paths_of(schema_id)
         except UnreachableError:
             raise
         except HeadworksError:
-            return MASK if secrets.key or secrets.key_paths else _text(key)
-        shown = MASK if secrets.key else _printable(masked(decoded, paths))
+            return MASK if masked_paths.key or masked_paths.key_paths else _text(key)
+        shown = MASK if masked_paths.key else _printable(masked(decoded, paths))
         return shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
 
-    def _hides(self, value: bytes) -> bool:
+    def _may_be_sensitive(self, value: bytes) -> bool:
         """Whether the schema that a value names has secrets, or cannot be asked."""
         try:
             return bool(self._paths_of(unframe(value)[0]))
@@ -186,30 +193,32 @@ class MessageReader:
 
         with self._lock:
             found = self._decoders.pop(topic, None) or Decoder(self._registry, topic)
-            _remember(self._decoders, topic, found)
+            _cache(self._decoders, topic, found)
             return found
 
-    def _secrets_of(self, governed: _Governed) -> _Secrets:
+    def _masked_paths(self, governed: _SchemaVersions) -> _MaskedPaths:
         with self._lock:
-            known = self._secrets.get(governed)
+            known = self._masked_by_topic.get(governed)
         if known is None:
-            known = self._find_secrets(*governed)
+            known = self._find_masked_paths(*governed)
             with self._lock:
-                _remember(self._secrets, governed, known)
+                _cache(self._masked_by_topic, governed, known)
         return known
 
-    def _find_secrets(self, topic: str, version: int | None, key_version: int | None) -> _Secrets:
+    def _find_masked_paths(
+        self, topic: str, version: int | None, key_version: int | None
+    ) -> _MaskedPaths:
         paths, key = Paths(), False
-        for schema in self._ever(subject_of(topic)) if version is not None else ():
+        for schema in self._all_versions(subject_of(topic)) if version is not None else ():
             paths |= sensitive_paths(schema)
             if isinstance(schema, Record):
-                key = key or any(_touches(path, paths) for path in governance_of(schema).key)
+                key = key or any(_overlaps(path, paths) for path in governance_of(schema).key)
         if key_version is None:
-            return _Secrets(paths, key, version is not None, None)
-        ever = [sensitive_paths(schema) for schema in self._ever(key_subject_of(topic))]
-        return _Secrets(paths, key, version is not None, Paths().union(*ever))
+            return _MaskedPaths(paths, key, version is not None, None)
+        ever = [sensitive_paths(schema) for schema in self._all_versions(key_subject_of(topic))]
+        return _MaskedPaths(paths, key, version is not None, Paths().union(*ever))
 
-    def _ever(self, subject: str) -> Iterator[Schema]:
+    def _all_versions(self, subject: str) -> Iterator[Schema]:
         """Every schema that a subject has had, deleted ones too: their messages are still there."""
         for one in self._registry.listing(subject, deleted=True):
             if one.subject == subject:
@@ -218,16 +227,16 @@ class MessageReader:
 
     def _paths_of(self, schema_id: int) -> Paths:
         with self._lock:
-            known = self._by_id.get(schema_id)
+            known = self._masked_by_schema.get(schema_id)
         if known is None:
             known = sensitive_paths(parse(self._registry.schema_text(schema_id), strict=False))
             with self._lock:
-                _remember(self._by_id, schema_id, known)
+                _cache(self._masked_by_schema, schema_id, known)
         return known
 
     @contextmanager
     def _consumer(self) -> Iterator[Consumer]:
-        if not self._slots.acquire(timeout=_PATIENCE):
+        if not self._slots.acquire(timeout=_SLOT_WAIT_SECONDS):
             raise BusyError("too many pages read messages at this moment", fix="try again")
         try:
             consumer = Consumer(
@@ -248,33 +257,33 @@ class MessageReader:
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     raise RefusedError("the broker lets the console not read this topic") from None
-                raise broker_silent(self.bootstrap, error) from None
+                raise broker_unreachable(self.bootstrap, error) from None
             finally:
                 consumer.close()
         finally:
             self._slots.release()
 
 
-class Reading:
-    """A connection to the broker for one page; of a `MessageReader`, while it is `opened`."""
+class PageReader:
+    """A connection to the broker for one page; of a `MessageReader`, while it is `connected`."""
 
     def __init__(self, reader: MessageReader, consumer: Consumer) -> None:
         self._reader = reader
         self._consumer = consumer
 
-    def bounds(self, topic: str, partitions: int) -> Bounds:
+    def bounds(self, topic: str, partitions: int) -> OffsetBounds:
         """The first and the next offset of each partition."""
         return {
             number: self._consumer.get_watermark_offsets(
-                TopicPartition(topic, number), timeout=_DEADLINE
+                TopicPartition(topic, number), timeout=_TIMEOUT_SECONDS
             )
             for number in range(partitions)
         }
 
-    def at_time(self, topic: str, bounds: Bounds, millis: int) -> Mapping[int, int]:
+    def at_time(self, topic: str, bounds: OffsetBounds, millis: int) -> Mapping[int, int]:
         """The first offset of each partition whose message is not older; the end if none is."""
         asked = [TopicPartition(topic, number, millis) for number in bounds]
-        found = self._consumer.offsets_for_times(asked, timeout=_DEADLINE)
+        found = self._consumer.offsets_for_times(asked, timeout=_TIMEOUT_SECONDS)
         return {
             one.partition: one.offset if one.offset >= 0 else bounds[one.partition][1]
             for one in found
@@ -289,17 +298,17 @@ class Reading:
         latest_version: int | None,
         key_version: int | None,
         limit: int,
-        keep: Callable[[Shown], bool] | None = None,
-    ) -> Slice:
+        keep: Callable[[ShownMessage], bool] | None = None,
+    ) -> MessageSlice:
         """The messages between the offsets that are kept, at most `limit`.
 
         `latest_version` is that of the topic's subject, `key_version` that of its keys' subject;
         None if there is none.
         """
-        show = self._reader.showing(topic, latest_version, key_version)
+        show = self._reader.renderer(topic, latest_version, key_version)
         wanted = {p: start for p, start in starts.items() if start < ends[p]}
         following = dict(starts)
-        rows: list[Shown] = []
+        rows: list[ShownMessage] = []
         scanned = 0
         for message in self._messages(topic, wanted, ends):
             scanned += 1
@@ -307,11 +316,11 @@ class Reading:
             shown = show(message)
             if keep is None or keep(shown):
                 rows.append(shown)
-            if len(rows) >= limit or scanned >= _MOST_SCANNED:
+            if len(rows) >= limit or scanned >= _MAX_SCANNED_MESSAGES:
                 break
         complete = all(following[p] >= ends[p] for p in wanted)
         rows.sort(key=lambda row: (row.timestamp_ms, row.partition, row.offset))
-        return Slice(tuple(rows), scanned, following, complete)
+        return MessageSlice(tuple(rows), scanned, following, complete)
 
     def _messages(
         self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
@@ -320,32 +329,32 @@ class Reading:
         left = dict(starts)
         self._consumer.assign([TopicPartition(topic, p, start) for p, start in starts.items()])
         clock = self._reader.clock
-        until = clock() + _DEADLINE
+        until = clock() + _TIMEOUT_SECONDS
         while left and clock() < until:
-            for message in self._some():
+            for message in self._next_messages():
                 partition, offset = message.partition() or 0, message.offset() or 0
                 problem = message.error()
                 if problem is None:
                     if partition in left and offset < ends[partition]:
                         yield message
                 elif problem.code() != KafkaError._PARTITION_EOF:
-                    raise broker_silent(self._reader.bootstrap, KafkaException(problem))
+                    raise broker_unreachable(self._reader.bootstrap, KafkaException(problem))
                 if problem is not None or offset + 1 >= ends[partition]:
                     left.pop(partition, None)
 
-    def _some(self) -> list[Raw]:
+    def _next_messages(self) -> list[Raw]:
         """What is there, when something is: asked for many, librdkafka waits until they are."""
         first = self._consumer.consume(1, timeout=0.1)
-        return first and first + self._consumer.consume(_AT_ONCE, timeout=0)
+        return first and first + self._consumer.consume(_MAX_FETCHED_MESSAGES, timeout=0)
 
 
-def _remember(memory: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+def _cache(memory: OrderedDict[Any, Any], key: Any, value: Any) -> None:
     memory[key] = value
-    if len(memory) > _REMEMBERED:
+    if len(memory) > _MAX_CACHED:
         memory.popitem(last=False)
 
 
-def _touches(path: tuple[str, ...], paths: Paths) -> bool:
+def _overlaps(path: tuple[str, ...], paths: Paths) -> bool:
     """Whether a field, or what is inside of it or around it, is sensitive."""
     return any(path[: len(one)] == one[: len(path)] for one in paths)
 
@@ -367,12 +376,12 @@ def _printable(value: Any) -> Any:
 
 def _raw(value: bytes) -> Any:
     """A value that is not framed: as the JSON it is, or as text."""
-    if len(value) <= _LONGEST_RAW:
+    if len(value) <= _MAX_RAW_BYTES:
         try:
             return _printable(json.loads(value))
         except (ValueError, RecursionError):
             pass
-    return _text(value[:_LONGEST_RAW])
+    return _text(value[:_MAX_RAW_BYTES])
 
 
 def _text(value: bytes | str | None) -> str | None:

@@ -20,15 +20,15 @@ from typing import Generic, TypeVar
 
 from headworks.errors import HeadworksError
 
-__all__ = ["Reading", "SourceState", "Watched"]
+__all__ = ["PollResult", "Poller", "SourceState"]
 
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
-_FIRST_PATIENCE = 0.2
-_SHARE = 4
-_AGAIN = 1.0
-_UNSEEN = 15.0  # three renewals of an open page
-_SELDOM = 60.0
+_FIRST_READ_SECONDS = 0.2
+_PAUSE_PER_READ = 4
+_STARTING_INTERVAL_SECONDS = 1.0
+_IDLE_AFTER_SECONDS = 15.0  # three renewals of an open page
+_IDLE_INTERVAL_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +42,18 @@ class SourceState:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading(Generic[T]):
+class PollResult(Generic[T]):
     """What a source said last; `value` is None before it said anything."""
 
     value: T | None
     state: SourceState
 
 
-class Watched(Generic[T]):
-    """Calls `read` every `every` seconds once started, or every `seldom` seconds while nobody has
-    asked for `latest` in the last `unseen` ones; `latest` never waits long.
+class Poller(Generic[T]):
+    """Calls `read` in a background thread and keeps the last result.
+
+    It reads every `interval` seconds, or every `idle_interval` seconds if no page has asked for
+    `latest` for `idle_after` seconds. `latest` never waits long.
     """
 
     def __init__(
@@ -59,73 +61,75 @@ class Watched(Generic[T]):
         name: str,
         read: Callable[[], T],
         *,
-        every: float,
-        unseen: float = _UNSEEN,
-        seldom: float = _SELDOM,
+        interval: float,
+        idle_after: float = _IDLE_AFTER_SECONDS,
+        idle_interval: float = _IDLE_INTERVAL_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
         self._read = read
-        self._every = every
-        self._unseen, self._seldom = unseen, seldom
+        self._interval = interval
+        self._idle_after, self._idle_interval = idle_after, idle_interval
         self._clock = clock
         self._value: T | None = None
-        self._taken: float | None = None
+        self._read_at: float | None = None
         self._problem: HeadworksError | None = None
-        self._started = self._asked = clock()
-        self._tried = threading.Event()
-        self._wanted = threading.Event()
+        self._started_at = self._last_asked_at = clock()
+        self._first_read_done = threading.Event()
+        self._page_asked = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"watch-{name}", daemon=True)
 
     def start(self) -> None:
         """Begin to read, in a thread of its own."""
-        self._started = self._asked = self._clock()
+        self._started_at = self._last_asked_at = self._clock()
         self._thread.start()
 
     def stop(self) -> None:
         """Ask the thread to end; a reading that is under way is not waited for."""
         self._stopped.set()
-        self._wanted.set()
+        self._page_asked.set()
 
     def refresh(self) -> None:
         """Read once, now; a failure is kept, not raised."""
         try:
             self._value = self._read()
-            self._taken, self._problem = self._clock(), None
+            self._read_at, self._problem = self._clock(), None
         except HeadworksError as error:
             self._problem = error
         except Exception as error:  # a fault of ours must not end the watching
             _LOG.exception("reading %s failed", self.name)
             self._problem = HeadworksError(f"{self.name} could not be read: {error}")
         finally:
-            self._tried.set()
+            self._first_read_done.set()
 
     @property
-    def latest(self) -> Reading[T]:
+    def latest(self) -> PollResult[T]:
         """The last reading; before the first one, wait for it a little after the start."""
-        self._asked = self._clock()
-        self._wanted.set()
-        if not self._tried.is_set() and self._thread.is_alive():
-            self._tried.wait(max(0.0, self._started + _FIRST_PATIENCE - self._asked))
-        age = None if self._taken is None else round(max(0.0, self._clock() - self._taken), 1)
+        self._last_asked_at = self._clock()
+        self._page_asked.set()
+        if not self._first_read_done.is_set() and self._thread.is_alive():
+            self._first_read_done.wait(
+                max(0.0, self._started_at + _FIRST_READ_SECONDS - self._last_asked_at)
+            )
+        age = None if self._read_at is None else round(max(0.0, self._clock() - self._read_at), 1)
         problem = self._problem
         if problem is None:
-            return Reading(self._value, SourceState(self.name, age))
-        return Reading(self._value, SourceState(self.name, age, problem.message, problem.fix))
+            return PollResult(self._value, SourceState(self.name, age))
+        return PollResult(self._value, SourceState(self.name, age, problem.message, problem.fix))
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            began = self._clock()
+            started_at = self._clock()
             self.refresh()
-            spent = self._clock() - began
-            pause = max(self._every, spent * _SHARE)
-            if self._taken is None:  # until it has answered once, it may just be starting
-                pause = max(_AGAIN, spent)
+            duration = self._clock() - started_at
+            pause = max(self._interval, duration * _PAUSE_PER_READ)
+            if self._read_at is None:  # until it has answered once, it may just be starting
+                pause = max(_STARTING_INTERVAL_SECONDS, duration)
             self._stopped.wait(pause)
-            self._wanted.clear()
-            if self._taken is not None and not self._looked_at() and not self._stopped.is_set():
-                self._wanted.wait(max(0.0, self._seldom - pause))
+            self._page_asked.clear()
+            if self._read_at is not None and not self._is_watched() and not self._stopped.is_set():
+                self._page_asked.wait(max(0.0, self._idle_interval - pause))
 
-    def _looked_at(self) -> bool:
-        return self._clock() - self._asked < self._unseen
+    def _is_watched(self) -> bool:
+        return self._clock() - self._last_asked_at < self._idle_after

@@ -14,7 +14,7 @@ from headworks.errors import HeadworksError
 from headworks.registry_client import RegistryClient, SubjectVersion
 from headworks.schema import Record, governance_of, parse, subject_of, topic_of
 
-__all__ = ["SubjectReader", "SubjectRow", "Subjects"]
+__all__ = ["SubjectReader", "SubjectRow", "SubjectsSnapshot"]
 
 _OF_ALL_CONTEXTS = ":*:"
 
@@ -37,7 +37,7 @@ class SubjectRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Subjects:
+class SubjectsSnapshot:
     """All live subjects by name, in order."""
 
     rows: Mapping[str, SubjectRow]
@@ -54,12 +54,12 @@ class SubjectReader:
         self._client = client
         self._known: Mapping[str, SubjectRow] = {}
 
-    def __call__(self) -> Subjects:
+    def __call__(self) -> SubjectsSnapshot:
         """Read now; UnreachableError if no registry answers."""
         listed = self._client.listing(_OF_ALL_CONTEXTS, latest_only=True)
         rows = {one.subject: self._row(one) for one in sorted(listed, key=lambda one: one.subject)}
         self._known = rows
-        return Subjects(rows)
+        return SubjectsSnapshot(rows)
 
     def _row(self, one: SubjectVersion) -> SubjectRow:
         known = self._known.get(one.subject)

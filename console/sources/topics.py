@@ -20,11 +20,11 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from headworks._kafka.client_properties import broker_client
 from headworks.errors import UnreachableError
 
-__all__ = ["TopicReader", "TopicRow", "Topics", "broker_silent"]
+__all__ = ["TopicReader", "TopicRow", "TopicsSnapshot", "broker_unreachable"]
 
-_DEADLINE = 10.0
-_BATCH = 2_000
-_SAMPLES = 30
+_TIMEOUT_SECONDS = 10.0
+_MAX_BATCH_PARTITIONS = 2_000
+_MAX_SAMPLES = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,13 @@ class TopicRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class TopicsSnapshot:
     """All topics by name, in order."""
 
     rows: Mapping[str, TopicRow]
 
 
-def broker_silent(bootstrap: str, error: KafkaException) -> UnreachableError:
+def broker_unreachable(bootstrap: str, error: KafkaException) -> UnreachableError:
     """The error of a broker that does not answer."""
     return UnreachableError(
         f"no broker answers at {bootstrap}: {error.args[0].str()}",
@@ -66,12 +66,12 @@ class TopicReader:
         self._bootstrap = bootstrap
         self._clock = clock
         self._admin = AdminClient({**broker_client(bootstrap), "log_level": 0})
-        self._ends: deque[tuple[float, dict[str, int]]] = deque(maxlen=_SAMPLES + 1)
+        self._ends: deque[tuple[float, dict[str, int]]] = deque(maxlen=_MAX_SAMPLES + 1)
 
-    def __call__(self) -> Topics:
+    def __call__(self) -> TopicsSnapshot:
         """Read now; UnreachableError if no broker answers."""
         try:
-            found = self._admin.list_topics(timeout=_DEADLINE).topics
+            found = self._admin.list_topics(timeout=_TIMEOUT_SECONDS).topics
             partitions = [
                 TopicPartition(name, number)
                 for name, topic in found.items()
@@ -80,9 +80,9 @@ class TopicReader:
             firsts = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
             ends = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         except KafkaException as error:
-            raise broker_silent(self._bootstrap, error) from None
+            raise broker_unreachable(self._bootstrap, error) from None
         self._ends.append((self._clock(), ends))
-        return Topics(
+        return TopicsSnapshot(
             {
                 name: self._row(name, len(found[name].partitions), firsts, ends)
                 for name in sorted(found)
@@ -94,11 +94,11 @@ class TopicReader:
         sums: dict[str, int] = {}
         for batch in _batches(partitions):
             futures = self._admin.list_offsets(
-                dict.fromkeys(batch, spec), request_timeout=_DEADLINE
+                dict.fromkeys(batch, spec), request_timeout=_TIMEOUT_SECONDS
             )
             for partition, future in futures.items():
                 try:
-                    offset = max(0, future.result(_DEADLINE).offset)
+                    offset = max(0, future.result(_TIMEOUT_SECONDS).offset)
                 except KafkaException as error:
                     if error.args[0].retriable():
                         raise
@@ -123,5 +123,5 @@ class TopicReader:
 
 def _batches(partitions: Iterable[TopicPartition]) -> Iterator[list[Any]]:
     source = iter(partitions)
-    while batch := list(islice(source, _BATCH)):
+    while batch := list(islice(source, _MAX_BATCH_PARTITIONS)):
         yield batch

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headworks._audit.balance import Balance
 from headworks._audit.results import Contribution, Explanation, LoadShare, TopicAudit
-from headworks._console.views.health import Cell, cell_of
+from headworks._console.views.health import WindowCell, window_cell
 
 __all__ = ["AuditPage", "TierColumn", "WindowPage", "audit_page", "window_page"]
 
@@ -26,7 +26,7 @@ class TierColumn:
     quarantined: int
     completeness: float
     arrived: tuple[int, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[WindowCell, ...]
     reopened: int
 
 
@@ -48,7 +48,7 @@ class WindowPage:
 
     topic: str
     window_start: int
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, WindowCell]
     contributions: tuple[Contribution, ...]
     loads: tuple[LoadShare, ...]
 
@@ -68,7 +68,7 @@ def audit_page(found: TopicAudit, now_ms: int) -> AuditPage:
             _completeness([one.balance for one in line.cells if one]),
             tuple(one.balance.accounted if one else 0 for one in line.cells),
             tuple(
-                cell_of(state, start, now_ms)
+                window_cell(state, start, now_ms)
                 for start, state in zip(found.windows, line.cells, strict=True)
             ),
             sum(1 for one in line.cells if one and one.reopened),
@@ -84,7 +84,10 @@ def window_page(found: Explanation, now_ms: int) -> WindowPage:
     return WindowPage(
         found.topic,
         found.window_start,
-        {tier: cell_of(state, found.window_start, now_ms) for tier, state in found.states.items()},
+        {
+            tier: window_cell(state, found.window_start, now_ms)
+            for tier, state in found.states.items()
+        },
         found.contributions,
         found.loads,
     )

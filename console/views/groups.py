@@ -6,20 +6,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from headworks._ci.verdict import Consumer
-from headworks._console.sources.groups import GroupRow, GroupsKnown
-from headworks._console.views.paging import Part, Wanted, part_of
-from headworks._console.views.visibility import Seeing
+from headworks._console.sources.groups import GroupRow, GroupsSnapshot
+from headworks._console.views.paging import ListPage, ListQuery, list_page
+from headworks._console.views.visibility import CanSee
 from headworks.groups import Member, Position
 
 __all__ = [
     "GroupLine",
     "GroupList",
     "GroupPage",
-    "TopicReader",
+    "TopicConsumer",
     "group_lines",
     "group_list",
     "group_page",
-    "topic_readers",
+    "topic_consumers",
 ]
 
 _ORDER = ("stopped", "stalled", "falling behind", "rewound", "ok")
@@ -46,7 +46,7 @@ class GroupList:
     """The groups that may be seen, the ones that are not well first."""
 
     known: bool
-    part: Part[GroupLine]
+    part: ListPage[GroupLine]
     unwell: int
 
 
@@ -73,7 +73,7 @@ class GroupPage:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicReader:
+class TopicConsumer:
     """Who reads a topic, and how it is known; of a group also how far it is in this topic.
 
     `state` is the group's, None for a reader that is only declared; `behind_ms` None: unknown.
@@ -87,14 +87,14 @@ class TopicReader:
     behind_ms: int | None
 
 
-def topic_readers(
-    topic: str, readers: Iterable[Consumer], groups: GroupsKnown | None, seeing: Seeing
-) -> tuple[TopicReader, ...]:
+def topic_consumers(
+    topic: str, readers: Iterable[Consumer], groups: GroupsSnapshot | None, can_see: CanSee
+) -> tuple[TopicConsumer, ...]:
     """The readers of a topic, the groups that are worst first, those that are declared last."""
     rows = groups.rows if groups else {}
     # Who is declared and has committed as well is one reader.
     once = {one.name: one for one in reversed(list(readers))}
-    found = [_reader(topic, one, rows.get(one.name), seeing) for one in once.values()]
+    found = [_reader(topic, one, rows.get(one.name), can_see) for one in once.values()]
     return tuple(
         sorted(
             found,
@@ -107,49 +107,51 @@ def topic_readers(
     )
 
 
-def _reader(topic: str, one: Consumer, row: GroupRow | None, seeing: Seeing) -> TopicReader:
-    if row is None or not seeing.group(one.name):
-        return TopicReader(one.name, one.known_from, None, None, 0, None)
-    line = _line(row, seeing)
+def _reader(topic: str, one: Consumer, row: GroupRow | None, can_see: CanSee) -> TopicConsumer:
+    if row is None or not can_see.group(one.name):
+        return TopicConsumer(one.name, one.known_from, None, None, 0, None)
+    line = _line(row, can_see)
     here = replace(row.group, positions=tuple(p for p in row.group.positions if p.topic == topic))
-    return TopicReader(one.name, one.known_from, line.state, line.because, here.lag, here.behind_ms)
+    return TopicConsumer(
+        one.name, one.known_from, line.state, line.because, here.lag, here.behind_ms
+    )
 
 
-def group_list(groups: GroupsKnown | None, seeing: Seeing, wanted: Wanted) -> GroupList:
+def group_list(groups: GroupsSnapshot | None, can_see: CanSee, query: ListQuery) -> GroupList:
     """The page that is wanted of the list of groups."""
-    lines = group_lines(groups, seeing)
-    part = part_of(
+    lines = group_lines(groups, can_see)
+    part = list_page(
         lines,
-        wanted,
+        query,
         lambda row: f"{row.name} {' '.join(row.topics)}",
         (lambda row: row.name)
-        if wanted.sort == "name"
+        if query.sort == "name"
         else (lambda row: (_ORDER.index(row.state), -row.lag, row.name)),
     )
     return GroupList(groups is not None, part, sum(1 for line in lines if line.state != "ok"))
 
 
-def group_lines(groups: GroupsKnown | None, seeing: Seeing) -> list[GroupLine]:
+def group_lines(groups: GroupsSnapshot | None, can_see: CanSee) -> list[GroupLine]:
     """A line for every group that may be seen."""
     return [
-        _line(row, seeing)
+        _line(row, can_see)
         for name, row in (groups.rows.items() if groups else ())
-        if seeing.group(name)
+        if can_see.group(name)
     ]
 
 
-def group_page(groups: GroupsKnown | None, name: str, seeing: Seeing) -> GroupPage | None:
+def group_page(groups: GroupsSnapshot | None, name: str, can_see: CanSee) -> GroupPage | None:
     """One group; None if it is not there or may not be seen."""
-    row = groups.rows.get(name) if groups and seeing.group(name) else None
+    row = groups.rows.get(name) if groups and can_see.group(name) else None
     if row is None:
         return None
-    positions = tuple(_position(p) for p in row.group.positions if seeing.topic(p.topic))
-    return GroupPage(_line(row, seeing), row.group.members, positions)
+    positions = tuple(_position(p) for p in row.group.positions if can_see.topic(p.topic))
+    return GroupPage(_line(row, can_see), row.group.members, positions)
 
 
-def _line(row: GroupRow, seeing: Seeing) -> GroupLine:
+def _line(row: GroupRow, can_see: CanSee) -> GroupLine:
     group = row.group
-    seen = tuple(topic for topic in row.topics if seeing.topic(topic))
+    seen = tuple(topic for topic in row.topics if can_see.topic(topic))
     return GroupLine(
         group.name,
         group.kind.value,

@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headworks._audit.results import WindowState
-from headworks._console.sources.audits import Audited
-from headworks._console.sources.loads import Loads, Run
-from headworks._console.sources.subjects import Subjects
-from headworks._console.views.paging import Part, Wanted, part_of
-from headworks._console.views.visibility import Seeing
+from headworks._console.sources.audits import AuditSnapshot
+from headworks._console.sources.loads import LoadRun, LoadsSnapshot
+from headworks._console.sources.subjects import SubjectsSnapshot
+from headworks._console.views.paging import ListPage, ListQuery, list_page
+from headworks._console.views.visibility import CanSee
 
-__all__ = ["Cell", "HealthLine", "HealthPage", "Trouble", "cell_of", "health_page"]
+__all__ = ["HealthLine", "HealthPage", "HealthProblem", "WindowCell", "health_page", "window_cell"]
 
-_NEWS = 8
-_TROUBLES = 20
-_HOLES = "holes"  # said above the heatmap
-_UNREAD = "The audit has not been read yet."
+_MAX_RECENT_CHANGES = 8
+_MAX_PROBLEMS = 20
+_HOLES_KIND = "holes"  # said above the heatmap
+_NOT_READ_YET = "The audit has not been read yet."
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class WindowCell:
     """A topic's window at a tier. `mark` is what it shows, `grade` how good that is:
 
     0 nothing was sent, 1 all there, 2 still travelling, 3 a little lost or doubled, 4 more than
@@ -43,11 +43,11 @@ class HealthLine:
     duplicated: int
     completeness: float
     referenced: bool
-    cells: tuple[Cell, ...]
+    cells: tuple[WindowCell, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class RecentChange:
     """Something that has happened lately, the newest first."""
 
     at_ms: int
@@ -57,7 +57,7 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class HealthProblem:
     """Something that is not as it should be, and is no window's: a silent tier, a wrong clock."""
 
     kind: str
@@ -75,30 +75,30 @@ class HealthPage:
     sentence: str
     well: bool
     windows: tuple[int, ...]
-    part: Part[HealthLine]
+    part: ListPage[HealthLine]
     left_out: int
     unreadable: int
-    troubles: tuple[Trouble, ...]
+    troubles: tuple[HealthProblem, ...]
     further: int
-    news: tuple[News, ...]
+    news: tuple[RecentChange, ...]
 
 
 def health_page(
-    audited: Audited | None,
-    subjects: Subjects | None,
-    loads: Loads | None,
-    seeing: Seeing,
-    wanted: Wanted,
+    audit: AuditSnapshot | None,
+    subjects: SubjectsSnapshot | None,
+    loads: LoadsSnapshot | None,
+    can_see: CanSee,
+    query: ListQuery,
     *,
     tier: str,
     now_ms: int,
 ) -> HealthPage:
     """The heatmap of `tier`, with what may be seen of it."""
-    health = audited.health.get(tier) if audited else None
-    rows = [row for row in (health.rows if health else ()) if seeing.topic(row.sum.topic)]
+    health = audit.health.get(tier) if audit else None
+    rows = [row for row in (health.rows if health else ()) if can_see.topic(row.sum.topic)]
     windows = health.windows if health else ()
     # The store's order is the worst first; it is kept.
-    part = part_of(rows, wanted, lambda row: row.sum.topic)
+    part = list_page(rows, query, lambda row: row.sum.topic)
     lines = tuple(
         HealthLine(
             row.sum.topic,
@@ -108,87 +108,93 @@ def health_page(
             row.sum.completeness,
             row.sum.referenced,
             tuple(
-                cell_of(state, start, now_ms)
+                window_cell(state, start, now_ms)
                 for start, state in zip(windows, row.cells, strict=True)
             ),
         )
         for row in part.rows
     )
-    troubles = _troubles(audited, seeing)
+    troubles = _problems(audit, can_see)
     lost = sum(row.sum.lost for row in rows)
-    doubled = sum(row.sum.duplicated for row in rows)
+    duplicated = sum(row.sum.duplicated for row in rows)
     bad = sum(1 for row in rows if not row.sum.complete)
     expected = sum(row.sum.expected for row in rows)
     return HealthPage(
-        audited is None or audited.kept,
+        audit is None or audit.has_store,
         tier,
-        tuple(sorted(audited.health)) if audited else (),
-        _UNREAD if audited is None else _sentence(len(rows), bad, expected, lost, doubled, tier),
+        tuple(sorted(audit.health)) if audit else (),
+        _NOT_READ_YET
+        if audit is None
+        else _sentence(len(rows), bad, expected, lost, duplicated, tier),
         bad == 0,
         windows,
-        Part(lines, part.total, part.page, part.pages, part.q, part.sort),
+        ListPage(lines, part.total, part.page, part.pages, part.q, part.sort),
         max(0, health.topics - len(health.rows)) if health else 0,
-        audited.holes.unreadable + audited.holes.missed if audited else 0,
-        troubles[:_TROUBLES],
-        len(troubles[_TROUBLES:]),
-        _news(subjects, loads, seeing),
+        audit.holes.unreadable + audit.holes.missed if audit else 0,
+        troubles[:_MAX_PROBLEMS],
+        len(troubles[_MAX_PROBLEMS:]),
+        _recent_changes(subjects, loads, can_see),
     )
 
 
-def cell_of(state: WindowState | None, start: int, now_ms: int) -> Cell:
+def window_cell(state: WindowState | None, start: int, now_ms: int) -> WindowCell:
     """What a window shows."""
     if state is None or (state.balance.expected <= 0 and state.balance.accounted == 0):
-        return Cell(start, 0, "", "nothing was sent")
+        return WindowCell(start, 0, "", "nothing was sent")
     balance = state.balance
     if not balance.referenced:
-        return Cell(start, 2, "?", f"{balance.accounted:,} arrived, no producer counted any")
+        return WindowCell(start, 2, "?", f"{balance.accounted:,} arrived, no producer counted any")
     said = f"{balance.expected:,} sent, {balance.lost:,} missing, {balance.duplicated:,} twice"
     if balance.complete:
-        return Cell(start, 1, "\u2713", said)
+        return WindowCell(start, 1, "\u2713", said)
     if not state.settled(now_ms) and balance.lost:
-        return Cell(start, 2, "\u2026", f"{said}; still counting")
+        return WindowCell(start, 2, "\u2026", f"{said}; still counting")
     if balance.lost == 0:
-        return Cell(start, 3, "\u00d72", said)
+        return WindowCell(start, 3, "\u00d72", said)
     share = balance.lost / balance.expected
     # A hundred is said where nothing at all is there, never by rounding.
     mark = "<1%" if share < 0.01 else f"-{share if share == 1 else min(share, 0.99):.0%}"
-    return Cell(start, 3 if share < 0.01 else 4 if share < 0.1 else 5, mark, said)
+    return WindowCell(start, 3 if share < 0.01 else 4 if share < 0.1 else 5, mark, said)
 
 
-def _sentence(topics: int, bad: int, expected: int, lost: int, doubled: int, tier: str) -> str:
+def _sentence(topics: int, bad: int, expected: int, lost: int, duplicated: int, tier: str) -> str:
     if not topics:
         return "Nothing has been counted yet."
     total = f"{topics:,} topic{'s' * (topics != 1)}"
     if bad == 0:
         return f"All is there: {expected:,} messages of {total} are at {tier}, each exactly once."
     missing = f"{lost:,} of {expected:,} messages are not at {tier}"
-    twice = f", and {doubled:,} are there twice" if doubled else ""
+    twice = f", and {duplicated:,} are there twice" if duplicated else ""
     return f"{bad:,} of {total} {'is' if bad == 1 else 'are'} not complete: {missing}{twice}."
 
 
-def _troubles(audited: Audited | None, seeing: Seeing) -> tuple[Trouble, ...]:
+def _problems(audit: AuditSnapshot | None, can_see: CanSee) -> tuple[HealthProblem, ...]:
     """Those of hosts and tiers, which are of no topic, are for who may see every topic."""
     return tuple(
-        Trouble(one.kind, one.text, one.topic)
-        for one in (audited.troubles if audited else ())
-        if one.kind != _HOLES and seeing.topic(one.topic or "")
+        HealthProblem(one.kind, one.text, one.topic)
+        for one in (audit.general_findings if audit else ())
+        if one.kind != _HOLES_KIND and can_see.topic(one.topic or "")
     )
 
 
-def _news(subjects: Subjects | None, loads: Loads | None, seeing: Seeing) -> tuple[News, ...]:
+def _recent_changes(
+    subjects: SubjectsSnapshot | None, loads: LoadsSnapshot | None, can_see: CanSee
+) -> tuple[RecentChange, ...]:
     found = [
-        News(row.registered_ms, f"version {row.version} registered", row.subject, "schema")
+        RecentChange(row.registered_ms, f"version {row.version} registered", row.subject, "schema")
         for row in (subjects.rows.values() if subjects else ())
-        if row.registered_ms is not None and seeing.subject(row.subject)
+        if row.registered_ms is not None and can_see.subject(row.subject)
     ]
     found += [
-        News(run.created_ms, f"{run.rows:,} rows of {_topics(run)}", str(run.number), "load")
-        for run in (loads.runs[:_NEWS] if loads else ())
-        if all(seeing.topic(topic) for topic in run.topics)
+        RecentChange(
+            run.created_ms, f"{run.rows:,} rows of {_topics(run)}", str(run.number), "load"
+        )
+        for run in (loads.runs[:_MAX_RECENT_CHANGES] if loads else ())
+        if all(can_see.topic(topic) for topic in run.topics)
     ]
-    return tuple(sorted(found, key=lambda one: -one.at_ms)[:_NEWS])
+    return tuple(sorted(found, key=lambda one: -one.at_ms)[:_MAX_RECENT_CHANGES])
 
 
-def _topics(run: Run) -> str:
+def _topics(run: LoadRun) -> str:
     count = len(run.topics)
     return f"{count} topic{'s' * (count != 1)}"

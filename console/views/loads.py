@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from hadoop_loader._storage.filesystem import Place
 from hadoop_loader._tables.columns import METADATA, PARTITION, StructField, ddl, table_columns
-from headworks._console.sources.loads import Loads, Run, Table, open_log
-from headworks._console.views.paging import Part, Wanted, part_of
-from headworks._console.views.visibility import Seeing
+from headworks._console.sources.loads import LoadedTable, LoadRun, LoadsSnapshot, open_log
+from headworks._console.views.paging import ListPage, ListQuery, list_page
+from headworks._console.views.visibility import CanSee
 from headworks.errors import HeadworksError
 from headworks.schema import parse
 
 __all__ = ["LoadList", "RunPage", "RunTopic", "TablePage", "load_list", "run_page", "table_page"]
 
-_MOST_RUNS = 50
+_MAX_RUNS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class LoadList:
     """The tables, and the newest runs."""
 
     started: bool
-    tables: Part[Table]
-    runs: tuple[Run, ...]
+    tables: ListPage[LoadedTable]
+    runs: tuple[LoadRun, ...]
     run_count: int
     rows: int
 
@@ -49,12 +49,12 @@ class RunTopic:
 class RunPage:
     """One load."""
 
-    run: Run
+    run: LoadRun
     topics: tuple[RunTopic, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column of a table; `origin`: data, loader or partition."""
 
     name: str
@@ -64,7 +64,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Projection:
+class TableVersion:
     """From which load on the table's rows are written in which version."""
 
     load: int
@@ -76,41 +76,43 @@ class Projection:
 class TablePage:
     """A topic's table."""
 
-    table: Table
-    columns: tuple[Column, ...]
-    projections: tuple[Projection, ...]
+    table: LoadedTable
+    columns: tuple[TableColumn, ...]
+    projections: tuple[TableVersion, ...]
     offsets: tuple[tuple[int, int], ...]
     problem: str | None
 
 
-def load_list(loads: Loads | None, seeing: Seeing, wanted: Wanted) -> LoadList:
+def load_list(loads: LoadsSnapshot | None, can_see: CanSee, query: ListQuery) -> LoadList:
     """The tables that may be seen, and the newest runs of which every topic may be."""
-    tables = [one for one in (loads.by_topic.values() if loads else ()) if seeing.topic(one.topic)]
-    part = part_of(
+    tables = [one for one in (loads.by_topic.values() if loads else ()) if can_see.topic(one.topic)]
+    part = list_page(
         tables,
-        wanted,
+        query,
         lambda row: f"{row.topic} {row.table}",
-        (lambda row: (-row.rows, row.topic)) if wanted.sort == "rows" else None,
+        (lambda row: (-row.rows, row.topic)) if query.sort == "rows" else None,
     )
-    runs = [run for run in (loads.runs if loads else ()) if _sees_all(run, seeing)]
+    runs = [run for run in (loads.runs if loads else ()) if _sees_all(run, can_see)]
     return LoadList(
         bool(loads and loads.tables is not None),
         part,
-        tuple(runs[:_MOST_RUNS]),
+        tuple(runs[:_MAX_RUNS]),
         len(runs),
         sum(table.rows for table in tables),
     )
 
 
-def _sees_all(run: Run, seeing: Seeing) -> bool:
-    return all(seeing.topic(topic) for topic in run.topics)
+def _sees_all(run: LoadRun, can_see: CanSee) -> bool:
+    return all(can_see.topic(topic) for topic in run.topics)
 
 
-def run_page(warehouse: Place, loads: Loads | None, number: int, seeing: Seeing) -> RunPage | None:
+def run_page(
+    warehouse: Place, loads: LoadsSnapshot | None, number: int, can_see: CanSee
+) -> RunPage | None:
     """One load; None if there is none, or if it has a topic that may not be seen."""
     run = next((one for one in (loads.runs if loads else ()) if one.number == number), None)
     log = open_log(warehouse)
-    if run is None or log is None or not _sees_all(run, seeing):
+    if run is None or log is None or not _sees_all(run, can_see):
         return None
     commit = log.read(number)
     topics = tuple(
@@ -131,7 +133,7 @@ def run_page(warehouse: Place, loads: Loads | None, number: int, seeing: Seeing)
     return RunPage(run, topics)
 
 
-def table_page(warehouse: Place, loads: Loads | None, topic: str) -> TablePage | None:
+def table_page(warehouse: Place, loads: LoadsSnapshot | None, topic: str) -> TablePage | None:
     """A topic's table with its columns; None if the topic has none."""
     table = loads.by_topic.get(topic) if loads else None
     log = open_log(warehouse)
@@ -145,13 +147,13 @@ def table_page(warehouse: Place, loads: Loads | None, topic: str) -> TablePage |
         data = table_columns(parse(log.schema(str(state.projections[-1][3])), strict=False))
     except HeadworksError as error:
         problem = error.message
-    columns = [Column(c.name, ddl(c.type), c.comment, "data") for c in data]
-    columns += [Column(c.name, ddl(c.type), c.comment, "loader") for c in METADATA]
-    columns.append(Column(PARTITION, "string", "day of the event, UTC", "partition"))
+    columns = [TableColumn(c.name, ddl(c.type), c.comment, "data") for c in data]
+    columns += [TableColumn(c.name, ddl(c.type), c.comment, "loader") for c in METADATA]
+    columns.append(TableColumn(PARTITION, "string", "day of the event, UTC", "partition"))
     return TablePage(
         table,
         tuple(columns),
-        tuple(Projection(int(p[0]), int(p[1]), int(p[2])) for p in state.projections),
+        tuple(TableVersion(int(p[0]), int(p[1]), int(p[2])) for p in state.projections),
         tuple(sorted(latest.committed(topic).items())),
         problem,
     )

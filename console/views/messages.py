@@ -9,31 +9,37 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from headworks._console.sources.messages import Bounds, MessageReader, Reading, Shown, Slice
+from headworks._console.sources.messages import (
+    MessageReader,
+    MessageSlice,
+    OffsetBounds,
+    PageReader,
+    ShownMessage,
+)
 from headworks._console.sources.subjects import SubjectRow
 from headworks._console.sources.topics import TopicRow
-from headworks._console.views.groups import TopicReader
+from headworks._console.views.groups import TopicConsumer
 from headworks.errors import UsageError
 
 __all__ = [
-    "MOST",
-    "Filter",
-    "Governed",
+    "MAX_MESSAGES",
+    "FieldFilter",
     "MessageList",
     "OneMessage",
-    "Seek",
+    "StartPosition",
+    "TopicSchemas",
     "message_list",
     "one_message",
     "read_cursor",
     "read_time",
 ]
 
-MOST = 100
-_MOST_TAIL = 2_000
+MAX_MESSAGES = 100
+_MAX_TAIL_MESSAGES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Governed:
+class TopicSchemas:
     """A topic, the subject of its values, and the latest version of that of its keys, if any."""
 
     row: TopicRow
@@ -42,7 +48,7 @@ class Governed:
 
 
 @dataclass(frozen=True, slots=True)
-class Seek:
+class StartPosition:
     """Where to begin: the newest (nothing given), an offset, a moment, or a cursor."""
 
     partition: int | None = None
@@ -58,13 +64,13 @@ class Seek:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class FieldFilter:
     """A dotted field path, and the text that its value must be; `*` at an end is anything."""
 
     field: str = ""
     value: str = ""
 
-    def keeps(self, shown: Shown) -> bool:
+    def keeps(self, shown: ShownMessage) -> bool:
         """Whether a message is kept; it is looked at as it is shown, masked."""
         found = _at(shown.event, self.field.split("."))
         return any(_matches(one, self.value) for one in found)
@@ -83,16 +89,16 @@ class MessageList:
     total: int
     rate: float | None
     rates: tuple[float, ...]
-    rows: tuple[Shown, ...]
+    rows: tuple[ShownMessage, ...]
     scanned: int
     newest_first: bool
     older: str | None
     newer: str | None
-    sought: Seek
+    sought: StartPosition
     field: str
     value: str
     fields: tuple[str, ...]
-    readers: tuple[TopicReader, ...]
+    readers: tuple[TopicConsumer, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,7 @@ class OneMessage:
 
     topic: str
     subject: str | None
-    message: Shown
+    message: ShownMessage
     before: int | None
     after: int | None
 
@@ -133,25 +139,25 @@ def read_cursor(text: str) -> Mapping[int, int] | None:
 
 def message_list(
     reader: MessageReader,
-    governed: Governed,
-    seek: Seek,
-    kept: Filter,
+    governed: TopicSchemas,
+    seek: StartPosition,
+    kept: FieldFilter,
     *,
     fields: tuple[str, ...],
-    readers: tuple[TopicReader, ...],
+    readers: tuple[TopicConsumer, ...],
 ) -> MessageList:
     """Read what is sought. UnreachableError if broker or registry do not answer."""
-    with reader.opened() as reading:
+    with reader.connected() as reading:
         return _message_list(reading, governed, seek, kept, fields, readers)
 
 
 def _message_list(
-    reading: Reading,
-    governed: Governed,
-    seek: Seek,
-    kept: Filter,
+    reading: PageReader,
+    governed: TopicSchemas,
+    seek: StartPosition,
+    kept: FieldFilter,
     fields: tuple[str, ...],
-    readers: tuple[TopicReader, ...],
+    readers: tuple[TopicConsumer, ...],
 ) -> MessageList:
     row, subject, topic = governed.row, governed.subject, governed.row.topic
     bounds = reading.bounds(topic, row.partitions)
@@ -160,10 +166,14 @@ def _message_list(
     }
     if not chosen:
         raise UsageError(f"{topic} has no partition {seek.partition}")
-    keep: Callable[[Shown], bool] | None = kept.keeps if kept.field else None
+    keep: Callable[[ShownMessage], bool] | None = kept.keeps if kept.field else None
     starts = _starts(reading, topic, chosen, seek, filtered=keep is not None)
     ends = {p: end for p, (_, end) in chosen.items()}
-    most = min(_MOST_TAIL, seek.limit * len(chosen)) if seek.tail and keep is None else seek.limit
+    most = (
+        min(_MAX_TAIL_MESSAGES, seek.limit * len(chosen))
+        if seek.tail and keep is None
+        else seek.limit
+    )
     found = reading.read(
         topic,
         starts,
@@ -200,17 +210,17 @@ def _message_list(
 
 def one_message(
     reader: MessageReader,
-    governed: Governed,
+    governed: TopicSchemas,
     partition: int,
     offset: int,
 ) -> OneMessage | None:
     """The message at an offset; None if it is not there (any more)."""
     row, subject, topic = governed.row, governed.subject, governed.row.topic
-    with reader.opened() as reading:
+    with reader.connected() as reading:
         bound = reading.bounds(topic, row.partitions).get(partition)
         if bound is None or not bound[0] <= offset < bound[1]:
             return None
-        found: Slice = reading.read(
+        found: MessageSlice = reading.read(
             topic,
             {partition: offset},
             {partition: offset + 1},
@@ -226,7 +236,7 @@ def one_message(
 
 
 def _starts(
-    reading: Reading, topic: str, bounds: Bounds, seek: Seek, *, filtered: bool
+    reading: PageReader, topic: str, bounds: OffsetBounds, seek: StartPosition, *, filtered: bool
 ) -> dict[int, int]:
     if seek.cursor is not None:
         wanted: Mapping[int, int] = seek.cursor
@@ -237,16 +247,16 @@ def _starts(
     elif filtered:
         wanted = {p: first for p, (first, _) in bounds.items()}
     else:
-        share = max(1, min(seek.limit, _MOST_TAIL // len(bounds)))
+        share = max(1, min(seek.limit, _MAX_TAIL_MESSAGES // len(bounds)))
         wanted = {p: end - share for p, (_, end) in bounds.items()}
     return {p: min(max(wanted.get(p, end), first), end) for p, (first, end) in bounds.items()}
 
 
 def _older(
-    rows: tuple[Shown, ...],
+    rows: tuple[ShownMessage, ...],
     starts: Mapping[int, int],
-    bounds: Bounds,
-    seek: Seek,
+    bounds: OffsetBounds,
+    seek: StartPosition,
     *,
     filtered: bool,
 ) -> str | None:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = ["PAGE", "Part", "Wanted", "part_of"]
+__all__ = ["PAGE_ROWS", "ListPage", "ListQuery", "list_page"]
 
 T = TypeVar("T")
-PAGE = 50
+PAGE_ROWS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ListQuery:
     """The words looked for, the page (from 1) and the order."""
 
     q: str = ""
@@ -22,7 +22,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Generic[T]):
+class ListPage(Generic[T]):
     """One page of a list: `total` counts what matches, on all pages."""
 
     rows: tuple[T, ...]
@@ -33,21 +33,21 @@ class Part(Generic[T]):
     sort: str
 
 
-def part_of(
+def list_page(
     rows: Iterable[T],
-    wanted: Wanted,
+    query: ListQuery,
     text: Callable[[T], str],
     order: Callable[[T], object] | None = None,
-) -> Part[T]:
+) -> ListPage[T]:
     """The page that is wanted of the rows whose text holds every word, in the order given."""
-    words = wanted.q.lower().split()
+    words = query.q.lower().split()
     found = [row for row in rows if not words or _holds(text(row).lower(), words)]
     if order is not None:
         found.sort(key=order)  # type: ignore[arg-type]  # keys of one list compare
-    pages = max(1, -(-len(found) // PAGE))
-    page = min(wanted.page, pages)
-    shown = tuple(found[(page - 1) * PAGE : page * PAGE])
-    return Part(shown, len(found), page, pages, wanted.q, wanted.sort)
+    pages = max(1, -(-len(found) // PAGE_ROWS))
+    page = min(query.page, pages)
+    shown = tuple(found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS])
+    return ListPage(shown, len(found), page, pages, query.q, query.sort)
 
 
 def _holds(text: str, words: list[str]) -> bool:

@@ -10,9 +10,9 @@ from itertools import islice
 
 from headworks._ci.verdict import Consumer
 from headworks._console.masking import sensitive_paths
-from headworks._console.sources.subjects import Subjects
-from headworks._console.views.paging import Part, Wanted, part_of
-from headworks._console.views.visibility import Seeing
+from headworks._console.sources.subjects import SubjectsSnapshot
+from headworks._console.views.paging import ListPage, ListQuery, list_page
+from headworks._console.views.visibility import CanSee
 from headworks.errors import HeadworksError
 from headworks.registry_client import Compatibility, SubjectVersion
 from headworks.schema import (
@@ -31,8 +31,8 @@ from headworks.schema import (
 from headworks.schema._difference import Difference, differences
 
 __all__ = [
-    "Change",
     "FieldLine",
+    "SchemaChange",
     "SchemaPage",
     "SubjectLine",
     "VersionLine",
@@ -44,9 +44,9 @@ __all__ = [
     "text_diff",
 ]
 
-_MOST_FIELDS = 2_000
-_MOST_VERSIONS = 200
-_WORDS = {
+_MAX_FIELDS = 2_000
+_MAX_VERSIONS = 200
+_CHANGE_TEXTS = {
     "added": "added",
     "removed": "removed",
     "renamed": "renamed by an alias",
@@ -77,15 +77,17 @@ class SubjectLine:
     problem: str | None
 
 
-def subject_list(subjects: Subjects | None, seeing: Seeing, wanted: Wanted) -> Part[SubjectLine]:
+def subject_list(
+    subjects: SubjectsSnapshot | None, can_see: CanSee, query: ListQuery
+) -> ListPage[SubjectLine]:
     """The page that is wanted of the list of subjects."""
     rows = [
-        row for row in (subjects.rows.values() if subjects else ()) if seeing.subject(row.subject)
+        row for row in (subjects.rows.values() if subjects else ()) if can_see.subject(row.subject)
     ]
-    newest = wanted.sort == "newest"
-    part = part_of(
+    newest = query.sort == "newest"
+    part = list_page(
         rows,
-        wanted,
+        query,
         lambda row: f"{row.subject} {row.type_name or ''} {row.owner or ''}",
         (lambda row: -(row.registered_ms or 0)) if newest else None,
     )
@@ -104,7 +106,7 @@ def subject_list(subjects: Subjects | None, seeing: Seeing, wanted: Wanted) -> P
         )
         for row in part.rows
     )
-    return Part(lines, part.total, part.page, part.pages, part.q, part.sort)
+    return ListPage(lines, part.total, part.page, part.pages, part.q, part.sort)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ class VersionLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SchemaChange:
     """One change in words; `kind`: added, removed or changed."""
 
     kind: str
@@ -158,7 +160,7 @@ class SchemaPage:
     policy: str
     versions: tuple[VersionLine, ...]
     fields: tuple[FieldLine, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[SchemaChange, ...]
     diff: tuple[str, ...]
     text: str
     consumers: tuple[Consumer, ...]
@@ -169,7 +171,7 @@ class SchemaPage:
 def schema_page(
     history: Sequence[SubjectVersion],
     texts: Mapping[int, str],
-    held: Compatibility,
+    compatibility: Compatibility,
     *,
     version: int,
     before: int | None,
@@ -179,7 +181,7 @@ def schema_page(
     """The page of a subject. `history` is oldest first; `texts` are complete schemas by version."""
     shown, problem = _parsed(texts[version])
     record = shown if isinstance(shown, Record) else None
-    recent = history[-_MOST_VERSIONS:]
+    recent = history[-_MAX_VERSIONS:]
     parsed = {one.version: _parsed(texts[one.version])[0] for one in recent}
     old = parsed.get(before) if before is not None else None
     compared = old is not None and shown is not None
@@ -192,9 +194,9 @@ def schema_page(
         record.name if record else None,
         record.doc if record else None,
         _owner(record),
-        str(held.level),
-        str(held.policy),
-        tuple(_rail(recent, parsed)),
+        str(compatibility.level),
+        str(compatibility.policy),
+        tuple(_version_lines(recent, parsed)),
         tuple(field_lines(shown, {v: one for v, one in parsed.items() if v <= version})),
         tuple(changes_between(old, shown)) if compared and old and shown else (),
         tuple(text_diff(texts[before], texts[version])) if before is not None else (),
@@ -221,15 +223,15 @@ def text_diff(old: str, new: str) -> Iterator[str]:
             yield line
 
 
-def changes_between(old: Schema, new: Schema) -> Iterator[Change]:
+def changes_between(old: Schema, new: Schema) -> Iterator[SchemaChange]:
     """What changed, field by field, in words."""
     for one in differences(old, new):
         yield _change(one)
 
 
-def _change(one: Difference) -> Change:
+def _change(one: Difference) -> SchemaChange:
     kind = one.what if one.what in ("added", "removed") else "changed"
-    return Change(kind, one.path, _WORDS[one.what], one.before, one.after)
+    return SchemaChange(kind, one.path, _CHANGE_TEXTS[one.what], one.before, one.after)
 
 
 def _parsed(text: str) -> tuple[Schema | None, str | None]:
@@ -246,7 +248,7 @@ def _owner(record: Record | None) -> str | None:
         return None
 
 
-def _rail(
+def _version_lines(
     history: Sequence[SubjectVersion], parsed: Mapping[int, Schema | None]
 ) -> Iterator[VersionLine]:
     last: Schema | None = None
@@ -270,7 +272,7 @@ def field_lines(schema: Schema | None, history: Mapping[int, Schema | None]) -> 
     since = _since(history)
     masks = sensitive_paths(schema)
     for number, (path, depth, node, default, doc) in enumerate(_fields(schema, (), 0, (schema,))):
-        if number == _MOST_FIELDS:
+        if number == _MAX_FIELDS:
             return
         inner = node.nullable if isinstance(node, Union) else None
         yield FieldLine(
@@ -295,7 +297,7 @@ def field_paths(text: str) -> tuple[str, ...]:
         ".".join(step for step in path if step not in ("[]", "{}"))
         for path, *_ in _fields(schema, (), 0, (schema,))
     )
-    return tuple(dict.fromkeys(islice(found, _MOST_FIELDS)))
+    return tuple(dict.fromkeys(islice(found, _MAX_FIELDS)))
 
 
 def _fields(
@@ -326,12 +328,12 @@ def _records(schema: Schema, path: tuple[str, ...]) -> Iterator[tuple[tuple[str,
 def _roles(schema: Record) -> dict[str, str]:
     """What Headworks itself reads from a field, by path."""
     try:
-        told = governance_of(schema)
+        governance = governance_of(schema)
     except HeadworksError:
         return {}
-    roles = {".".join(path): "key" for path in told.key}
-    if told.event_time is not None:
-        time = ".".join(told.event_time)
+    roles = {".".join(path): "key" for path in governance.key}
+    if governance.event_time is not None:
+        time = ".".join(governance.event_time)
         roles[time] = "key, event time" if time in roles else "event time"
     return roles
 
@@ -339,14 +341,14 @@ def _roles(schema: Record) -> dict[str, str]:
 def _since(history: Mapping[int, Schema | None]) -> dict[tuple[str, ...], int]:
     """From which version on each path has been there without a break, counting back."""
     since: dict[tuple[str, ...], int] = {}
-    going: set[tuple[str, ...]] | None = None
+    unbroken: set[tuple[str, ...]] | None = None
     for number in sorted(history, reverse=True):
         schema = history[number]
         paths = set[tuple[str, ...]]()
         if isinstance(schema, Record):
             paths = {path for path, *_ in _fields(schema, (), 0, (schema,))}
-        going = paths if going is None else going & paths
-        since.update(dict.fromkeys(going, number))
+        unbroken = paths if unbroken is None else unbroken & paths
+        since.update(dict.fromkeys(unbroken, number))
     return since
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headworks._console.sources.loads import Loads, Table
-from headworks._console.sources.subjects import SubjectRow, Subjects
-from headworks._console.sources.topics import TopicRow, Topics
-from headworks._console.views.paging import Part, Wanted, part_of
-from headworks._console.views.visibility import Seeing
+from headworks._console.sources.loads import LoadedTable, LoadsSnapshot
+from headworks._console.sources.subjects import SubjectRow, SubjectsSnapshot
+from headworks._console.sources.topics import TopicRow, TopicsSnapshot
+from headworks._console.views.paging import ListPage, ListQuery, list_page
+from headworks._console.views.visibility import CanSee
 
 __all__ = ["TopicLine", "TopicList", "topic_list"]
 
@@ -36,7 +36,7 @@ class TopicList:
     """The topics that may be seen; `known` is False before the broker has answered once."""
 
     known: bool
-    part: Part[TopicLine]
+    part: ListPage[TopicLine]
     total_rate: float
 
 
@@ -48,31 +48,34 @@ _ORDERS = {
 
 
 def topic_list(
-    topics: Topics | None,
-    subjects: Subjects | None,
-    loads: Loads | None,
-    seeing: Seeing,
-    wanted: Wanted,
+    topics: TopicsSnapshot | None,
+    subjects: SubjectsSnapshot | None,
+    loads: LoadsSnapshot | None,
+    can_see: CanSee,
+    query: ListQuery,
 ) -> TopicList:
     """The page that is wanted of the list of topics."""
-    seen = [row for row in (topics.rows.values() if topics else ()) if seeing.topic(row.topic)]
-    order = _ORDERS.get(wanted.sort, _ORDERS[""])
-    part = part_of(seen, wanted, lambda row: row.topic, order)
+    seen = [row for row in (topics.rows.values() if topics else ()) if can_see.topic(row.topic)]
+    order = _ORDERS.get(query.sort, _ORDERS[""])
+    part = list_page(seen, query, lambda row: row.topic, order)
     by_topic = loads.by_topic if loads else {}
     lines = tuple(
         _line(
-            row, subjects.of_topic(row.topic) if subjects else None, by_topic.get(row.topic), seeing
+            row,
+            subjects.of_topic(row.topic) if subjects else None,
+            by_topic.get(row.topic),
+            can_see,
         )
         for row in part.rows
     )
-    shown = Part(lines, part.total, part.page, part.pages, part.q, part.sort)
+    shown = ListPage(lines, part.total, part.page, part.pages, part.q, part.sort)
     return TopicList(topics is not None, shown, sum(row.rate or 0.0 for row in seen))
 
 
 def _line(
-    row: TopicRow, subject: SubjectRow | None, table: Table | None, seeing: Seeing
+    row: TopicRow, subject: SubjectRow | None, table: LoadedTable | None, can_see: CanSee
 ) -> TopicLine:
-    if subject is not None and not seeing.subject(subject.subject):
+    if subject is not None and not can_see.subject(subject.subject):
         subject = None
     return TopicLine(
         row.topic,

@@ -15,17 +15,17 @@ from headworks._ci.governance import Governance
 from headworks._ci.report import grouped
 from headworks._ci.rules import title_of
 from headworks._ci.verdict import Consumer, Impact, PlacedFinding, SubjectVerdict
-from headworks._console.views.schema import Change, changes_between
+from headworks._console.views.schema import SchemaChange, changes_between
 from headworks.compatibility import RULES
 from headworks.errors import HeadworksError, UsageError
 from headworks.registry_client import RegistryClient
 from headworks.schema import parse
 
-__all__ = ["Reason", "Trial", "try_change"]
+__all__ = ["TrialFinding", "TrialResult", "try_change"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class TrialFinding:
     """A finding: what breaks, where in the text (lines from 1), and the way out.
 
     `versions` are the registered ones that it is about; `policy` is the one that adds the rule.
@@ -44,16 +44,16 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class TrialResult:
     """What came of a text. `verdict`: pass, refused, or None where nothing was tried yet."""
 
     text: str
     subject: str | None
     verdict: str | None
     notes: tuple[str, ...] = ()
-    reasons: tuple[Reason, ...] = ()
-    advice: tuple[Reason, ...] = ()
-    changes: tuple[Change, ...] = ()
+    reasons: tuple[TrialFinding, ...] = ()
+    advice: tuple[TrialFinding, ...] = ()
+    changes: tuple[SchemaChange, ...] = ()
     impact: Impact | None = None
     changed: bool = True
 
@@ -67,7 +67,7 @@ def try_change(
     subject: str | None,
     beside: Mapping[str, str],
     sees: Callable[[str], bool],
-) -> Trial:
+) -> TrialResult:
     """Hold a text against the registry. UnreachableError if the registry does not answer.
 
     `subject` None: the one that the text names, if it may be seen.
@@ -86,7 +86,7 @@ def try_change(
         subject=subject,
         beside=beside,
     )
-    return Trial(
+    return TrialResult(
         text,
         verdict.subject or subject,
         verdict.verdict,
@@ -100,15 +100,15 @@ def try_change(
     )
 
 
-def _reasons(verdict: SubjectVerdict) -> tuple[Reason, ...]:
+def _reasons(verdict: SubjectVerdict) -> tuple[TrialFinding, ...]:
     return tuple(_reason(group) for group in grouped(verdict.findings))
 
 
-def _reason(group: Sequence[PlacedFinding]) -> Reason:
+def _reason(group: Sequence[PlacedFinding]) -> TrialFinding:
     first, finding = group[0], group[0].finding
     versions = {one.finding.writer_version or one.finding.reader_version for one in group}
     rule = RULES.get(finding.rule)
-    return Reason(
+    return TrialFinding(
         finding.rule,
         title_of(finding.rule),
         finding.message,
@@ -124,7 +124,7 @@ def _reason(group: Sequence[PlacedFinding]) -> Reason:
 
 def _changes(
     subject: str | None, text: str, client: RegistryClient, beside: Mapping[str, str]
-) -> tuple[Change, ...]:
+) -> tuple[SchemaChange, ...]:
     """What the text changes in the latest version; nothing where one of the two is no schema."""
     latest = client.latest(subject) if subject is not None else None
     if latest is None or beside:

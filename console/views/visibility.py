@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["Seeing"]
+__all__ = ["CanSee"]
 
 
-class Seeing(Protocol):
+class CanSee(Protocol):
     """Whether one principal may see a thing of that name."""
 
     def topic(self, name: str) -> bool:

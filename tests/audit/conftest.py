@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from headworks._cli.stack.stack import Stack, running_stack
+from headworks._cli.stack.stack import RunningStack, running_stack
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStack]:
     with running_stack(tmp_path_factory.mktemp("stack")) as running:
         yield running

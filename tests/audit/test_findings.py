@@ -14,11 +14,11 @@ import pytest
 from prometheus_client.exposition import generate_latest
 
 from headworks._audit import queries
-from headworks._audit.alerts import post_to, tell
-from headworks._audit.findings import Finding, Thresholds, findings, troubles
-from headworks._audit.metrics import Metrics, look
+from headworks._audit.alerts import send_alerts, webhook
+from headworks._audit.findings import AuditFinding, Thresholds, findings, general_findings
+from headworks._audit.metrics import AuditMetrics, take_snapshot
 from headworks._audit.store import AuditStore
-from headworks._audit.store.retention import Kept, tidy
+from headworks._audit.store.retention import Retention, remove_expired
 from tests.audit.test_store import DAY, WINDOW, add, increment
 
 NOW = 10 * DAY
@@ -41,7 +41,7 @@ def loaded(topic: str, n: int, window: int = RECENT, at: int = NOW - HOUR) -> An
     return increment(topic, "hadoop", window, {"loaded": n}, sent_at=at)
 
 
-def found(store: AuditStore, **thresholds: Any) -> dict[str, Finding]:
+def found(store: AuditStore, **thresholds: Any) -> dict[str, AuditFinding]:
     return {f.key: f for f in findings(store, NOW, Thresholds(**thresholds))}
 
 
@@ -52,14 +52,14 @@ def test_nothing_is_wrong_when_everything_is_there(store: AuditStore) -> None:
 
 def test_loss_below_the_sla_is_found_and_within_it_is_not(store: AuditStore) -> None:
     add(store, sent("bad", 1000), loaded("bad", 998), sent("good", 1000), loaded("good", 999))
-    seen = found(store, skew=10 * DAY)
+    seen = found(store, max_skew_ms=10 * DAY)
     assert list(seen) == ["incomplete/hadoop/bad"]
     assert "2 of 1,000" in seen["incomplete/hadoop/bad"].text
 
 
 def test_troubles_are_what_is_no_windows(store: AuditStore) -> None:
     add(store, sent("bad", 1000), loaded("bad", 998), sent("ghost", 5), at=NOW)
-    seen = [one.key for one in troubles(store, NOW, Thresholds())]
+    seen = [one.key for one in general_findings(store, NOW, Thresholds())]
     assert seen == ["skewed/producer/host/app", "unknown/hadoop/ghost"]
     assert {*found(store)} == {*seen, "incomplete/hadoop/bad", "incomplete/hadoop/ghost"}
 
@@ -67,9 +67,9 @@ def test_troubles_are_what_is_no_windows(store: AuditStore) -> None:
 def test_a_window_is_not_judged_before_its_time(store: AuditStore) -> None:
     young = NOW // WINDOW - 2
     add(store, sent("t", 10, young, NOW), loaded("t", 1, young, NOW), at=NOW)
-    assert found(store, complete_within=HOUR) == {}
-    assert found(store, complete_within=0) == {}  # somebody has just counted into it
-    assert [f.key for f in findings(store, NOW + 130_000, Thresholds(complete_within=0))] == [
+    assert found(store, complete_within_ms=HOUR) == {}
+    assert found(store, complete_within_ms=0) == {}  # somebody has just counted into it
+    assert [f.key for f in findings(store, NOW + 130_000, Thresholds(complete_within_ms=0))] == [
         "incomplete/hadoop/t"
     ]
 
@@ -81,10 +81,10 @@ def test_duplicates_are_found(store: AuditStore) -> None:
 
 def test_a_tier_that_went_silent_and_one_that_rests_with_its_producers(store: AuditStore) -> None:
     add(store, sent("t", 10, at=NOW), loaded("t", 10, at=NOW - 2 * HOUR))
-    assert "silent/hadoop" in found(store, skew=20 * DAY)
-    assert "silent/producer" not in found(store, skew=20 * DAY)
+    assert "silent/hadoop" in found(store, max_skew_ms=20 * DAY)
+    assert "silent/producer" not in found(store, max_skew_ms=20 * DAY)
     add(store, loaded("t", 1, at=NOW + 1))
-    assert "silent/hadoop" not in found(store, skew=20 * DAY)
+    assert "silent/hadoop" not in found(store, max_skew_ms=20 * DAY)
 
 
 def test_topics_that_a_tier_does_not_know(store: AuditStore) -> None:
@@ -148,16 +148,16 @@ def hook() -> Iterator[Hook]:
 def test_alerts_are_told_once_and_when_they_are_over(
     store: AuditStore, hook: Hook, tmp_path: Path
 ) -> None:
-    post = post_to(hook.url)
-    one = Finding("duplicated", "duplicated/hadoop/t", "hadoop", "t", "twice")
+    post = webhook(hook.url)
+    one = AuditFinding("duplicated", "duplicated/hadoop/t", "hadoop", "t", "twice")
     hook.status = 503
-    assert tell(store, [one], 1, post) == 0
+    assert send_alerts(store, [one], 1, post) == 0
     hook.status = 200
-    assert tell(store, [one], 2, post) == 1
-    assert tell(store, [one], 3, post) == 0
+    assert send_alerts(store, [one], 2, post) == 1
+    assert send_alerts(store, [one], 3, post) == 0
     again = AuditStore(f"sqlite:///{tmp_path / 'audit.db'}")  # as after a restart
-    assert tell(again, [one], 4, post) == 0
-    assert tell(again, [], 5, post) == 1
+    assert send_alerts(again, [one], 4, post) == 0
+    assert send_alerts(again, [], 5, post) == 1
     again.close()
     firing, resolved = hook.told
     assert firing["firing"] == [{**one.as_dict(), "since": 2}]
@@ -166,8 +166,8 @@ def test_alerts_are_told_once_and_when_they_are_over(
 
 def test_metrics_have_what_the_rules_ask_for(store: AuditStore, root: Path) -> None:
     add(store, sent("t", 10), loaded("t", 8), at=NOW - HOUR)
-    metrics = Metrics()
-    metrics.last = look(store, NOW, findings(store, NOW, Thresholds()))
+    metrics = AuditMetrics()
+    metrics.last = take_snapshot(store, NOW, findings(store, NOW, Thresholds()))
     text = generate_latest(metrics.registry).decode()
     assert 'headworks_audit_lost_messages{tier="hadoop"} 2.0' in text
     assert 'headworks_audit_findings{kind="incomplete"} 1.0' in text
@@ -185,14 +185,14 @@ def test_upkeep_forgets_details_and_keeps_sums(store: AuditStore) -> None:
     for n in range(5):
         add(store, sent("t", 10, 1, at=n * 1000), loaded("t", 10, 1, at=n * 1000), at=n)
     add(store, sent("t", 10, 2, at=DAY), loaded("t", 9, 2, at=DAY), at=DAY)
-    assert tidy(store, 2 * DAY, Kept(details=DAY + HOUR, sums=400 * DAY)) > 0
+    assert remove_expired(store, 2 * DAY, Retention(details_ms=DAY + HOUR, sums_ms=400 * DAY)) > 0
     before = queries.balances(store, "hadoop")
     assert [(b.sent, b.accounted) for b in before] == [(50, 50), (10, 9)]
     assert not queries.explain(store, "t", WINDOW).contributions
     assert len(queries.explain(store, "t", 2 * WINDOW).contributions) == 2
     add(store, loaded("t", 1, 2, at=DAY + 1))  # the rest still finds its window
     assert queries.balances(store, "hadoop")[1].complete
-    tidy(store, 500 * DAY, Kept(details=DAY, sums=400 * DAY))
+    remove_expired(store, 500 * DAY, Retention(details_ms=DAY, sums_ms=400 * DAY))
     assert queries.balances(store, "hadoop") == []
     assert queries.sources(store) == []
 

@@ -6,10 +6,10 @@ import pytest
 
 from headworks._audit import queries
 from headworks._audit.findings import Thresholds, findings
-from headworks._audit.increments import Range
-from headworks._audit.metrics import look
+from headworks._audit.increments import CountedRange
+from headworks._audit.metrics import take_snapshot
 from headworks._audit.store import AuditStore
-from headworks._audit.store.retention import Kept, tidy
+from headworks._audit.store.retention import Retention, remove_expired
 from tests.audit.test_store import DAY, WINDOW, add, increment
 from tests.registry.postgresql import is_left_out, running_cluster
 
@@ -23,21 +23,29 @@ def test_the_store_on_postgresql() -> None:
         counts = {"attempted": 10, "delivered": 8, "dropped:queue_full": 2}
         sent = increment("t", "producer", recent, counts, sent_at=now - 3_600_000)
         there = increment(
-            "t", "hadoop", recent, {"loaded": 5}, commit=1, ranges=(Range(0, 0, 5),), sent_at=now
+            "t",
+            "hadoop",
+            recent,
+            {"loaded": 5},
+            commit=1,
+            ranges=(CountedRange(0, 0, 5),),
+            sent_at=now,
         )
         assert add(store, sent, sent, there, at=now) == 2
         assert add(store, sent, at=now) == 0
         page = queries.health(store, now=now, containing="t")
         assert (page.lost, page.rows[0].sum.dropped) == (3, 2)
         assert queries.topic_audit(store, "t", now=now).drops == {"queue_full": 2}
-        assert queries.explain(store, "t", recent * WINDOW).loads[0].ranges == (Range(0, 0, 5),)
+        assert queries.explain(store, "t", recent * WINDOW).loads[0].ranges == (
+            CountedRange(0, 0, 5),
+        )
         found = findings(store, now + 200_000, Thresholds())
         assert "incomplete/hadoop/t" in {finding.key for finding in found}
-        assert look(store, now, found).tiers
+        assert take_snapshot(store, now, found).tiers
         until = queries.complete_until(store, "t", until=now)
         assert until.until == recent * WINDOW
         add(store, increment("t", "hadoop", recent, {"loaded": 3}, sent_at=now + 5), at=now)
         assert queries.time_to_complete(store, "hadoop").complete == 1
-        assert tidy(store, now + 500 * DAY, Kept()) > 0
+        assert remove_expired(store, now + 500 * DAY, Retention()) > 0
         assert queries.balances(store, "hadoop") == []
         store.close()

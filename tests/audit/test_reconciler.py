@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from headworks._audit import queries
-from headworks._audit.increments import Increment, Range
+from headworks._audit.increments import CountedRange, Increment
 from headworks._audit.reader import read_ledger
 from headworks._audit.reconciler import Reconciler
 from headworks._audit.store import AuditStore
-from headworks._cli.stack.stack import Stack, running_audit
+from headworks._cli.stack.stack import RunningStack, running_audit
 from headworks.errors import UsageError
 from tests.audit.test_store import increment
 from tests.audit.topic import publish
@@ -32,7 +32,7 @@ def sent(topic: str, n: int, window: int = 1) -> Increment:
 
 
 def loaded(topic: str, n: int, window: int = 1) -> Increment:
-    ranges = (Range(0, 0, n),)
+    ranges = (CountedRange(0, 0, n),)
     return increment(topic, "hadoop", window, {"loaded": n}, sent_at=9_000, commit=3, ranges=ranges)
 
 
@@ -41,7 +41,7 @@ def sums(store: AuditStore) -> dict[str, tuple[int, int, int]]:
     return {row.topic: (row.sent, row.lost, row.duplicated) for row in rows}
 
 
-def headworks(stack: Stack, *arguments: str, env: dict[str, str] | None = None) -> Any:
+def headworks(stack: RunningStack, *arguments: str, env: dict[str, str] | None = None) -> Any:
     at = {"HEADWORKS_BOOTSTRAP": stack.broker.address, "HEADWORKS_REGISTRY": stack.registry.url}
     return subprocess.run(
         [sys.executable, "-P", "-m", "headworks._cli", *arguments],
@@ -54,13 +54,13 @@ def headworks(stack: Stack, *arguments: str, env: dict[str, str] | None = None) 
 
 
 @pytest.fixture(scope="module", autouse=True)
-def topic(stack: Stack) -> None:
+def topic(stack: RunningStack) -> None:
     copies = [sent("a", 10), sent("a", 5, 2)]
     publish(stack, [*copies, loaded("a", 10), *copies, loaded("a", 4, 2)])
 
 
 def test_a_restart_reads_on_and_two_reconcilers_do_not_count_twice(
-    stack: Stack, tmp_path: Path
+    stack: RunningStack, tmp_path: Path
 ) -> None:
     store = AuditStore(f"sqlite:///{tmp_path / 'audit.db'}")
     address = stack.broker.address, stack.registry.url
@@ -81,7 +81,9 @@ def test_a_restart_reads_on_and_two_reconcilers_do_not_count_twice(
     store.close()
 
 
-def test_clocks_are_judged_by_what_is_read_as_it_is_written(stack: Stack, tmp_path: Path) -> None:
+def test_clocks_are_judged_by_what_is_read_as_it_is_written(
+    stack: RunningStack, tmp_path: Path
+) -> None:
     store = AuditStore(f"sqlite:///{tmp_path / 'audit.db'}")
     with Reconciler(stack.broker.address, stack.registry.url, store) as reconciler:
         reconciler.catch_up()
@@ -98,7 +100,7 @@ def test_clocks_are_judged_by_what_is_read_as_it_is_written(stack: Stack, tmp_pa
     store.close()
 
 
-def test_a_store_of_another_cluster_is_refused(stack: Stack, tmp_path: Path) -> None:
+def test_a_store_of_another_cluster_is_refused(stack: RunningStack, tmp_path: Path) -> None:
     from sqlalchemy import update
 
     from headworks._audit.store import tables
@@ -112,7 +114,7 @@ def test_a_store_of_another_cluster_is_refused(stack: Stack, tmp_path: Path) -> 
     store.close()
 
 
-def test_the_service_survives_kills_and_shows_metrics(stack: Stack, tmp_path: Path) -> None:
+def test_the_service_survives_kills_and_shows_metrics(stack: RunningStack, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'audit.db'}"
     address = {"broker": stack.broker.address, "registry": stack.registry.url}
     store = AuditStore(url)
@@ -139,7 +141,7 @@ def test_the_service_survives_kills_and_shows_metrics(stack: Stack, tmp_path: Pa
     store.close()
 
 
-def test_status_explain_and_their_exit_codes(stack: Stack) -> None:
+def test_status_explain_and_their_exit_codes(stack: RunningStack) -> None:
     done = headworks(stack, "audit", "status", "--topic", "a", "--format", "json")
     assert done.returncode == 1, done.stderr
     answer = json.loads(done.stdout)
@@ -161,7 +163,7 @@ def test_status_explain_and_their_exit_codes(stack: Stack) -> None:
     assert headworks(stack, "audit", "status", "--since", "yesterday").returncode == 2
 
 
-def test_wait_ends_when_the_table_is_complete_and_says_why_it_is_not(stack: Stack) -> None:
+def test_wait_ends_when_the_table_is_complete_and_says_why_it_is_not(stack: RunningStack) -> None:
     wait = ("audit", "wait", "a", "--timeout", "0s", "--until")
     done = headworks(stack, *wait, "1970-01-01T00:20Z")
     assert (done.returncode, done.stderr) == (0, "a is complete up to 1970-01-01T00:20:00Z\n")
@@ -173,7 +175,7 @@ def test_wait_ends_when_the_table_is_complete_and_says_why_it_is_not(stack: Stac
 
 
 def test_nonsense_in_the_topic_is_told_and_does_not_stop_the_rest(
-    stack: Stack, tmp_path: Path
+    stack: RunningStack, tmp_path: Path
 ) -> None:
     publish(stack, [b"nonsense", sent("z", 2), loaded("z", 2)])
     store = AuditStore(f"sqlite:///{tmp_path / 'audit.db'}")

@@ -18,9 +18,9 @@ from sqlalchemy import Engine, event, select
 
 from headworks._audit import queries
 from headworks._audit.balance import total
-from headworks._audit.increments import Increment, Range
+from headworks._audit.increments import CountedRange, Increment
 from headworks._audit.store import AuditStore, tables
-from headworks._audit.store.apply import Batch, MovedError, apply, positions
+from headworks._audit.store.apply import IncrementBatch, PositionsMovedError, apply, positions
 
 WINDOW = 600_000
 DAY = 86_400_000
@@ -36,7 +36,7 @@ def increment(
     sent_at: int = 0,
     host: str = "host",
     commit: int | None = None,
-    ranges: tuple[Range, ...] = (),
+    ranges: tuple[CountedRange, ...] = (),
 ) -> Increment:
     name = str(uuid.uuid4())
     start = window * WINDOW
@@ -54,7 +54,7 @@ def add(store: AuditStore, *increments: Increment, at: int = 0) -> int:
     with store.read() as connection:
         start = positions(connection)
     end = {0: start.get(0, 0) + len(increments)}
-    return apply(store, Batch(start, end, increments, at, live=True))
+    return apply(store, IncrementBatch(start, end, increments, at, live=True))
 
 
 @dataclass(frozen=True)
@@ -138,10 +138,10 @@ def test_any_order_redelivery_restart_and_rival_give_the_brute_force_answer(
         at = 0
         while at < len(topic):
             end = min(len(topic), at + chance.randint(1, 15))
-            batch = Batch({0: at} if at else {}, {0: end}, topic[at:end], 0, live=False)
+            batch = IncrementBatch({0: at} if at else {}, {0: end}, topic[at:end], 0, live=False)
             apply(store, batch)
             if chance.random() < 0.3:  # a rival that read the same, or this one after a crash
-                with pytest.raises(MovedError):
+                with pytest.raises(PositionsMovedError):
                     apply(store, batch)
             if chance.random() < 0.3:
                 store.close()
@@ -204,7 +204,7 @@ def test_a_death_at_any_step_leaves_counts_and_offsets_in_step(store: AuditStore
     add(store, increment("t", "producer", 0, {"attempted": 5, "delivered": 5}))
     before = everything(store)
     loaded = increment("t", "hadoop", 0, {"loaded": 4, "quarantined": 1})
-    batch = Batch({0: 1}, {0: 2}, [loaded], 0, live=True)
+    batch = IncrementBatch({0: 1}, {0: 2}, [loaded], 0, live=True)
     for step in range(1, 100):
         try:
             with dying_at(step):
@@ -299,7 +299,7 @@ def test_explain_names_hosts_offsets_and_loads(store: AuditStore) -> None:
         increment("t", "producer", 0, {"attempted": 4, "delivered": 4}, host="web2", sent_at=6),
         increment("t", "producer", 0, {"attempted": 1, "delivered": 1}, host="web1", sent_at=9),
         increment(
-            "t", "hadoop", 0, {"loaded": 7}, host="etl", commit=12, ranges=(Range(0, 5, 12),)
+            "t", "hadoop", 0, {"loaded": 7}, host="etl", commit=12, ranges=(CountedRange(0, 5, 12),)
         ),
     )
     found = queries.explain(store, "t", 0)
@@ -307,7 +307,7 @@ def test_explain_names_hosts_offsets_and_loads(store: AuditStore) -> None:
     assert (web1.counts, web1.increments) == ({"attempted": 4, "delivered": 4}, 2)
     assert (web1.first_sent, web1.last_sent) == (5, 9)
     (load,) = found.loads
-    assert (load.load, load.ranges, load.counts) == (12, (Range(0, 5, 12),), {"loaded": 7})
+    assert (load.load, load.ranges, load.counts) == (12, (CountedRange(0, 5, 12),), {"loaded": 7})
     assert found.states["hadoop"].balance.lost == 1
 
 

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from headworks._audit.increments import Increment
 from headworks._audit_counting import AUDIT_TOPIC
 from headworks._audit_counting.event import AuditCount, OffsetRange
-from headworks._cli.stack.stack import Stack
+from headworks._cli.stack.stack import RunningStack
 from headworks._wire import prefix
 from headworks.codec import event_type
 from headworks.registry_client import RegistryClient
@@ -37,7 +37,7 @@ def encoded(one: Increment, schema_id: int) -> bytes:
     return prefix(schema_id) + event_type(AuditCount).encode(event)
 
 
-def publish(stack: Stack, increments: Iterable[Increment | bytes]) -> None:
+def publish(stack: RunningStack, increments: Iterable[Increment | bytes]) -> None:
     """Append increments (or any bytes) to the audit topic."""
     found = RegistryClient(stack.registry.url).latest(f"{AUDIT_TOPIC}-value")
     assert found is not None

@@ -32,8 +32,8 @@ from headworks._audit.reconciler import Reconciler
 from headworks._audit.store import AuditStore
 from headworks._audit_counting import window_of
 from headworks._cli.demo.events import BUILDERS
-from headworks._cli.demo.source import Row, Source
-from headworks._cli.stack.stack import Stack, running_console, running_stack
+from headworks._cli.demo.source import FlightData, Row
+from headworks._cli.stack.stack import RunningStack, running_console, running_stack
 from headworks._kafka.client_properties import broker_client
 from headworks._server import child_process
 from headworks._server.security.users import new_secret, write_users
@@ -77,7 +77,7 @@ class Stage:
     """The running installation and its console."""
 
     url: str
-    stack: Stack
+    stack: RunningStack
     folder: Path
 
     @property
@@ -121,7 +121,7 @@ def guarded_console(
         yield running.url
 
 
-def _govern(stack: Stack, folder: Path) -> None:
+def _govern(stack: RunningStack, folder: Path) -> None:
     client = RegistryClient(stack.registry.url)
     client.set_compatibility(None, "BACKWARD_TRANSITIVE", "warehouse")
     first, second = folder / "schemas-1" / "nyc", folder / "schemas-2" / "nyc"
@@ -151,12 +151,12 @@ def _module(folder: Path, version: int, name: str) -> ModuleType:
 
 def _rows(limit: int) -> dict[str, list[Row]]:
     """Rows of each table; few hours of weather, so that they share the windows of the flights."""
-    reference = {topic: Source(limit).reference(topic) for topic in TOPICS[:3]}
-    flights = Source(2 * limit).half_year("flights", 1)
-    return {**reference, "weather": Source(80).half_year("weather", 1), "flights": flights}
+    reference = {topic: FlightData(limit).reference(topic) for topic in TOPICS[:3]}
+    flights = FlightData(2 * limit).half_year("flights", 1)
+    return {**reference, "weather": FlightData(80).half_year("weather", 1), "flights": flights}
 
 
-def _produce(stack: Stack, folder: Path, limit: int) -> None:
+def _produce(stack: RunningStack, folder: Path, limit: int) -> None:
     rows = _rows(limit)
     now = datetime.now(UTC)
     with Producer(
@@ -181,7 +181,7 @@ def _produce(stack: Stack, folder: Path, limit: int) -> None:
             producer.send(web.Signup(at=now, plan=plan, email=SECRETS[0], address=address))
 
 
-def _consume(stack: Stack, limit: int) -> None:
+def _consume(stack: RunningStack, limit: int) -> None:
     for group, topics, most in (
         ("punctuality-dashboard", ["flights"], limit),
         ("archive-export", ["flights"], limit // 3),
@@ -219,7 +219,7 @@ def _messages(bootstrap: str, topic: str) -> tuple[dict[int, tuple[int, int]], l
         consumer.close()
 
 
-def _load(stack: Stack, folder: Path) -> None:
+def _load(stack: RunningStack, folder: Path) -> None:
     """Two loads: the reference tables, then all; the second misses a few of the newest weather."""
     bootstrap, client = stack.broker.address, RegistryClient(stack.registry.url)
     log = CommitLog(folder / "warehouse" / "_headworks")

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from headworks._console.sources.messages import Shown
-from headworks._console.views.messages import Filter, read_cursor, read_time
+from headworks._console.sources.messages import ShownMessage
+from headworks._console.views.messages import FieldFilter, read_cursor, read_time
 from headworks.errors import UsageError
 
 
-def shown(event: Any) -> Shown:
-    return Shown(0, 0, 0, None, (), 1, 1, 1, event, None)
+def shown(event: Any) -> ShownMessage:
+    return ShownMessage(0, 0, 0, None, (), 1, 1, 1, event, None)
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,8 @@ def shown(event: Any) -> Shown:
 )
 def test_a_filter(field: str, value: str, kept: bool) -> None:
     event = {"a": 1, "b": {"c": "hello world"}, "l": [{"x": 1}, {"x": 2}], "n": None, "t": True}
-    assert Filter(field, value).keeps(shown(event)) is kept
-    assert not Filter(field, value).keeps(shown(None))
+    assert FieldFilter(field, value).keeps(shown(event)) is kept
+    assert not FieldFilter(field, value).keeps(shown(None))
 
 
 def test_times_and_cursors() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import threading
 
-from headworks._audit.findings import Finding
+from headworks._audit.findings import AuditFinding
 from headworks._audit.results import Holes
-from headworks._console.app.visibility import EVERYTHING
-from headworks._console.sources import Watched
-from headworks._console.sources.audits import Audited
+from headworks._console.app.visibility import ALL_VISIBLE
+from headworks._console.sources import Poller
+from headworks._console.sources.audits import AuditSnapshot
 from headworks._console.views.health import health_page
-from headworks._console.views.paging import Wanted
+from headworks._console.views.paging import ListQuery
 from headworks.errors import UnreachableError
 
 
@@ -26,7 +26,7 @@ def test_a_failed_reading_keeps_the_last_good_one() -> None:
         assert isinstance(found, int)
         return found
 
-    source = Watched("thing", read, every=1.0, clock=lambda: now[0])
+    source = Poller("thing", read, interval=1.0, clock=lambda: now[0])
     assert source.latest.value is None
     source.refresh()
     now[0] += 5
@@ -56,7 +56,7 @@ def test_what_nobody_looks_at_is_read_seldom_and_at_once_when_somebody_does() ->
         with read:
             return read.wait_for(lambda: seen[0] >= number, seconds)
 
-    source = Watched("thing", reading, every=0.01, unseen=0.05, seldom=3600.0)
+    source = Poller("thing", reading, interval=0.01, idle_after=0.05, idle_interval=3600.0)
     source.start()
     try:
         before = -1
@@ -74,7 +74,7 @@ def test_what_nobody_looks_at_is_read_seldom_and_at_once_when_somebody_does() ->
 def test_before_the_first_reading_pages_wait_together_not_one_after_the_other() -> None:
     now = [100.0]
     go = threading.Event()
-    source = Watched("thing", go.wait, every=1.0, clock=lambda: now[0])
+    source = Poller("thing", go.wait, interval=1.0, clock=lambda: now[0])
     source.start()
     now[0] += 10
     found = source.latest
@@ -84,7 +84,7 @@ def test_before_the_first_reading_pages_wait_together_not_one_after_the_other() 
 
 
 def test_a_first_page_before_the_audit_was_read_does_not_say_that_there_is_none() -> None:
-    page = health_page(None, None, None, EVERYTHING, Wanted("", 1, ""), tier="hadoop", now_ms=0)
+    page = health_page(None, None, None, ALL_VISIBLE, ListQuery("", 1, ""), tier="hadoop", now_ms=0)
     assert page.sentence == "The audit has not been read yet."
     assert page.kept
 
@@ -100,11 +100,11 @@ class _Only:
 
 def test_troubles_are_shown_to_who_may_see_what_they_are_about() -> None:
     of = {"mine": "mine", "theirs": "theirs", "a host": None}
-    seen = tuple(Finding("unknown", key, "hadoop", topic, key) for key, topic in of.items())
-    audited = Audited(True, {}, Holes(0, 0), seen)
-    for seeing, shown in ((EVERYTHING, [*of]), (_Only(), ["mine"])):
-        page = health_page(audited, None, None, seeing, Wanted(), tier="hadoop", now_ms=0)
+    seen = tuple(AuditFinding("unknown", key, "hadoop", topic, key) for key, topic in of.items())
+    audit = AuditSnapshot(True, {}, Holes(0, 0), seen)
+    for seeing, shown in ((ALL_VISIBLE, [*of]), (_Only(), ["mine"])):
+        page = health_page(audit, None, None, seeing, ListQuery(), tier="hadoop", now_ms=0)
         assert [one.text for one in page.troubles] == shown
-    many = Audited(True, {}, Holes(0, 0), seen * 10)
-    page = health_page(many, None, None, EVERYTHING, Wanted(), tier="hadoop", now_ms=0)
+    many = AuditSnapshot(True, {}, Holes(0, 0), seen * 10)
+    page = health_page(many, None, None, ALL_VISIBLE, ListQuery(), tier="hadoop", now_ms=0)
     assert (len(page.troubles), page.further) == (20, 10)

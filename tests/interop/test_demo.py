@@ -39,9 +39,9 @@ def demo(kafka: Service, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def topics(kafka: Service) -> set[str]:
-    from headworks._cli.broker_address import topics_of
+    from headworks._cli.broker_address import topics_metadata
 
-    return {name for name in topics_of(kafka.address) if not name.startswith("__")}
+    return {name for name in topics_metadata(kafka.address) if not name.startswith("__")}
 
 
 def test_the_demo_runs_and_adds_up(kafka: Service, tmp_path: Path) -> None:
@@ -62,9 +62,9 @@ def test_the_demo_runs_and_adds_up(kafka: Service, tmp_path: Path) -> None:
 def test_a_topic_that_is_there_already_is_not_touched(kafka: Service, tmp_path: Path) -> None:
     from confluent_kafka.cimpl import NewTopic
 
-    from headworks._cli.broker_address import admin_of
+    from headworks._cli.broker_address import admin_client
 
-    admin = admin_of(kafka.address)
+    admin = admin_client(kafka.address)
     admin.create_topics([NewTopic("flights", 1, 1)])["flights"].result(60)
     done = demo(kafka, tmp_path)
     assert done.returncode == 2

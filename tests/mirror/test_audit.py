@@ -13,7 +13,7 @@ from headworks._audit.balance import Balance
 from headworks._audit.reader import read_ledger
 from headworks._audit_counting import AUDIT_TOPIC, window_of
 from headworks._audit_counting.counters import CounterFile
-from headworks._mirror.audit_tier import Tier
+from headworks._mirror.audit_tier import MirrorAuditTier
 from headworks._server import child_process
 from headworks._server.child_process import Service
 from headworks.registry_client import RegistryClient
@@ -76,7 +76,9 @@ def test_every_message_of_every_source_is_accounted_for(
 
 
 def test_what_was_on_the_way_is_unresolved(tmp_path: Path, registry: Service) -> None:
-    tier = Tier({"bootstrap.servers": "127.0.0.1:1"}, registry.url, tmp_path, tier="mirror:x")
+    tier = MirrorAuditTier(
+        {"bootstrap.servers": "127.0.0.1:1"}, registry.url, tmp_path, tier="mirror:x"
+    )
     window = window_of(time.time_ns() // 1_000_000)
     tier.attempted({("t", window): [10, 1000], (AUDIT_TOPIC, window): [5, 5]})
     tier.mirrored({("t", window): [6, 600]})

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headworks._cli.mirror import _one_each
-from headworks._mirror import MirrorOptions, Source, read_properties
+from headworks._mirror import MirrorOptions, MirrorSource, read_properties
 from headworks._mirror.options import whole_names
-from headworks._mirror.topics import ANY_PARTITION, Placing
+from headworks._mirror.topics import ANY_PARTITION, PartitionMapping
 from headworks.errors import UsageError
 
 
 def options(**given: Any) -> MirrorOptions:
     defaults: dict[str, Any] = {
         "name": "main",
-        "sources": (Source("a:1", {}, None),),
+        "sources": (MirrorSource("a:1", {}, None),),
         "target": "b:1",
         "target_client": {},
         "topics": whole_names("shop\\..*", "--topics"),
@@ -43,7 +43,7 @@ def test_topics_are_chosen_by_their_whole_names() -> None:
 def test_a_message_goes_to_a_partition_that_is_there(
     source: int, target: int, partition: int, keyed: bool
 ) -> None:
-    placed = Placing(source, target).partition(partition % source, keyed=keyed)
+    placed = PartitionMapping(source, target).partition(partition % source, keyed=keyed)
     if source == target:
         assert placed == partition % source
     elif keyed:
@@ -57,8 +57,8 @@ def test_a_message_goes_to_a_partition_that_is_there(
     [
         ({"name": "a b"}, "cannot be called"),
         ({"compression": "rar"}, "not known"),
-        ({"sources": (Source("b:1", {}, None),)}, "both source and target"),
-        ({"sources": (Source("a:1", {}, None),) * 2}, "given twice"),
+        ({"sources": (MirrorSource("b:1", {}, None),)}, "both source and target"),
+        ({"sources": (MirrorSource("a:1", {}, None),) * 2}, "given twice"),
         ({"copy_schemas": True}, "not named"),
     ],
 )
