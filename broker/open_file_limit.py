@@ -11,9 +11,9 @@ import errno
 import os
 import resource
 
-__all__ = ["KEPT", "check_enough", "few_left", "raise_limit"]
+__all__ = ["RESERVED_FILES", "check_enough", "few_left", "raise_limit"]
 
-KEPT = 64
+RESERVED_FILES = 64
 
 
 def raise_limit() -> None:
@@ -26,7 +26,7 @@ def raise_limit() -> None:
 def few_left(descriptor: int) -> bool:
     """Whether only kept ones are left after this one, which was the lowest number free."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return limit != resource.RLIM_INFINITY and descriptor >= limit - KEPT
+    return limit != resource.RLIM_INFINITY and descriptor >= limit - RESERVED_FILES
 
 
 def check_enough() -> None:
@@ -34,4 +34,6 @@ def check_enough() -> None:
     descriptor = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     os.close(descriptor)
     if few_left(descriptor):
-        raise OSError(errno.EMFILE, f"{os.strerror(errno.EMFILE)}; the last {KEPT} are kept")
+        raise OSError(
+            errno.EMFILE, f"{os.strerror(errno.EMFILE)}; the last {RESERVED_FILES} are kept"
+        )

@@ -10,15 +10,15 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-__all__ = ["Outage"]
+__all__ = ["RepeatedFailure"]
 
-_AGAIN_SECONDS = 60.0
+_LOG_INTERVAL_SECONDS = 60.0
 
 
-class Outage:
+class RepeatedFailure:
     """What fails, and as which logger that is told. `about`: what the records are about."""
 
-    __slots__ = ("_began", "_clock", "_failures", "_log", "_said", "_what")
+    __slots__ = ("_began", "_clock", "_failures", "_last_logged", "_log", "_what")
 
     def __init__(
         self,
@@ -31,10 +31,10 @@ class Outage:
         self._what = what
         self._clock = clock
         self._failures = 0
-        self._began = self._said = 0.0
+        self._began = self._last_logged = 0.0
 
     @property
-    def lasts(self) -> bool:
+    def ongoing(self) -> bool:
         """Whether it failed the last time."""
         return self._failures > 0
 
@@ -43,10 +43,10 @@ class Outage:
         now = self._clock()
         self._failures += 1
         if self._failures == 1:
-            self._began = self._said = now
+            self._began = self._last_logged = now
             self._log.error("%s: %s", self._what, error, extra={**about, "error": str(error)})
-        elif now - self._said >= _AGAIN_SECONDS:
-            self._said = now
+        elif now - self._last_logged >= _LOG_INTERVAL_SECONDS:
+            self._last_logged = now
             self._log.error(
                 "%s, %d times in %.0f s: %s",
                 self._what,
@@ -56,7 +56,7 @@ class Outage:
                 extra={**about, "error": str(error), "failures": self._failures},
             )
 
-    def over(self, about: Mapping[str, object]) -> None:
+    def recovered(self, about: Mapping[str, object]) -> None:
         """It did not fail this time."""
         if not self._failures:
             return

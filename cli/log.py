@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from headworks._broker.log.dump import Damage, Found
+    from headworks._broker.log.dump import DumpedBatch, SegmentDamage
 
 __all__ = ["log_app"]
 
@@ -29,18 +29,18 @@ def dump(
     format: Annotated[str, typer.Option(help="How to show it: text or json lines.")] = "text",
 ) -> None:
     """Show every batch and verify it. Exit 1 if anything is damaged."""
-    from headworks._broker.log.dump import Damage, dump_segment, gaps, segments_of
+    from headworks._broker.log.dump import SegmentDamage, dump_segment, gaps, segments_of
     from headworks.errors import FindingsError, UsageError
 
     if format not in ("text", "json"):
         raise UsageError(f"--format is text or json, not {format!r}")
     show = _as_json if format == "json" else _as_text
-    damaged: list[Damage] = []
+    damaged: list[SegmentDamage] = []
     ends: list[tuple[Path, int]] = []
     for segment in segments_of(path):
         end = int(segment.stem)
         for item in dump_segment(segment, records=records):
-            if isinstance(item, Damage):
+            if isinstance(item, SegmentDamage):
                 damaged.append(item)
             else:
                 end = item.batch.last_offset + 1
@@ -61,11 +61,11 @@ def dump(
         )
 
 
-def _as_text(item: Found | Damage) -> Iterator[str]:
-    from headworks._broker.log.dump import Damage
+def _as_text(item: DumpedBatch | SegmentDamage) -> Iterator[str]:
+    from headworks._broker.log.dump import SegmentDamage
     from headworks._kafka.records import Codec
 
-    if isinstance(item, Damage):
+    if isinstance(item, SegmentDamage):
         yield f"{item.segment.name} @{item.position}: DAMAGED: {item.reason}"
         return
     batch = item.batch
@@ -82,12 +82,12 @@ def _as_text(item: Found | Damage) -> Iterator[str]:
         yield f"  {record.offset} {record.timestamp} key={record.key!r} value={record.value!r}"
 
 
-def _as_json(item: Found | Damage) -> Iterator[str]:
-    from headworks._broker.log.dump import Damage
+def _as_json(item: DumpedBatch | SegmentDamage) -> Iterator[str]:
+    from headworks._broker.log.dump import SegmentDamage
     from headworks._kafka.records import Codec
 
     fields: dict[str, Any]
-    if isinstance(item, Damage):
+    if isinstance(item, SegmentDamage):
         fields = {"damage": item.reason, "position": item.position}
     else:
         batch = item.batch

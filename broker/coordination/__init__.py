@@ -1,10 +1,10 @@
 """Where topics, their configs, committed offsets, producer ids and the other brokers are known."""
 
 from headworks._broker.coordination.interface import (
-    Committed,
+    ClusterMember,
+    CommittedOffset,
     ConfigChange,
     Coordination,
-    Member,
     StoreFailureError,
     Topic,
     TopicExistsError,
@@ -12,11 +12,11 @@ from headworks._broker.coordination.interface import (
 from headworks._broker.coordination.local import LocalCoordination
 
 __all__ = [
-    "Committed",
+    "ClusterMember",
+    "CommittedOffset",
     "ConfigChange",
     "Coordination",
     "LocalCoordination",
-    "Member",
     "StoreFailureError",
     "Topic",
     "TopicExistsError",

@@ -17,8 +17,8 @@ from headworks.errors import CorruptError, UsageError
 
 __all__ = ["FolderIdentity", "claim_folder", "refuse_cluster_folder"]
 
-_NAME = "cluster.json"
-_ALONE = "coordination.sqlite"
+_FILE_NAME = "cluster.json"
+_LOCAL_STORE_NAME = "coordination.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ def claim_folder(path: Path, cluster: str, broker: int) -> FolderIdentity:
     """The folder's identity, written if it has none; UsageError if it is somebody else's."""
     known = _read(path)
     if known is None:
-        if (path / _ALONE).exists():
+        if (path / _LOCAL_STORE_NAME).exists():
             raise UsageError(
                 f"the data folder {path} belongs to a broker that runs without ZooKeeper: its"
                 f" topics are not known to the cluster",
                 fix="give another --data-dir, and copy the messages with `headworks mirror`",
             )
         known = FolderIdentity(uuid.uuid4().hex, cluster, broker)
-        replace_file(path / _NAME, json.dumps(asdict(known)))
+        replace_file(path / _FILE_NAME, json.dumps(asdict(known)))
     if (known.cluster, known.broker) != (cluster, broker):
         raise UsageError(
             f"the data folder {path} belongs to broker {known.broker} of cluster {known.cluster},"
@@ -63,7 +63,7 @@ def refuse_cluster_folder(path: Path) -> None:
 
 
 def _read(path: Path) -> FolderIdentity | None:
-    file = path / _NAME
+    file = path / _FILE_NAME
     try:
         fields = json.loads(file.read_text(encoding="utf-8"))
         return FolderIdentity(str(fields["folder"]), str(fields["cluster"]), int(fields["broker"]))

@@ -23,10 +23,10 @@ from typing import Protocol
 from headworks.errors import RefusedError
 
 __all__ = [
-    "Committed",
+    "ClusterMember",
+    "CommittedOffset",
     "ConfigChange",
     "Coordination",
-    "Member",
     "PartitionKey",
     "StoreFailureError",
     "Topic",
@@ -52,7 +52,7 @@ class StoreFailureError(RefusedError):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ClusterMember:
     """A living broker, and where clients reach it."""
 
     broker: int
@@ -79,7 +79,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedOffset:
     """A group's position in a partition."""
 
     offset: int
@@ -95,17 +95,17 @@ class Coordination(Protocol):
         """A name for the whole that never changes."""
 
     @property
-    def members(self) -> Mapping[int, Member]:
+    def members(self) -> Mapping[int, ClusterMember]:
         """The living brokers, in order of their ids."""
 
     @property
-    def sure(self) -> bool:
+    def lease_valid(self) -> bool:
         """Whether nobody else can have been let in under this broker's id."""
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call back in the event loop when members, topics or `sure` may have changed."""
 
-    async def join(self, member: Member) -> None:
+    async def join(self, member: ClusterMember) -> None:
         """Tell everybody that this broker serves; its topics are served already."""
 
     async def leave(self) -> None:
@@ -114,7 +114,7 @@ class Coordination(Protocol):
     async def topics(self) -> list[Topic]:
         """All topics, those that are being deleted too; what this broker changed is in it."""
 
-    async def look(self, name: str) -> Topic | None:
+    async def read_topic(self, name: str) -> Topic | None:
         """One topic as it is now, whoever changed it; `topics` has it so from then on."""
 
     async def create_topic(self, topic: Topic) -> None:
@@ -126,7 +126,7 @@ class Coordination(Protocol):
     async def finish_delete(self, name: str) -> None:
         """This broker has removed its part: when all have, forget topic and offsets in it."""
 
-    async def grow(self, name: str, assignment: tuple[int, ...]) -> tuple[int, ...]:
+    async def add_partitions(self, name: str, assignment: tuple[int, ...]) -> tuple[int, ...]:
         """Give a topic more partitions; returns the assignment that it has then.
 
         If another was faster, that is another's.
@@ -139,19 +139,21 @@ class Coordination(Protocol):
         it raises goes through, and nothing has changed.
         """
 
-    async def serving(self, name: str, partitions: int) -> None:
+    async def report_served(self, name: str, partitions: int) -> None:
         """This broker serves so many partitions of a topic from now on."""
 
-    async def spread(self, name: str) -> None:
+    async def wait_until_followed(self, name: str) -> None:
         """Wait, within limits, until the topic's other living brokers have followed a change."""
 
     async def allocate_producer_ids(self, count: int) -> int:
         """The first of `count` producer ids that nobody ever had."""
 
-    async def commit_offsets(self, group: str, offsets: Mapping[PartitionKey, Committed]) -> None:
+    async def commit_offsets(
+        self, group: str, offsets: Mapping[PartitionKey, CommittedOffset]
+    ) -> None:
         """Store a group's positions, all or none (of some hundreds)."""
 
-    async def offsets(self, group: str) -> dict[PartitionKey, Committed]:
+    async def offsets(self, group: str) -> dict[PartitionKey, CommittedOffset]:
         """All positions of a group."""
 
     async def groups(self) -> list[str]:
@@ -163,7 +165,7 @@ class Coordination(Protocol):
     async def has_members(self, group: str) -> bool:
         """Whether consumers that coordinate themselves are in the group now."""
 
-    async def forget_offsets(self, group: str, keys: Iterable[PartitionKey] | None = None) -> None:
+    async def delete_offsets(self, group: str, keys: Iterable[PartitionKey] | None = None) -> None:
         """Forget a group's positions: those of `keys`, or all."""
 
     async def close(self) -> None:

@@ -17,15 +17,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headworks._broker.coordination.interface import (
-    Committed,
+    ClusterMember,
+    CommittedOffset,
     ConfigChange,
-    Member,
     PartitionKey,
     StoreFailureError,
     Topic,
     TopicExistsError,
 )
-from headworks._broker.repeated_failure import Outage
+from headworks._broker.repeated_failure import RepeatedFailure
 from headworks.errors import CorruptError, UsageError
 
 __all__ = ["LocalCoordination"]
@@ -43,19 +43,19 @@ CREATE TABLE IF NOT EXISTS offsets (
     PRIMARY KEY (member_group, topic, partition)) WITHOUT ROWID;
 """
 _SELECT_TOPICS = "SELECT name, partitions, configs, deleting FROM topics"
-_ID_BLOCK = 1000
+_PRODUCER_ID_BLOCK = 1000
 
 
 class LocalCoordination:
     """The store in the file `path`, which is created if it is missing; `broker` has everything."""
 
-    sure = True  # the lock of the data folder keeps others out
+    lease_valid = True  # the lock of the data folder keeps others out
 
     def __init__(self, path: Path, broker: int = 1) -> None:
-        self.members: dict[int, Member] = {}
+        self.members: dict[int, ClusterMember] = {}
         self._broker = broker
-        self._ids = range(0)  # of producers, that may be given out
-        self._outage = Outage(_log, "the coordination store cannot be written now")
+        self._producer_ids = range(0)  # of producers, that may be given out
+        self._write_failures = RepeatedFailure(_log, "the coordination store cannot be written now")
         try:
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
             self._db.execute("PRAGMA journal_mode=WAL")
@@ -75,17 +75,17 @@ class LocalCoordination:
     def watch(self, changed: Callable[[], None]) -> None:
         """Nothing changes but by the caller."""
 
-    async def join(self, member: Member) -> None:
+    async def join(self, member: ClusterMember) -> None:
         """See `Coordination`."""
         self.members = {member.broker: member}
 
     async def leave(self) -> None:
         """There is nobody to tell."""
 
-    async def serving(self, name: str, partitions: int) -> None:
+    async def report_served(self, name: str, partitions: int) -> None:
         """There is nobody to tell."""
 
-    async def spread(self, name: str) -> None:
+    async def wait_until_followed(self, name: str) -> None:
         """There is nobody to wait for."""
 
     async def topics(self) -> list[Topic]:
@@ -97,7 +97,7 @@ class LocalCoordination:
         own = (self._broker,)
         return Topic(name, own * count, json.loads(configs), bool(deleting), own)
 
-    async def look(self, name: str) -> Topic | None:
+    async def read_topic(self, name: str) -> Topic | None:
         """See `Coordination`."""
         rows = self._db.execute(f"{_SELECT_TOPICS} WHERE name = ?", (name,))
         return next(map(self._topic, rows), None)
@@ -124,7 +124,7 @@ class LocalCoordination:
             db.execute("DELETE FROM topics WHERE name = ?", (name,))
             db.execute("DELETE FROM offsets WHERE topic = ?", (name,))
 
-    async def grow(self, name: str, assignment: tuple[int, ...]) -> tuple[int, ...]:
+    async def add_partitions(self, name: str, assignment: tuple[int, ...]) -> tuple[int, ...]:
         """See `Coordination`."""
         with self._transaction() as db:
             db.execute("UPDATE topics SET partitions = ? WHERE name = ?", (len(assignment), name))
@@ -144,17 +144,19 @@ class LocalCoordination:
 
     async def allocate_producer_ids(self, count: int) -> int:
         """See `Coordination`."""
-        if len(self._ids) < count:
-            size = max(count, _ID_BLOCK)
+        if len(self._producer_ids) < count:
+            size = max(count, _PRODUCER_ID_BLOCK)
             with self._transaction() as db:
                 first = int(self._fact("next_producer_id") or 0)
                 self._set_fact(db, "next_producer_id", str(first + size))
-            self._ids = range(first, first + size)
-        first = self._ids[0]
-        self._ids = self._ids[count:]
+            self._producer_ids = range(first, first + size)
+        first = self._producer_ids[0]
+        self._producer_ids = self._producer_ids[count:]
         return first
 
-    async def commit_offsets(self, group: str, offsets: Mapping[PartitionKey, Committed]) -> None:
+    async def commit_offsets(
+        self, group: str, offsets: Mapping[PartitionKey, CommittedOffset]
+    ) -> None:
         """See `Coordination`."""
         with self._transaction(durable=False) as db:
             db.executemany(
@@ -165,14 +167,14 @@ class LocalCoordination:
                 ],
             )
 
-    async def offsets(self, group: str) -> dict[PartitionKey, Committed]:
+    async def offsets(self, group: str) -> dict[PartitionKey, CommittedOffset]:
         """See `Coordination`."""
         rows = self._db.execute(
             "SELECT topic, partition, next_offset, leader_epoch, metadata FROM offsets"
             " WHERE member_group = ?",
             (group,),
         )
-        return {(topic, partition): Committed(*at) for topic, partition, *at in rows}
+        return {(topic, partition): CommittedOffset(*at) for topic, partition, *at in rows}
 
     async def groups(self) -> list[str]:
         """See `Coordination`."""
@@ -188,7 +190,7 @@ class LocalCoordination:
         """Without ZooKeeper none can coordinate themselves."""
         return False
 
-    async def forget_offsets(self, group: str, keys: Iterable[PartitionKey] | None = None) -> None:
+    async def delete_offsets(self, group: str, keys: Iterable[PartitionKey] | None = None) -> None:
         """See `Coordination`."""
         with self._transaction(durable=False) as db:
             if keys is None:
@@ -211,9 +213,9 @@ class LocalCoordination:
             self._db.execute("BEGIN IMMEDIATE")
             yield self._db
             self._db.execute("COMMIT")
-            self._outage.over({})
+            self._write_failures.recovered({})
         except sqlite3.OperationalError as error:
-            self._outage.failed(error, {})
+            self._write_failures.failed(error, {})
             raise StoreFailureError(f"the coordination store: {error}") from None
         finally:
             if self._db.in_transaction:

@@ -1,16 +1,21 @@
 """Consumer groups, the classic protocol: a state machine without clock, sockets or storage."""
 
 from headworks._broker.groups.coordinator import GroupCoordinator, GroupSettings
-from headworks._broker.groups.group import Group, State
-from headworks._broker.groups.members import Join, Joined, Member, Synced
+from headworks._broker.groups.group import ClassicGroup, ClassicGroupState
+from headworks._broker.groups.members import (
+    ClassicGroupMember,
+    JoinRequest,
+    JoinResponse,
+    SyncResponse,
+)
 
 __all__ = [
-    "Group",
+    "ClassicGroup",
+    "ClassicGroupMember",
+    "ClassicGroupState",
     "GroupCoordinator",
     "GroupSettings",
-    "Join",
-    "Joined",
-    "Member",
-    "State",
-    "Synced",
+    "JoinRequest",
+    "JoinResponse",
+    "SyncResponse",
 ]

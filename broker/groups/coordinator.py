@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from headworks._broker.groups.group import Group
-from headworks._broker.groups.members import Join, Joined, JoinReply
+from headworks._broker.groups.group import ClassicGroup
+from headworks._broker.groups.members import JoinCallback, JoinRequest, JoinResponse
 from headworks._kafka.error_codes import ErrorCode
 
 __all__ = ["GroupCoordinator", "GroupSettings", "Timer"]
@@ -52,7 +52,7 @@ class GroupCoordinator:
         call_at: Callable[[float, Callable[[str], None], str], Timer],
         settings: GroupSettings | None = None,
     ) -> None:
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, ClassicGroup] = {}
         self.clock = clock
         self._call_at = call_at
         self._settings = settings or GroupSettings()
@@ -60,36 +60,36 @@ class GroupCoordinator:
         self._sizes: dict[str, int] = {}
         self._size = 0
 
-    def find(self, name: str) -> Group | None:
+    def find(self, name: str) -> ClassicGroup | None:
         """The group, if anybody is in it."""
         return self.groups.get(name)
 
-    def join(self, name: str, join: Join, reply: JoinReply) -> None:
+    def join(self, name: str, join: JoinRequest, reply: JoinCallback) -> None:
         """See `Group.join`; makes the group if it is new."""
         settings = self._settings
         if not name or self.too_long(name):
-            reply(Joined(ErrorCode.INVALID_GROUP_ID))
+            reply(JoinResponse(ErrorCode.INVALID_GROUP_ID))
             return
         if len(join.protocols) > settings.max_protocols:
-            reply(Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, join.member_id))
+            reply(JoinResponse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, join.member_id))
             return
         if not self.has_room(join.size):
-            reply(Joined(ErrorCode.COORDINATOR_NOT_AVAILABLE, join.member_id))
+            reply(JoinResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE, join.member_id))
             return
         if not settings.min_session <= join.session_timeout <= settings.max_session:
-            reply(Joined(ErrorCode.INVALID_SESSION_TIMEOUT))
+            reply(JoinResponse(ErrorCode.INVALID_SESSION_TIMEOUT))
             return
         group = self.groups.get(name)
         if group is None:
             if join.member_id:
-                reply(Joined(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id))
+                reply(JoinResponse(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id))
                 return
             if len(self.groups) >= settings.max_groups:
-                reply(Joined(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+                reply(JoinResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE))
                 return
-            group = self.groups[name] = Group(name, _new_id, settings.initial_delay)
-        if not join.member_id and group.crowd >= settings.max_members:
-            reply(Joined(ErrorCode.GROUP_MAX_SIZE_REACHED))
+            group = self.groups[name] = ClassicGroup(name, _new_id, settings.initial_delay)
+        if not join.member_id and group.member_count >= settings.max_members:
+            reply(JoinResponse(ErrorCode.GROUP_MAX_SIZE_REACHED))
             return
         group.join(self.clock(), join, reply)
         self.changed(group)
@@ -102,7 +102,7 @@ class GroupCoordinator:
         """Whether members may bring along so many bytes more."""
         return self._size + size <= self._settings.max_bytes
 
-    def changed(self, group: Group) -> None:
+    def changed(self, group: ClassicGroup) -> None:
         """Set the group's timer anew after a call that may have moved it; forget it when idle."""
         timer = self._timers.pop(group.name, None)
         if timer is not None:
@@ -117,11 +117,11 @@ class GroupCoordinator:
         if deadline is not None:
             self._timers[group.name] = self._call_at(deadline, self._tick, group.name)
 
-    def release(self, keeps: Callable[[str], bool]) -> None:
+    def unload(self, keeps: Callable[[str], bool]) -> None:
         """Forget the groups that are another broker's now: who waits is sent there."""
         for name in [name for name in self.groups if not keeps(name)]:
             group = self.groups[name]
-            group.dissolve()
+            group.unload()
             self.changed(group)
 
     def close(self) -> None:

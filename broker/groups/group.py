@@ -19,13 +19,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 
-from headworks._broker.groups.members import Join, Joined, JoinReply, Member, Synced, SyncReply
+from headworks._broker.groups.members import (
+    ClassicGroupMember,
+    JoinCallback,
+    JoinRequest,
+    JoinResponse,
+    SyncCallback,
+    SyncResponse,
+)
 from headworks._kafka.error_codes import ErrorCode
 
-__all__ = ["Group", "State"]
+__all__ = ["ClassicGroup", "ClassicGroupState"]
 
 
-class State(Enum):
+class ClassicGroupState(Enum):
     """The states, by the names that clients see."""
 
     EMPTY = "Empty"
@@ -34,23 +41,25 @@ class State(Enum):
     STABLE = "Stable"
 
 
-class Group:
+class ClassicGroup:
     """The state machine. `new_id` makes a member id from a client id."""
 
     def __init__(self, name: str, new_id: Callable[[str], str], initial_delay: float) -> None:
         self.name = name
-        self.state = State.EMPTY
+        self.state = ClassicGroupState.EMPTY
         self.generation = 0
         self.protocol_type = ""
         self.protocol: str | None = None
         self.leader = ""
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicGroupMember] = {}
         self._new_id = new_id
         self._initial_delay = initial_delay
         self._pending: dict[str, float] = {}  # ids given out, not used yet: until when
         self._instances: dict[str, str] = {}
         self._deadline: float | None = None  # when the rebalance is ended as it is
-        self._first = False  # the first rebalance waits out its delay, for others to come
+        self._initial_rebalance = (
+            False  # the first rebalance waits out its delay, for others to come
+        )
 
     @property
     def idle(self) -> bool:
@@ -58,7 +67,7 @@ class Group:
         return not self.members and not self._pending
 
     @property
-    def crowd(self) -> int:
+    def member_count(self) -> int:
         """How many are in the group or about to be."""
         return len(self.members) + len(self._pending)
 
@@ -67,26 +76,26 @@ class Group:
         """Bytes that its members' words take."""
         return sum(m.size for m in self.members.values()) + sum(map(len, self._pending))
 
-    def dissolve(self) -> None:
+    def unload(self) -> None:
         """It is coordinated elsewhere from now on: tell who waits, and forget everybody."""
         members, self.members = self.members, {}
         self._pending.clear()
         self._instances.clear()
         self.leader, self.protocol, self._deadline = "", None, None
-        self.state = State.EMPTY
+        self.state = ClassicGroupState.EMPTY
         for member in members.values():
-            member.answer_join(Joined(ErrorCode.NOT_COORDINATOR, member.member_id))
-            member.answer_sync(Synced(ErrorCode.NOT_COORDINATOR))
+            member.answer_join(JoinResponse(ErrorCode.NOT_COORDINATOR, member.member_id))
+            member.answer_sync(SyncResponse(ErrorCode.NOT_COORDINATOR))
 
     # -- requests ----------------------------------------------------------------------------
 
-    def join(self, now: float, join: Join, reply: JoinReply) -> None:
+    def join(self, now: float, join: JoinRequest, reply: JoinCallback) -> None:
         """A member wants in, or wants a rebalance."""
         error = self._join_error(join)
         if error:
-            reply(Joined(error, join.member_id))
+            reply(JoinResponse(error, join.member_id))
         elif not join.member_id:
-            self._join_unknown(now, join, reply)
+            self._join_new(now, join, reply)
         elif self._pending.pop(join.member_id, None) is not None:
             self._add(now, join, join.member_id, reply)
         else:
@@ -99,7 +108,7 @@ class Group:
         instance_id: str | None,
         generation: int,
         assignments: Mapping[str, bytes],
-        reply: SyncReply,
+        reply: SyncCallback,
         *,
         protocol_type: str | None = None,
         protocol: str | None = None,
@@ -110,20 +119,20 @@ class Group:
             protocol_type not in (None, self.protocol_type) or protocol not in (None, self.protocol)
         ):
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if not error and self.state is State.PREPARING:
+        if not error and self.state is ClassicGroupState.PREPARING:
             error = ErrorCode.REBALANCE_IN_PROGRESS
         if error:
-            reply(Synced(error))
+            reply(SyncResponse(error))
             return
         member = self.members[member_id]
         member.deadline = now + member.session_timeout
-        if self.state is State.STABLE:
+        if self.state is ClassicGroupState.STABLE:
             reply(self._synced(member))
             return
-        member.answer_sync(Synced(ErrorCode.REBALANCE_IN_PROGRESS))
+        member.answer_sync(SyncResponse(ErrorCode.REBALANCE_IN_PROGRESS))
         member.syncing = reply
         if member_id == self.leader:
-            self.state, self._deadline = State.STABLE, None
+            self.state, self._deadline = ClassicGroupState.STABLE, None
             for other in self.members.values():
                 other.assignment = assignments.get(other.member_id, b"")
                 if other.syncing is not None:
@@ -139,7 +148,7 @@ class Group:
             return error
         member = self.members[member_id]
         member.deadline = now + member.session_timeout
-        if self.state is State.PREPARING:
+        if self.state is ClassicGroupState.PREPARING:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -170,7 +179,7 @@ class Group:
         error = self.member_error(member_id, instance_id, generation)
         if error:
             return error
-        if self.state is State.COMPLETING:
+        if self.state is ClassicGroupState.COMPLETING:
             return ErrorCode.REBALANCE_IN_PROGRESS
         member = self.members[member_id]
         member.deadline = now + member.session_timeout
@@ -193,7 +202,7 @@ class Group:
 
     def next_deadline(self) -> float | None:
         """When `tick` must be called next, if ever."""
-        deadlines = [m.deadline for m in self.members.values() if not _waits(m)]
+        deadlines = [m.deadline for m in self.members.values() if not _is_waiting(m)]
         deadlines += self._pending.values()
         if self._deadline is not None:
             deadlines.append(self._deadline)
@@ -203,13 +212,13 @@ class Group:
         """End what has run out of time."""
         for member_id in [name for name, until in self._pending.items() if until <= now]:
             del self._pending[member_id]
-        silent = [m for m in self.members.values() if m.deadline <= now and not _waits(m)]
+        silent = [m for m in self.members.values() if m.deadline <= now and not _is_waiting(m)]
         for member in silent:
             self._remove(member.member_id)
         if silent:
             self._after_removal(now)
         if self._deadline is not None and self._deadline <= now:
-            if self.state is State.PREPARING:
+            if self.state is ClassicGroupState.PREPARING:
                 self._complete(now)
             else:
                 self._drop_unsynced(now)
@@ -218,7 +227,7 @@ class Group:
 
     # -- joining -----------------------------------------------------------------------------
 
-    def _join_error(self, join: Join) -> ErrorCode:
+    def _join_error(self, join: JoinRequest) -> ErrorCode:
         names = {name for name, _ in join.protocols}
         if not join.protocol_type or not names:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -235,19 +244,19 @@ class Group:
                 return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE
 
-    def _join_unknown(self, now: float, join: Join, reply: JoinReply) -> None:
+    def _join_new(self, now: float, join: JoinRequest, reply: JoinCallback) -> None:
         member_id = self._new_id(join.instance_id or join.client_id)
         owner = self._instances.get(join.instance_id or "")
         if owner is not None:
             self._replace_static(now, owner, member_id, join, reply)
         elif join.needs_id and join.instance_id is None:
             self._pending[member_id] = now + join.session_timeout
-            reply(Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+            reply(JoinResponse(ErrorCode.MEMBER_ID_REQUIRED, member_id))
         else:
             self._add(now, join, member_id, reply)
 
-    def _add(self, now: float, join: Join, member_id: str, reply: JoinReply) -> None:
-        member = Member(
+    def _add(self, now: float, join: JoinRequest, member_id: str, reply: JoinCallback) -> None:
+        member = ClassicGroupMember(
             member_id,
             join.instance_id,
             join.client_id,
@@ -264,11 +273,13 @@ class Group:
             self._instances[join.instance_id] = member_id
         self._rebalance(now)
 
-    def _rejoin(self, now: float, member: Member, join: Join, reply: JoinReply) -> None:
+    def _rejoin(
+        self, now: float, member: ClassicGroupMember, join: JoinRequest, reply: JoinCallback
+    ) -> None:
         same = member.protocols == join.protocols
         member.deadline = now + join.session_timeout
-        calm = self.state is State.COMPLETING or (
-            self.state is State.STABLE and member.member_id != self.leader
+        calm = self.state is ClassicGroupState.COMPLETING or (
+            self.state is ClassicGroupState.STABLE and member.member_id != self.leader
         )
         if same and calm:
             reply(self._joined(member))
@@ -277,12 +288,12 @@ class Group:
         self._rebalance(now)
 
     def _replace_static(
-        self, now: float, old_id: str, member_id: str, join: Join, reply: JoinReply
+        self, now: float, old_id: str, member_id: str, join: JoinRequest, reply: JoinCallback
     ) -> None:
         """A static member came back under a new id: it takes over place and assignment."""
         member = self.members.pop(old_id)
-        member.answer_join(Joined(ErrorCode.FENCED_INSTANCE_ID, old_id))
-        member.answer_sync(Synced(ErrorCode.FENCED_INSTANCE_ID))
+        member.answer_join(JoinResponse(ErrorCode.FENCED_INSTANCE_ID, old_id))
+        member.answer_sync(SyncResponse(ErrorCode.FENCED_INSTANCE_ID))
         same = member.protocols == join.protocols
         member.member_id = member_id
         member.deadline = now + join.session_timeout
@@ -292,7 +303,7 @@ class Group:
         if leads:
             self.leader = member_id
         self._update(member, join, reply)
-        if not (same and self.state is State.STABLE):
+        if not (same and self.state is ClassicGroupState.STABLE):
             self._rebalance(now)
             return
         joined = self._joined(member)
@@ -304,8 +315,8 @@ class Group:
         member.answer_join(joined)
 
     @staticmethod
-    def _update(member: Member, join: Join, reply: JoinReply) -> None:
-        member.answer_join(Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+    def _update(member: ClassicGroupMember, join: JoinRequest, reply: JoinCallback) -> None:
+        member.answer_join(JoinResponse(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member.protocols = join.protocols
         member.session_timeout = join.session_timeout
         member.rebalance_timeout = join.rebalance_timeout
@@ -315,21 +326,21 @@ class Group:
     # -- rebalance ---------------------------------------------------------------------------
 
     def _rebalance(self, now: float) -> None:
-        if self.state is not State.PREPARING:
-            self._first = self.state is State.EMPTY
+        if self.state is not ClassicGroupState.PREPARING:
+            self._initial_rebalance = self.state is ClassicGroupState.EMPTY
             for member in self.members.values():
                 if member.syncing is not None:  # it was kept waiting: its session starts anew
                     member.deadline = now + member.session_timeout
-                member.answer_sync(Synced(ErrorCode.REBALANCE_IN_PROGRESS))
-            self.state = State.PREPARING
+                member.answer_sync(SyncResponse(ErrorCode.REBALANCE_IN_PROGRESS))
+            self.state = ClassicGroupState.PREPARING
             longest = max(member.rebalance_timeout for member in self.members.values())
-            self._deadline = now + (self._initial_delay if self._first else longest)
+            self._deadline = now + (self._initial_delay if self._initial_rebalance else longest)
         self._try_complete(now)
 
     def _try_complete(self, now: float) -> None:
-        if self.state is not State.PREPARING:
+        if self.state is not ClassicGroupState.PREPARING:
             return
-        if self._first and self._deadline is not None and now < self._deadline:
+        if self._initial_rebalance and self._deadline is not None and now < self._deadline:
             return
         if not self._pending and all(m.joining is not None for m in self.members.values()):
             self._complete(now)
@@ -344,9 +355,9 @@ class Group:
         if not self.members:
             self._become_empty()
             return
-        self.state = State.COMPLETING
+        self.state = ClassicGroupState.COMPLETING
         self._deadline = now + max(m.rebalance_timeout for m in self.members.values())
-        self.protocol = self._vote()
+        self.protocol = self._choose_protocol()
         leader = self.members.get(self.leader)
         if leader is None or leader.joining is None:
             came = [m.member_id for m in self.members.values() if m.joining is not None]
@@ -356,7 +367,7 @@ class Group:
                 member.deadline = now + member.session_timeout
             member.answer_join(self._joined(member))
 
-    def _vote(self) -> str:
+    def _choose_protocol(self) -> str:
         """The protocol that all can and most like best."""
         members = list(self.members.values())
         common = set.intersection(*({name for name, _ in m.protocols} for m in members))
@@ -378,27 +389,32 @@ class Group:
         member = self.members.pop(member_id)
         if member.instance_id is not None:
             self._instances.pop(member.instance_id, None)
-        member.answer_join(Joined(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
-        member.answer_sync(Synced(ErrorCode.UNKNOWN_MEMBER_ID))
+        member.answer_join(JoinResponse(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
+        member.answer_sync(SyncResponse(ErrorCode.UNKNOWN_MEMBER_ID))
 
     def _after_removal(self, now: float) -> None:
         if self.members:
             self._rebalance(now)
-        elif self.state is not State.EMPTY:
+        elif self.state is not ClassicGroupState.EMPTY:
             self.generation += 1
             self._become_empty()
 
     def _become_empty(self) -> None:
-        self.state, self._deadline = State.EMPTY, None
+        self.state, self._deadline = ClassicGroupState.EMPTY, None
         self.protocol, self.leader = None, ""
 
     # -- answers -----------------------------------------------------------------------------
 
     def _joined(
-        self, member: Member, *, leader: str | None = None, full: bool = True, skip: bool = False
-    ) -> Joined:
+        self,
+        member: ClassicGroupMember,
+        *,
+        leader: str | None = None,
+        full: bool = True,
+        skip: bool = False,
+    ) -> JoinResponse:
         leads = full and member.member_id == self.leader
-        return Joined(
+        return JoinResponse(
             ErrorCode.NONE,
             member.member_id,
             self.generation,
@@ -414,9 +430,9 @@ class Group:
             else (),
         )
 
-    def _synced(self, member: Member) -> Synced:
-        return Synced(ErrorCode.NONE, member.assignment, self.protocol_type, self.protocol)
+    def _synced(self, member: ClassicGroupMember) -> SyncResponse:
+        return SyncResponse(ErrorCode.NONE, member.assignment, self.protocol_type, self.protocol)
 
 
-def _waits(member: Member) -> bool:
+def _is_waiting(member: ClassicGroupMember) -> bool:
     return member.joining is not None or member.syncing is not None

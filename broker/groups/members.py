@@ -7,11 +7,18 @@ from dataclasses import dataclass, field
 
 from headworks._kafka.error_codes import ErrorCode
 
-__all__ = ["Join", "JoinReply", "Joined", "Member", "SyncReply", "Synced"]
+__all__ = [
+    "ClassicGroupMember",
+    "JoinCallback",
+    "JoinRequest",
+    "JoinResponse",
+    "SyncCallback",
+    "SyncResponse",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class JoinRequest:
     """A request to join; times in seconds. `needs_id`: a new member must come back with its id."""
 
     member_id: str
@@ -33,7 +40,7 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinResponse:
     """The answer to a join; `members` (id, instance id, metadata) only for the leader."""
 
     error: ErrorCode
@@ -47,7 +54,7 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
+class SyncResponse:
     """The answer to a sync."""
 
     error: ErrorCode
@@ -56,12 +63,12 @@ class Synced:
     protocol: str | None = None
 
 
-JoinReply = Callable[[Joined], None]
-SyncReply = Callable[[Synced], None]
+JoinCallback = Callable[[JoinResponse], None]
+SyncCallback = Callable[[SyncResponse], None]
 
 
 @dataclass(slots=True)
-class Member:
+class ClassicGroupMember:
     """A member: who it is, what it can do, and what it waits for."""
 
     member_id: str
@@ -73,8 +80,8 @@ class Member:
     protocols: tuple[tuple[str, bytes], ...]
     deadline: float  # when its session ends, unless it is heard of
     assignment: bytes = b""
-    joining: JoinReply | None = field(default=None, repr=False)
-    syncing: SyncReply | None = field(default=None, repr=False)
+    joining: JoinCallback | None = field(default=None, repr=False)
+    syncing: SyncCallback | None = field(default=None, repr=False)
 
     @property
     def size(self) -> int:
@@ -87,13 +94,13 @@ class Member:
         """What the member said for a protocol."""
         return dict(self.protocols).get(protocol or "", b"")
 
-    def answer_join(self, joined: Joined) -> None:
+    def answer_join(self, joined: JoinResponse) -> None:
         """Answer the join that waits, if one does."""
         reply, self.joining = self.joining, None
         if reply is not None:
             reply(joined)
 
-    def answer_sync(self, synced: Synced) -> None:
+    def answer_sync(self, synced: SyncResponse) -> None:
         """Answer the sync that waits, if one does."""
         reply, self.syncing = self.syncing, None
         if reply is not None:

@@ -17,7 +17,7 @@ from typing import Any
 from headworks._broker.handlers.leadership import partition_of
 from headworks._broker.handlers.node import Node
 from headworks._broker.handlers.produce import Answers, check_records
-from headworks._broker.topics import Partition, StorageFailureError
+from headworks._broker.topics import HostedPartition, StorageFailureError
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.apis import PRODUCE
 from headworks._kafka.protocol.produce import (
@@ -55,7 +55,7 @@ class Run:
         "touched",
     )
 
-    def __init__(self, repeats: Repeats, partition: Partition, answers: Answers) -> None:
+    def __init__(self, repeats: Repeats, partition: HostedPartition, answers: Answers) -> None:
         self.acks = repeats.acks
         self.after = 0  # where the next request begins
         self.place: Any = None
@@ -111,7 +111,7 @@ class Run:
             self.after = after
         self.touched = [(0, partition, end)]
 
-    def fail(self, partition: Partition, message: str) -> None:
+    def fail(self, partition: HostedPartition, message: str) -> None:
         """Writing to `partition` failed: nothing that was staged there happened."""
         if partition is self._partition:
             self._failure, self.touched = message, []
@@ -133,7 +133,7 @@ class Run:
         if self._failure is not None:
             self._refuse(self._failure)
         elif self.acks:
-            start = partition.log.start_offset
+            start = partition.log.log_start_offset
             frames = encode_offsets(
                 self._version, self._topic, partition.index, start, self._placed
             )
@@ -165,7 +165,7 @@ def take_run(
     None if not even the first can be taken so.
     """
     first = next(requests, None)
-    if first is None or node.catalogue.inspecting:
+    if first is None or node.hosted.validates_records:
         return None
     partition = partition_of(node, repeats.topic, first[1])
     if (

@@ -91,9 +91,9 @@ async def _alter(
                 )
             topic = await _topic(node, request, resource.resource_name, now=True)
             if request.message.validate_only:
-                node.catalogue.config(change(resource, topic.configs))
+                node.hosted.config(change(resource, topic.configs))
             else:
-                await node.catalogue.configure(topic.name, partial(change, resource))
+                await node.hosted.configure(topic.name, partial(change, resource))
         except RefusedError as error:
             fields |= {"error_code": ErrorCode(error.code), "error_message": str(error)}
         except InvalidConfigError as error:
@@ -124,8 +124,8 @@ async def _topic(node: Node, request: Request, name: str, *, now: bool = False) 
             f"{request.client.principal.name} may not do that with topic {name!r}",
         )
     if now:
-        await node.finder.look(name)
-    topic = await node.finder.find(name)
+        await node.topic_lookup.refresh(name)
+    topic = await node.topic_lookup.find(name)
     if topic is None:
         raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return topic
@@ -157,8 +157,8 @@ def _entry(
 ) -> dict[str, Any]:
     key = CONFIGS[name]
     values = [(_SOURCE_DEFAULT, key.default)]
-    if name in node.catalogue.defaults:
-        values.insert(0, (_SOURCE_STATIC, node.catalogue.defaults[name]))
+    if name in node.hosted.defaults:
+        values.insert(0, (_SOURCE_STATIC, node.hosted.defaults[name]))
     if name in own:
         values.insert(0, (_SOURCE_TOPIC, own[name]))
     source, value = values[0]

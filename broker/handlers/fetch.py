@@ -21,7 +21,7 @@ from headworks._broker.handlers.leadership import partition_of
 from headworks._broker.handlers.node import Node
 from headworks._broker.log import OffsetOutOfRangeError
 from headworks._broker.log.partition import LEADER_EPOCH
-from headworks._broker.topics import Partition
+from headworks._broker.topics import HostedPartition
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.apis import FETCH
 from headworks._kafka.protocol.fetch import FetchRequest, Piece, Read, Wanted, encode_reply
@@ -115,8 +115,8 @@ class Fetch:
                 self._node.counters.fetched[read.topic] += read.slice.size
         self._reply(encode_reply(self._header.correlation, self._header.version, reads))
 
-    def _partitions(self) -> list[Partition]:
-        found = (self._node.catalogue.partition(w.topic, w.partition) for w in self._request.wanted)
+    def _partitions(self) -> list[HostedPartition]:
+        found = (self._node.hosted.partition(w.topic, w.partition) for w in self._request.wanted)
         return [partition for partition in found if partition is not None]
 
     def _read(self) -> tuple[list[Read], bool]:
@@ -147,10 +147,12 @@ class Fetch:
             piece = log.read(wanted.offset, min(wanted.max_bytes, max(room, 0)), at_least_one=first)
         except OffsetOutOfRangeError:
             code = ErrorCode.OFFSET_OUT_OF_RANGE
-            return Read(topic, index, code, log.visible, log.start_offset)
+            return Read(topic, index, code, log.high_watermark, log.log_start_offset)
         except CorruptError as error:
-            partition.say_damaged(error)
-            return Read(topic, index, ErrorCode.CORRUPT_MESSAGE, log.visible, log.start_offset)
+            partition.log_damage(error)
+            return Read(
+                topic, index, ErrorCode.CORRUPT_MESSAGE, log.high_watermark, log.log_start_offset
+            )
         except OSError:
             return Read(topic, index, ErrorCode.KAFKA_STORAGE_ERROR)
-        return Read(topic, index, 0, log.visible, log.start_offset, piece)
+        return Read(topic, index, 0, log.high_watermark, log.log_start_offset, piece)

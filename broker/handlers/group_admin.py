@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from headworks._broker.coordination import StoreFailureError
-from headworks._broker.groups import State
+from headworks._broker.groups import ClassicGroupState
 from headworks._broker.handlers.leadership import coordinates, group_refusal
 from headworks._broker.handlers.node import Node, Request
 from headworks._kafka.error_codes import ErrorCode
@@ -31,7 +31,11 @@ async def list_groups(node: Node, request: Request) -> Fields:
     for name in await node.coordination.groups():
         if not coordinates(node, name):
             continue
-        empty = {"group_id": name, "protocol_type": "", "group_state": State.EMPTY.value}
+        empty = {
+            "group_id": name,
+            "protocol_type": "",
+            "group_state": ClassicGroupState.EMPTY.value,
+        }
         listed.setdefault(name, empty)
     return {
         "error_code": ErrorCode.NONE,
@@ -60,7 +64,7 @@ async def _describe(node: Node, request: Request, name: str) -> dict[str, Any]:
         return fields | nobody | {"error_code": refusal}
     if group is None:
         stored = await node.coordination.has_offsets(name)
-        return fields | nobody | ({"group_state": State.EMPTY.value} if stored else {})
+        return fields | nobody | ({"group_state": ClassicGroupState.EMPTY.value} if stored else {})
     return fields | {
         "group_state": group.state.value,
         "protocol_type": group.protocol_type,
@@ -144,7 +148,7 @@ async def offset_delete(node: Node, request: Request) -> Fields:
 
 async def _forget(node: Node, group: str, keys: list[tuple[str, int]] | None = None) -> ErrorCode:
     try:
-        await node.coordination.forget_offsets(group, keys)
+        await node.coordination.delete_offsets(group, keys)
     except StoreFailureError:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ErrorCode.NONE

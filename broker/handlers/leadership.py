@@ -6,26 +6,26 @@ answers for nothing: the client then asks another, or this one again when it is 
 
 from __future__ import annotations
 
-from headworks._broker.coordination import Member
+from headworks._broker.coordination import ClusterMember
 from headworks._broker.coordination.assignment import coordinator_of
 from headworks._broker.handlers.node import Node
-from headworks._broker.topics import Partition
+from headworks._broker.topics import HostedPartition
 from headworks._kafka.error_codes import ErrorCode
 
 __all__ = ["coordinates", "coordinator", "group_refusal", "leader_of", "partition_of", "why_absent"]
 
 
-def partition_of(node: Node, topic: str, index: int) -> Partition | ErrorCode:
+def partition_of(node: Node, topic: str, index: int) -> HostedPartition | ErrorCode:
     """The partition if this broker answers for it, or the error that says why it does not."""
-    partition = node.catalogue.partition(topic, index)
-    if partition is None or not node.coordination.sure:
+    partition = node.hosted.partition(topic, index)
+    if partition is None or not node.coordination.lease_valid:
         return why_absent(node, topic, index)
     return partition
 
 
 def why_absent(node: Node, topic: str, index: int) -> ErrorCode:
     """The error for a partition that this broker does not answer for."""
-    served = node.catalogue.topics.get(topic)
+    served = node.hosted.topics.get(topic)
     if served is None or not 0 <= index < served.count:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if index in served.refused:
@@ -36,15 +36,15 @@ def why_absent(node: Node, topic: str, index: int) -> ErrorCode:
 def leader_of(node: Node, broker: int, *, served: bool) -> int:
     """Who answers for a partition of `broker`; -1: nobody. `served`: by us, if it is ours."""
     if broker == node.node_id:
-        return broker if served and node.coordination.sure else -1
+        return broker if served and node.coordination.lease_valid else -1
     return broker if broker in node.coordination.members else -1
 
 
-def coordinator(node: Node, group: str) -> Member | None:
+def coordinator(node: Node, group: str) -> ClusterMember | None:
     """The living broker that coordinates a group."""
     members = node.coordination.members
     broker = coordinator_of(group, members)
-    if broker is None or (broker == node.node_id and not node.coordination.sure):
+    if broker is None or (broker == node.node_id and not node.coordination.lease_valid):
         return None
     return members[broker]
 

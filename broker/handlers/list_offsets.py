@@ -16,7 +16,7 @@ from typing import Any
 from headworks._broker.handlers.leadership import partition_of
 from headworks._broker.handlers.node import Node, Request
 from headworks._broker.log.partition import LEADER_EPOCH
-from headworks._broker.topics import Partition
+from headworks._broker.topics import HostedPartition
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.messages import Fields
 from headworks.errors import CorruptError
@@ -56,7 +56,7 @@ async def _answer(node: Node, request: Request, topic: str, asked: Any) -> dict[
     try:
         found = await _find(node, partition, asked.timestamp)
     except CorruptError as error:
-        partition.say_damaged(error)
+        partition.log_damage(error)
         return fields | {"error_code": ErrorCode.CORRUPT_MESSAGE}
     except OSError:
         return fields | {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}
@@ -66,12 +66,12 @@ async def _answer(node: Node, request: Request, topic: str, asked: Any) -> dict[
     return fields | {"offset": found[0], "timestamp": found[1], "leader_epoch": LEADER_EPOCH}
 
 
-async def _find(node: Node, partition: Partition, timestamp: int) -> tuple[int, int] | None:
+async def _find(node: Node, partition: HostedPartition, timestamp: int) -> tuple[int, int] | None:
     log = partition.log
     if timestamp == _LATEST:
-        return log.visible, -1
+        return log.high_watermark, -1
     if timestamp == _EARLIEST:
-        return log.start_offset, -1
+        return log.log_start_offset, -1
     async with node.searching:
         if timestamp == _MAX_TIMESTAMP:
             return await asyncio.to_thread(log.latest_timestamp)

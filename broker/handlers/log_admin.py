@@ -11,7 +11,7 @@ from headworks._broker.handlers.metadata import broker_fields, controller_of, li
 from headworks._broker.handlers.node import Node, Request
 from headworks._broker.log import OffsetOutOfRangeError
 from headworks._broker.log.partition import LEADER_EPOCH
-from headworks._broker.topics import Partition
+from headworks._broker.topics import HostedPartition
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.messages import Fields
 
@@ -41,7 +41,7 @@ def _delete(node: Node, request: Request, topic: str, asked: Any) -> dict[str, A
     if isinstance(partition, ErrorCode):
         return fields | {"error_code": partition}
     log = partition.log
-    offset = log.visible if asked.offset == _HIGH_WATERMARK else asked.offset
+    offset = log.high_watermark if asked.offset == _HIGH_WATERMARK else asked.offset
     try:
         for segment in log.delete_before(offset):
             segment.remove_files()
@@ -49,7 +49,7 @@ def _delete(node: Node, request: Request, topic: str, asked: Any) -> dict[str, A
         return fields | {"error_code": ErrorCode.OFFSET_OUT_OF_RANGE}
     except OSError:
         return fields | {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}
-    return fields | {"error_code": ErrorCode.NONE, "low_watermark": log.start_offset}
+    return fields | {"error_code": ErrorCode.NONE, "low_watermark": log.log_start_offset}
 
 
 async def offset_for_leader_epoch(node: Node, request: Request) -> Fields:
@@ -81,7 +81,7 @@ def _epoch_end(node: Node, request: Request, topic: str, asked: Any) -> dict[str
     return fields | {
         "error_code": ErrorCode.NONE,
         "leader_epoch": LEADER_EPOCH,
-        "end_offset": partition.log.visible,
+        "end_offset": partition.log.high_watermark,
     }
 
 
@@ -114,17 +114,17 @@ async def describe_log_dirs(node: Node, request: Request) -> Fields:
         return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
     asked = request.message.topics
     wanted = None if asked is None else {t.topic: set(t.partitions) for t in asked}
-    topics: dict[str, list[Partition]] = {}
-    for partition in node.catalogue.partitions():
+    topics: dict[str, list[HostedPartition]] = {}
+    for partition in node.hosted.partitions():
         if wanted is None or partition.index in wanted.get(partition.topic, ()):
             topics.setdefault(partition.topic, []).append(partition)
-    disk = os.statvfs(node.catalogue.folder)
+    disk = os.statvfs(node.hosted.folder)
     return {
         "error_code": ErrorCode.NONE,
         "results": [
             {
                 "error_code": ErrorCode.NONE,
-                "log_dir": str(node.catalogue.folder),
+                "log_dir": str(node.hosted.folder),
                 "topics": [
                     {
                         "name": topic,

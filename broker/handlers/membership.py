@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from headworks._broker.groups import Join, Joined, Synced
+from headworks._broker.groups import JoinRequest, JoinResponse, SyncResponse
 from headworks._broker.handlers.leadership import coordinator, group_refusal
 from headworks._broker.handlers.metadata import broker_fields
 from headworks._broker.handlers.node import Node, Request
@@ -59,11 +59,13 @@ async def join_group(node: Node, request: Request) -> Fields:
     """Answered when the group has gathered."""
     message = request.message
     if not request.may_group(message.group_id):
-        return _joined(request, Joined(ErrorCode.GROUP_AUTHORIZATION_FAILED, message.member_id))
+        return _joined(
+            request, JoinResponse(ErrorCode.GROUP_AUTHORIZATION_FAILED, message.member_id)
+        )
     if refusal := group_refusal(node, message.group_id):
-        return _joined(request, Joined(refusal, message.member_id))
+        return _joined(request, JoinResponse(refusal, message.member_id))
     session = _seconds(message.session_timeout)
-    join = Join(
+    join = JoinRequest(
         member_id=message.member_id,
         instance_id=getattr(message, "group_instance_id", None),
         client_id=request.header.client_id or "",
@@ -76,12 +78,12 @@ async def join_group(node: Node, request: Request) -> Fields:
         needs_id=request.version >= 4,
         may_skip_assignment=request.version >= 9,
     )
-    done: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
+    done: asyncio.Future[JoinResponse] = asyncio.get_running_loop().create_future()
     node.groups.join(message.group_id, join, _settle(done))
     return _joined(request, await done)
 
 
-def _joined(request: Request, joined: Joined) -> dict[str, Any]:
+def _joined(request: Request, joined: JoinResponse) -> dict[str, Any]:
     return {
         "error_code": joined.error,
         "generation_id": joined.generation,
@@ -110,7 +112,7 @@ async def sync_group(node: Node, request: Request) -> Fields:
         return {"error_code": ErrorCode.UNKNOWN_MEMBER_ID, "assignment": b""}
     if not node.groups.has_room(sum(len(a.assignment) for a in message.assignments)):
         return {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE, "assignment": b""}
-    done: asyncio.Future[Synced] = asyncio.get_running_loop().create_future()
+    done: asyncio.Future[SyncResponse] = asyncio.get_running_loop().create_future()
     group.sync(
         node.groups.clock(),
         message.member_id,

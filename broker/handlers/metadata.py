@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from headworks._broker.coordination import Member, StoreFailureError, TopicExistsError
+from headworks._broker.coordination import ClusterMember, StoreFailureError, TopicExistsError
 from headworks._broker.handlers.leadership import leader_of
 from headworks._broker.handlers.node import Node, Request
 from headworks._broker.log.partition import LEADER_EPOCH
-from headworks._broker.topics import InvalidTopicError, ServedTopic, TooManyPartitionsError
+from headworks._broker.topics import HostedTopic, InvalidTopicError, TooManyPartitionsError
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.apis import APIS, PRODUCE
 from headworks._kafka.protocol.messages import Fields, encode
@@ -27,12 +27,12 @@ _AT_A_TIME = 200
 
 async def metadata(node: Node, request: Request) -> bytes:
     """Answer for the named topics, or for all."""
-    catalogue = node.catalogue
+    hosted = node.hosted
     asked = request.message.topics
     # each once, however often it is named: a topic's answer may be 10,000 times as long as its name
     names = None if asked is None else tuple(dict.fromkeys(topic.name for topic in asked))
     question = (request.version, names, request.client.view)
-    version = catalogue.version
+    version = hosted.version
     kept = node.replies.find(question, version)
     if kept is not None:
         return kept
@@ -40,7 +40,7 @@ async def metadata(node: Node, request: Request) -> bytes:
     if not lasting:
         node.counters.count_errors(request.header.key, fields)
     body = encode(APIS[request.header.key], request.version, fields)
-    if lasting and version == catalogue.version:  # nothing changed while it was put together
+    if lasting and version == hosted.version:  # nothing changed while it was put together
         node.replies.keep(question, version, body)
     return body
 
@@ -48,14 +48,14 @@ async def metadata(node: Node, request: Request) -> bytes:
 async def _answer(
     node: Node, request: Request, names: tuple[str | None, ...] | None
 ) -> tuple[Fields, bool]:
-    """The reply's fields, and whether they stay true until the catalogue changes."""
+    """The reply's fields, and whether they stay true until the hosted topics change."""
     if request.version == 0 and not names:
         names = None  # version 0 cannot say null: an empty list means all
     create = node.auto_create_topics and getattr(request.message, "allow_auto_topic_creation", True)
     if names is None:
         topics = [
             _topic(node, topic)
-            for name, topic in node.catalogue.topics.items()
+            for name, topic in node.hosted.topics.items()
             if request.client.sees_topic(request.header.key, name)
         ]
     else:
@@ -74,13 +74,15 @@ async def _answer(
 
 
 def _lasts(node: Node, answer: dict[str, Any]) -> bool:
-    served = None if answer["error_code"] else node.catalogue.topics.get(answer["name"])
-    return served is not None and not served.heals
+    served = None if answer["error_code"] else node.hosted.topics.get(answer["name"])
+    return served is not None and not served.can_reopen
 
 
-def living(node: Node) -> list[Member]:
+def living(node: Node) -> list[ClusterMember]:
     """The living brokers; a client is never told that there are none."""
-    return list(node.coordination.members.values()) or [Member(node.node_id, node.host, node.port)]
+    return list(node.coordination.members.values()) or [
+        ClusterMember(node.node_id, node.host, node.port)
+    ]
 
 
 def controller_of(node: Node) -> int:
@@ -88,7 +90,7 @@ def controller_of(node: Node) -> int:
     return living(node)[0].broker
 
 
-def broker_fields(member: Member) -> dict[str, Any]:
+def broker_fields(member: ClusterMember) -> dict[str, Any]:
     """A broker, as replies name it."""
     return {"node_id": member.broker, "host": member.host, "port": member.port}
 
@@ -99,26 +101,26 @@ async def _named(node: Node, request: Request, name: str | None, *, create: bool
         return _missing(None if request.version >= 12 else "", ErrorCode.UNKNOWN_TOPIC_ID)
     if not request.may_topic(name):
         return _missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    topic = node.catalogue.topics.get(name)
-    if topic is None and create and node.coordination.sure:
+    topic = node.hosted.topics.get(name)
+    if topic is None and create and node.coordination.lease_valid:
         if not request.client.may_topic(PRODUCE, name):
             return _missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         try:
-            topic = await node.catalogue.create(name, node.default_partitions, {})
+            topic = await node.hosted.create(name, node.default_partitions, {})
         except InvalidTopicError:
             return _missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
         except TooManyPartitionsError as error:
-            node.catalogue.full.failed(error, {"topic": name})
+            node.hosted.auto_create_failures.failed(error, {"topic": name})
             # as if this broker created none: no code says it better
             return _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         except StoreFailureError:
             return _missing(name, ErrorCode.LEADER_NOT_AVAILABLE)
         except TopicExistsError:  # created by another request meanwhile
-            topic = node.catalogue.topics.get(name)
+            topic = node.hosted.topics.get(name)
     if topic is None:
-        topic = await node.finder.find(name)
-    elif topic.heals:
-        await node.catalogue.try_again(name)
+        topic = await node.topic_lookup.find(name)
+    elif topic.can_reopen:
+        await node.hosted.reopen_partitions(name)
     if topic is None:
         return _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return _topic(node, topic)
@@ -128,7 +130,7 @@ def _missing(name: str | None, code: ErrorCode) -> dict[str, Any]:
     return {"error_code": code, "name": name, "topic_id": None, "partitions": []}
 
 
-def _topic(node: Node, topic: ServedTopic) -> dict[str, Any]:
+def _topic(node: Node, topic: HostedTopic) -> dict[str, Any]:
     return {
         "error_code": ErrorCode.NONE,
         "name": topic.name,

@@ -11,7 +11,7 @@ from headworks._broker.coordination import Coordination
 from headworks._broker.groups import GroupCoordinator
 from headworks._broker.handlers.client import Client
 from headworks._broker.handlers.counters import Counters
-from headworks._broker.topics import Catalogue, Finder
+from headworks._broker.topics import HostedTopics, TopicLookup
 from headworks._kafka.protocol import Header
 from headworks._kafka.protocol.messages import Fields
 
@@ -28,11 +28,11 @@ class Replies:
         self._left = self._size = size
 
     def find(self, question: Hashable, version: int) -> bytes | None:
-        """The reply to a question, if it was kept since the catalogue had this version."""
+        """The reply to a question, if it was kept since the hosted topics had this version."""
         return self._kept.get(question) if version == self._version else None
 
     def keep(self, question: Hashable, version: int, reply: bytes) -> None:
-        """Keep a reply that is true for this version of the catalogue."""
+        """Keep a reply that is true for this version of the hosted topics."""
         if len(reply) > self._size:
             return
         if version != self._version or len(self._kept) >= self._limit or len(reply) > self._left:
@@ -51,8 +51,8 @@ class Node:
     port: int
     default_partitions: int
     auto_create_topics: bool
-    catalogue: Catalogue
-    finder: Finder
+    hosted: HostedTopics
+    topic_lookup: TopicLookup
     coordination: Coordination
     groups: GroupCoordinator
     clock: Callable[[], float]

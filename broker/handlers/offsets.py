@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from headworks._broker.coordination import Committed, StoreFailureError
+from headworks._broker.coordination import CommittedOffset, StoreFailureError
 from headworks._broker.handlers.leadership import group_refusal
 from headworks._broker.handlers.node import Node, Request
-from headworks._broker.topics import ServedTopic
+from headworks._broker.topics import HostedTopic
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.messages import Fields
 
@@ -21,16 +21,16 @@ async def offset_commit(node: Node, request: Request) -> Fields:
     """Store what may be stored; every partition has its own answer."""
     message = request.message
     group_error = _group_error(node, request) or await _others_error(node, message)
-    accepted: dict[tuple[str, int], Committed] = {}
+    accepted: dict[tuple[str, int], CommittedOffset] = {}
     topics: list[dict[str, Any]] = []
     for topic in message.topics:
         answers = []
         refusal = _topic_error(request, topic.name)
-        served = None if group_error or refusal else await node.finder.find(topic.name)
+        served = None if group_error or refusal else await node.topic_lookup.find(topic.name)
         for asked in topic.partitions:
             error = group_error or refusal or _partition_error(served, asked)
             if not error:
-                accepted[topic.name, asked.partition_index] = Committed(
+                accepted[topic.name, asked.partition_index] = CommittedOffset(
                     asked.committed_offset,
                     getattr(asked, "committed_leader_epoch", -1),
                     asked.committed_metadata or "",
@@ -118,7 +118,7 @@ def _topic_error(request: Request, topic: str) -> ErrorCode:
     return ErrorCode.NONE if request.may_topic(topic) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def _partition_error(served: ServedTopic | None, asked: Any) -> ErrorCode:
+def _partition_error(served: HostedTopic | None, asked: Any) -> ErrorCode:
     if served is None or not 0 <= asked.partition_index < served.count:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if len(asked.committed_metadata or "") > _MAX_METADATA:
@@ -156,9 +156,9 @@ def _unknown(partition: int, error: ErrorCode) -> dict[str, Any]:
 
 
 def _position(
-    known: dict[tuple[str, int], Committed], topic: str, partition: int
+    known: dict[tuple[str, int], CommittedOffset], topic: str, partition: int
 ) -> dict[str, Any]:
-    at = known.get((topic, partition), Committed(-1))
+    at = known.get((topic, partition), CommittedOffset(-1))
     return {
         "partition_index": partition,
         "committed_offset": at.offset,

@@ -19,8 +19,12 @@ from headworks._broker.handlers.client import Client
 from headworks._broker.handlers.leadership import why_absent
 from headworks._broker.handlers.node import Node
 from headworks._broker.handlers.record_validation import UNTOUCHED, BadBatchError, Inspection
-from headworks._broker.log import DuplicateError, OutOfSequenceError, StaleEpochError
-from headworks._broker.topics import Partition, StorageFailureError
+from headworks._broker.log import (
+    DuplicateBatchError,
+    InvalidProducerEpochError,
+    OutOfOrderSequenceError,
+)
+from headworks._broker.topics import HostedPartition, StorageFailureError
 from headworks._kafka.error_codes import ErrorCode, refused
 from headworks._kafka.protocol.apis import APIS, PRODUCE
 from headworks._kafka.protocol.frame import Header
@@ -67,9 +71,9 @@ class Outcome(Protocol):
     """What was staged of one request or several, to be written and answered."""
 
     acks: int
-    touched: list[tuple[int, Partition, int]]  # result's number, partition, end
+    touched: list[tuple[int, HostedPartition, int]]  # result's number, partition, end
 
-    def fail(self, partition: Partition, message: str) -> None:
+    def fail(self, partition: HostedPartition, message: str) -> None:
         """Writing to `partition` failed: nothing that was staged there happened."""
 
     def finish(self) -> None:
@@ -84,7 +88,7 @@ class Production:
     def __init__(self, header: Header, acks: int, answers: Answers, place: Any) -> None:
         self.acks = acks
         self.results: list[Result] = []
-        self.touched: list[tuple[int, Partition, int]] = []  # result's number, partition, end
+        self.touched: list[tuple[int, HostedPartition, int]] = []  # result's number, partition, end
         self._header = header
         self._answers = answers
         self._place = place
@@ -119,7 +123,7 @@ class Production:
     def _stage_part(
         self,
         node: Node,
-        partition: Partition,
+        partition: HostedPartition,
         part: Part,
         buffer: bytearray,
         refusal: BadBatchError | None,
@@ -129,7 +133,7 @@ class Production:
             if refusal is not None:
                 raise refusal
         except RefusedError as error:
-            partition.say_refused(error, self._answers.client.peer)
+            partition.log_rejected_batch(error, self._answers.client.peer)
             raise
         log, append_time = partition.log, -1
         if partition.config.append_time:
@@ -139,18 +143,18 @@ class Production:
         number = len(self.results)
         try:
             base = partition.stage(memoryview(buffer), batch)
-        except DuplicateError as duplicate:
+        except DuplicateBatchError as duplicate:
             base = duplicate.base_offset
-        except OutOfSequenceError as error:
+        except OutOfOrderSequenceError as error:
             raise refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, str(error)) from None
-        except StaleEpochError as error:
+        except InvalidProducerEpochError as error:
             raise refused(ErrorCode.INVALID_PRODUCER_EPOCH, str(error)) from None
         except StorageFailureError as error:
             raise refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
         self.touched.append((number, partition, base + batch.last_offset_delta + 1))
-        return Result(part.topic, part.partition, 0, base, append_time, log.start_offset)
+        return Result(part.topic, part.partition, 0, base, append_time, log.log_start_offset)
 
-    def fail(self, partition: Partition, message: str) -> None:
+    def fail(self, partition: HostedPartition, message: str) -> None:
         """Writing to `partition` failed: nothing that was staged there happened."""
         self._set_error({n for n, touched, _ in self.touched if touched is partition}, message)
         self.touched = [entry for entry in self.touched if entry[1] is not partition]
@@ -194,7 +198,7 @@ class Production:
 
 def commit(productions: Sequence[Outcome]) -> None:
     """Write what `productions` staged, once per partition, and answer them in order."""
-    urgent: dict[Partition, bool] = {}
+    urgent: dict[HostedPartition, bool] = {}
     for production in productions:
         for _, partition, _ in production.touched:
             urgent[partition] = urgent.get(partition, False) or production.acks == _ALL
@@ -221,24 +225,24 @@ def _refusal(header: Header, request: ProduceRequest) -> tuple[ErrorCode, str] |
 
 def _doubt(node: Node) -> tuple[ErrorCode, str] | None:
     """Why nothing can be taken now."""
-    if node.coordination.sure:
+    if node.coordination.lease_valid:
         return None
     return ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is not sure of its place in the cluster"
 
 
-def _find(node: Node, part: Part) -> Partition:
-    partition = node.catalogue.partition(part.topic, part.partition)
+def _find(node: Node, part: Part) -> HostedPartition:
+    partition = node.hosted.partition(part.topic, part.partition)
     if partition is not None:
         return partition
     code = why_absent(node, part.topic, part.partition)
     if code is ErrorCode.KAFKA_STORAGE_ERROR:
-        raise refused(code, node.catalogue.topics[part.topic].refused[part.partition].reason)
+        raise refused(code, node.hosted.topics[part.topic].refused[part.partition].reason)
     if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         raise refused(code, f"{part.topic}-{part.partition} is another broker's")
     raise refused(code, f"there is no partition {part.partition} of {part.topic[:_SHOWN]!r}")
 
 
-def check_records(buffer: Buffer, start: int, stop: int, partition: Partition) -> Batch:
+def check_records(buffer: Buffer, start: int, stop: int, partition: HostedPartition) -> Batch:
     """The batch of a part; everything that can be wrong with it is a RefusedError with its code."""
     size = stop - start
     if size <= 0:

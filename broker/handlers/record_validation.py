@@ -25,8 +25,8 @@ from typing import NamedTuple
 from headworks import _wire
 from headworks._broker.handlers.client import Client
 from headworks._broker.handlers.node import Node
-from headworks._broker.topics import Partition, TopicConfig
-from headworks._broker.topics.schema_ids import SchemaIds, Verdict, Wanted
+from headworks._broker.topics import HostedPartition, TopicConfig
+from headworks._broker.topics.schema_ids import SchemaIdCache, SchemaIdStatus, TopicSchemaId
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.apis import PRODUCE
 from headworks._kafka.protocol.produce import ProduceRequest
@@ -60,7 +60,7 @@ class Inspection(NamedTuple):
     """What looking found: refusals by the number of the part, and ids to be looked up first."""
 
     refusals: dict[int, BadBatchError]
-    missing: set[Wanted]
+    missing: set[TopicSchemaId]
 
 
 UNTOUCHED = Inspection({}, set())  # nothing was looked at
@@ -70,7 +70,7 @@ class Asked(NamedTuple):
     """A batch of a request that is to be looked into: the number of its part, and where it goes."""
 
     number: int
-    partition: Partition
+    partition: HostedPartition
     batch: Batch
 
 
@@ -86,11 +86,14 @@ def asked_for(node: Node, client: Client, request: ProduceRequest, buffer: Buffe
     """The batches whose topics ask for a look; other mistakes are not judged."""
     found = []
     for number, part in enumerate(request.parts):
-        partition = node.catalogue.partition(part.topic, part.partition)
+        partition = node.hosted.partition(part.topic, part.partition)
         if partition is None or not client.sees_topic(PRODUCE, part.topic):
             continue
         config = partition.config
-        if not config.inspected or not 0 < part.stop - part.start <= config.max_message_bytes:
+        if (
+            not config.validates_records
+            or not 0 < part.stop - part.start <= config.max_message_bytes
+        ):
             continue
         try:
             found.append(Asked(number, partition, check_batch(buffer, part.start, part.stop)))
@@ -106,7 +109,7 @@ def is_large(asked: Sequence[Asked]) -> bool:
     return records > _LARGE_RECORDS or packed > _LARGE_BYTES
 
 
-def judge(asked: Sequence[Asked], buffer: Buffer, ids: SchemaIds | None) -> Inspection:
+def judge(asked: Sequence[Asked], buffer: Buffer, ids: SchemaIdCache | None) -> Inspection:
     """Look into the batches, which lie in `buffer`."""
     found = Inspection({}, set())
     limits = [_EXPANSION * one.partition.config.max_message_bytes for one in asked]
@@ -124,18 +127,18 @@ def judge(asked: Sequence[Asked], buffer: Buffer, ids: SchemaIds | None) -> Insp
 
 
 def _judge(
-    partition: Partition,
+    partition: HostedPartition,
     buffer: Buffer,
     batch: Batch,
-    ids: SchemaIds | None,
-    missing: set[Wanted],
+    ids: SchemaIdCache | None,
+    missing: set[TopicSchemaId],
     left: _Left,
 ) -> BadBatchError | None:
     config = partition.config
     if config.schema_validation and ids is None:
         return _later(f"{partition} checks schema ids, and this broker has no --registry to ask")
     bad: list[tuple[int, str]] = []
-    asked: dict[int, Verdict] = {}
+    asked: dict[int, SchemaIdStatus] = {}
     try:
         data = opened(buffer, batch, limit=left.bytes)
         if batch.codec:
@@ -148,7 +151,9 @@ def _judge(
                     break
     except InvalidBatchError as error:
         return BadBatchError(ErrorCode.INVALID_RECORD, f"{partition}: {error}")
-    wanted = [(partition.topic, one) for one, seen in asked.items() if seen is Verdict.ASK]
+    wanted = [
+        (partition.topic, one) for one, seen in asked.items() if seen is SchemaIdStatus.NOT_CACHED
+    ]
     missing.update(wanted[: max(0, _MOST_MISSING - len(missing))])
     if bad:
         number, wrong = bad[0]
@@ -156,7 +161,9 @@ def _judge(
         more = f" ({least}{len(bad)} of the batch's records are refused)" if len(bad) > 1 else ""
         message = f"{partition}: record {number} of the batch: {wrong}{more}"
         return BadBatchError(ErrorCode.INVALID_RECORD, message, tuple(bad))
-    unsure = [schema_id for schema_id, verdict in asked.items() if verdict is not Verdict.KNOWN]
+    unsure = [
+        schema_id for schema_id, verdict in asked.items() if verdict is not SchemaIdStatus.KNOWN
+    ]
     if not unsure:
         return None
     assert ids is not None
@@ -166,11 +173,11 @@ def _judge(
 def _wrong(
     topic: str,
     config: TopicConfig,
-    ids: SchemaIds | None,
+    ids: SchemaIdCache | None,
     batch: Batch,
     number: int,
     record: Record,
-    asked: dict[int, Verdict],
+    asked: dict[int, SchemaIdStatus],
 ) -> str | None:
     """What is wrong with a record, if anything; ids that are not sure are noted in `asked`."""
     if record.offset - batch.base_offset != number:
@@ -185,8 +192,8 @@ def _wrong(
         return f"{error.message}; {error.fix}"
     verdict = asked.get(schema_id)
     if verdict is None:
-        verdict = asked[schema_id] = ids.verdict(topic, schema_id)
-    if verdict is Verdict.UNKNOWN:
+        verdict = asked[schema_id] = ids.status(topic, schema_id)
+    if verdict is SchemaIdStatus.UNKNOWN:
         return (
             f"schema id {schema_id} is not registered in subject {topic}-value at {ids.url};"
             f" register the schema there (`headworks schema register`), then produce"
@@ -194,7 +201,7 @@ def _wrong(
     return None
 
 
-def _too_many(partition: Partition) -> BadBatchError:
+def _too_many(partition: HostedPartition) -> BadBatchError:
     return BadBatchError(
         ErrorCode.MESSAGE_TOO_LARGE,
         f"{partition}: the broker looks into the records of this topic, and into at most"

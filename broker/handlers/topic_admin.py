@@ -13,9 +13,9 @@ from headworks._broker.coordination import TopicExistsError
 from headworks._broker.handlers.node import Node, Request
 from headworks._broker.topics import (
     CONFIGS,
+    HostedTopic,
     InvalidConfigError,
     InvalidTopicError,
-    ServedTopic,
     TooManyPartitionsError,
 )
 from headworks._kafka.error_codes import ErrorCode, refused
@@ -60,13 +60,13 @@ async def _create(node: Node, topic: Any, *, validate_only: bool) -> dict[str, A
     else:
         count = len(assignment)
     configs = {config.name: config.value or "" for config in topic.configs}
-    if topic.name in node.catalogue.topics:  # unless another broker has just deleted it
-        await node.finder.look(topic.name)
+    if topic.name in node.hosted.topics:  # unless another broker has just deleted it
+        await node.topic_lookup.refresh(topic.name)
     try:
         if validate_only:
-            node.catalogue.check_new(topic.name, count, configs)
+            node.hosted.check_new(topic.name, count, configs)
         else:
-            _check_served(await node.catalogue.create(topic.name, count, configs, assignment))
+            _check_served(await node.hosted.create(topic.name, count, configs, assignment))
     except InvalidTopicError as error:
         raise refused(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
     except TopicExistsError as error:
@@ -75,7 +75,7 @@ async def _create(node: Node, topic: Any, *, validate_only: bool) -> dict[str, A
         raise refused(ErrorCode.INVALID_CONFIG, str(error)) from None
     except TooManyPartitionsError as error:
         raise refused(ErrorCode.POLICY_VIOLATION, str(error)) from None
-    shown = {name: key.default for name, key in CONFIGS.items()} | {**node.catalogue.defaults}
+    shown = {name: key.default for name, key in CONFIGS.items()} | {**node.hosted.defaults}
     return {
         "num_partitions": count,
         "replication_factor": 1,
@@ -137,7 +137,7 @@ def _check_count(count: int) -> None:
         )
 
 
-def _check_served(topic: ServedTopic) -> None:
+def _check_served(topic: HostedTopic) -> None:
     """What is there now cannot be served if its disk was full in that moment."""
     for index, refusal in topic.refused.items():
         raise refused(
@@ -148,7 +148,7 @@ def _check_served(topic: ServedTopic) -> None:
 
 
 def _check_allowed(node: Node, request: Request, name: str) -> None:
-    if not node.coordination.sure:
+    if not node.coordination.lease_valid:
         raise refused(
             ErrorCode.NOT_CONTROLLER, "this broker is not sure of its place in the cluster"
         )
@@ -166,9 +166,9 @@ async def delete_topics(node: Node, request: Request) -> Fields:
         error, text = ErrorCode.NONE, None
         try:
             _check_allowed(node, request, name)
-            if await node.finder.find(name) is None:
+            if await node.topic_lookup.find(name) is None:
                 raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-            await node.catalogue.delete(name)
+            await node.hosted.delete(name)
         except RefusedError as refusal:
             error, text = ErrorCode(refusal.code), str(refusal)
         responses.append({"name": name, "error_code": error, "error_message": text})
@@ -190,8 +190,8 @@ async def create_partitions(node: Node, request: Request) -> Fields:
 
 
 async def _grow(node: Node, asked: Any, *, validate_only: bool) -> None:
-    await node.finder.look(asked.name)
-    topic = node.catalogue.topics.get(asked.name)
+    await node.topic_lookup.refresh(asked.name)
+    topic = node.hosted.topics.get(asked.name)
     if topic is None:
         raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}")
     _check_count(asked.count)
@@ -209,7 +209,7 @@ async def _grow(node: Node, asked: Any, *, validate_only: bool) -> None:
         added = _brokers(node, [assigned.broker_ids for assigned in asked.assignments])
     if not validate_only:
         try:
-            await node.catalogue.add_partitions(asked.name, asked.count, added)
+            await node.hosted.add_partitions(asked.name, asked.count, added)
             _check_served(topic)
         except TooManyPartitionsError as error:
             raise refused(ErrorCode.POLICY_VIOLATION, str(error)) from None

@@ -1,33 +1,33 @@
 """The log of one partition: segments, sparse indexes, recovery, producer state. No sockets."""
 
 from headworks._broker.log.config import CompactionConfig, LogConfig
-from headworks._broker.log.open_file import Descriptor
+from headworks._broker.log.open_file import SegmentFile
 from headworks._broker.log.partition import OffsetOutOfRangeError, PartitionLog
 from headworks._broker.log.producer_state import (
     MAX_PRODUCERS,
-    DuplicateError,
-    OutOfSequenceError,
+    DuplicateBatchError,
+    InvalidProducerEpochError,
+    OutOfOrderSequenceError,
+    ProducerLimit,
     ProducerStates,
-    Roster,
-    StaleEpochError,
 )
 from headworks._broker.log.recovery import Recovery, open_log
-from headworks._broker.log.segment import FlushFailedError, Segment
+from headworks._broker.log.segment import FlushFailedError, LogSegment
 
 __all__ = [
     "MAX_PRODUCERS",
     "CompactionConfig",
-    "Descriptor",
-    "DuplicateError",
+    "DuplicateBatchError",
     "FlushFailedError",
+    "InvalidProducerEpochError",
     "LogConfig",
+    "LogSegment",
     "OffsetOutOfRangeError",
-    "OutOfSequenceError",
+    "OutOfOrderSequenceError",
     "PartitionLog",
+    "ProducerLimit",
     "ProducerStates",
     "Recovery",
-    "Roster",
-    "Segment",
-    "StaleEpochError",
+    "SegmentFile",
     "open_log",
 ]

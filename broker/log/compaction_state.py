@@ -25,7 +25,15 @@ from headworks._atomic_file import replace_file, sync_folder
 from headworks._broker.log.segment import segment_path
 from headworks.errors import CorruptError, HeadworksError
 
-__all__ = ["CleanSegment", "Cleaned", "UnfinishedSwapError", "adopt", "load", "staged_path", "swap"]
+__all__ = [
+    "CompactedSegment",
+    "CompactionState",
+    "UnfinishedSwapError",
+    "adopt",
+    "load",
+    "staged_path",
+    "swap",
+]
 
 FILE = "compacted"
 _STAGED = ".cleaned-"
@@ -37,7 +45,7 @@ class UnfinishedSwapError(HeadworksError):
 
 
 @dataclass(frozen=True, slots=True)
-class CleanSegment:
+class CompactedSegment:
     """A segment that may have gaps: its base, the offset after it, its bytes."""
 
     base: int
@@ -46,23 +54,25 @@ class CleanSegment:
 
 
 @dataclass(frozen=True, slots=True)
-class Cleaned:
+class CompactionState:
     """What was compacted: up to `dirty`; `replaced` segments (by base) went into others."""
 
     generation: int = 0
     dirty: int = 0
-    segments: tuple[CleanSegment, ...] = ()
+    segments: tuple[CompactedSegment, ...] = ()
     replaced: tuple[int, ...] = ()
 
-    def find(self, base: int) -> CleanSegment | None:
+    def find(self, base: int) -> CompactedSegment | None:
         """The entry of the segment that starts at `base`."""
         return next((segment for segment in self.segments if segment.base == base), None)
 
-    def with_group(self, bases: Iterable[int], new: CleanSegment, oldest: int) -> Cleaned:
+    def with_group(
+        self, bases: Iterable[int], new: CompactedSegment, oldest: int
+    ) -> CompactionState:
         """As it will be when the segments of `bases` have become `new`; none before `oldest`."""
         gone = set(bases)
         kept = [s for s in self.segments if s.base not in gone and s.base >= oldest]
-        return Cleaned(
+        return CompactionState(
             self.generation + 1,
             self.dirty,
             tuple(sorted([*kept, new], key=lambda segment: segment.base)),
@@ -75,13 +85,13 @@ def staged_path(folder: Path, base: int, generation: int) -> Path:
     return segment_path(folder, base).with_suffix(f"{_STAGED}{generation}")
 
 
-def load(folder: Path) -> Cleaned:
+def load(folder: Path) -> CompactionState:
     """What the list in `folder` says; nothing compacted if there is none. CorruptError."""
     path = folder / FILE
     try:
         head, _, body = path.read_text(encoding="ascii").partition("\n")
     except FileNotFoundError:
-        return Cleaned()
+        return CompactionState()
     except ValueError:
         head = body = ""
     if head != f"{_MAGIC} {crc32c(body.encode()):08x}":
@@ -90,17 +100,19 @@ def load(folder: Path) -> Cleaned:
             fix="restore the file from a copy of the folder",
         )
     content = json.loads(body)
-    segments = tuple(CleanSegment(**segment) for segment in content["segments"])
-    return Cleaned(content["generation"], content["dirty"], segments, tuple(content["replaced"]))
+    segments = tuple(CompactedSegment(**segment) for segment in content["segments"])
+    return CompactionState(
+        content["generation"], content["dirty"], segments, tuple(content["replaced"])
+    )
 
 
-def save(folder: Path, cleaned: Cleaned) -> None:
+def save(folder: Path, cleaned: CompactionState) -> None:
     """Replace the list; it is on disk when this returns."""
     body = json.dumps(asdict(cleaned))
     replace_file(folder / FILE, f"{_MAGIC} {crc32c(body.encode()):08x}\n{body}")
 
 
-def swap(folder: Path, cleaned: Cleaned) -> None:
+def swap(folder: Path, cleaned: CompactionState) -> None:
     """Let what is staged, and on disk, take its place.
 
     OSError if nothing has happened; UnfinishedSwapError if it may have, but not wholly: then what
@@ -119,7 +131,7 @@ def swap(folder: Path, cleaned: Cleaned) -> None:
         ) from error
 
 
-def _is_listed(folder: Path, cleaned: Cleaned) -> bool | None:
+def _is_listed(folder: Path, cleaned: CompactionState) -> bool | None:
     """Whether the list is this one; None if that cannot be read now, so that it may be."""
     try:
         return load(folder).generation == cleaned.generation
@@ -127,7 +139,7 @@ def _is_listed(folder: Path, cleaned: Cleaned) -> bool | None:
         return None
 
 
-def adopt(folder: Path) -> Cleaned:
+def adopt(folder: Path) -> CompactionState:
     """Finish, or undo, what a crash interrupted; returns what is compacted."""
     cleaned = load(folder)
     _finish(folder, cleaned)
@@ -136,7 +148,7 @@ def adopt(folder: Path) -> Cleaned:
     return cleaned
 
 
-def _finish(folder: Path, cleaned: Cleaned) -> None:
+def _finish(folder: Path, cleaned: CompactionState) -> None:
     """Move staged segments into place and remove those that went into them."""
     for segment in cleaned.segments:
         new = staged_path(folder, segment.base, cleaned.generation)

@@ -17,11 +17,11 @@ from headworks._broker.log.partition import LEADER_EPOCH
 from headworks._kafka.records import Batch, InvalidBatchError, Record, check_batch, iter_records
 from headworks.errors import UsageError
 
-__all__ = ["Damage", "Found", "dump_segment", "gaps", "segments_of"]
+__all__ = ["DumpedBatch", "SegmentDamage", "dump_segment", "gaps", "segments_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DumpedBatch:
     """A sound batch of a segment, with its records if they were asked for."""
 
     segment: Path
@@ -30,7 +30,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class SegmentDamage:
     """What is wrong, and where."""
 
     segment: Path
@@ -53,7 +53,7 @@ def segments_of(path: Path) -> list[Path]:
     return good
 
 
-def dump_segment(path: Path, *, records: bool = False) -> Iterator[Found | Damage]:
+def dump_segment(path: Path, *, records: bool = False) -> Iterator[DumpedBatch | SegmentDamage]:
     """Every batch of a segment in order; damage ends it."""
     clean = load(path.parent).find(int(path.stem))
     try:
@@ -63,7 +63,9 @@ def dump_segment(path: Path, *, records: bool = False) -> Iterator[Found | Damag
             f"{path} is gone: a running broker removed or compacted it meanwhile", fix="try again"
         ) from None
     if clean is not None and size != clean.size:
-        yield Damage(path, min(size, clean.size), f"{size} bytes; compacted it had {clean.size}")
+        yield SegmentDamage(
+            path, min(size, clean.size), f"{size} bytes; compacted it had {clean.size}"
+        )
     if not size:
         return
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -75,19 +77,19 @@ def dump_segment(path: Path, *, records: bool = False) -> Iterator[Found | Damag
                     _check_place(batch, expected, gaps=clean is not None)
                     found = _records(view, batch) if records else ()
                 except InvalidBatchError as error:
-                    yield Damage(path, position, str(error))
+                    yield SegmentDamage(path, position, str(error))
                     return
-                yield Found(path, batch, found)
+                yield DumpedBatch(path, batch, found)
                 expected, position = batch.last_offset + 1, position + batch.size
 
 
-def gaps(ends: list[tuple[Path, int]]) -> Iterator[Damage]:
+def gaps(ends: list[tuple[Path, int]]) -> Iterator[SegmentDamage]:
     """Segments (path and the offset after its last record) that do not meet."""
     for (path, last), (following, _) in pairwise(ends):
         clean = load(path.parent).find(int(path.stem))
         end = last if clean is None else clean.end
         if int(following.stem) != end:
-            yield Damage(
+            yield SegmentDamage(
                 following, 0, f"starts at {int(following.stem)}; {path.name} ends at {end}"
             )
 

@@ -21,9 +21,9 @@ from typing import Protocol
 
 from headworks._atomic_file import replace_file
 
-__all__ = ["INTERVAL", "GrowingIndex", "Index", "MappedIndex"]
+__all__ = ["INDEX_INTERVAL_BYTES", "GrowingIndex", "Index", "MappedIndex"]
 
-INTERVAL = 4096
+INDEX_INTERVAL_BYTES = 4096
 _ENTRY = struct.Struct(">IIq")
 _START = (0, 0)
 
@@ -53,13 +53,13 @@ class GrowingIndex:
         self._times = array("q")
         self.next_position = 0  # a batch before it is not noted
 
-    def note(self, relative: int, position: int, earlier_timestamp: int) -> None:
+    def append(self, relative: int, position: int, earlier_timestamp: int) -> None:
         """Tell of a batch at `position`; `earlier_timestamp` is the largest one before it."""
         if position >= self.next_position:
             self._offsets.append(relative)
             self._positions.append(position)
             self._times.append(earlier_timestamp)
-            self.next_position = position + INTERVAL
+            self.next_position = position + INDEX_INTERVAL_BYTES
 
     def at_offset(self, relative: int) -> tuple[int, int]:
         """See `Index`."""

@@ -13,24 +13,24 @@ import os
 import struct
 from hashlib import blake2b
 
-__all__ = ["SLOT_BYTES", "KeyMap"]
+__all__ = ["SLOT_BYTES", "OffsetMap"]
 
 SLOT_BYTES = 24
 _SLOT = struct.Struct("<16sQ")
 _FIRST = struct.Struct("<Q")
 _FREE = bytes(16)
-_LOAD = 0.85  # above that, finding a free slot takes ever longer
-_LEAST = 16
+_MAX_LOAD_FACTOR = 0.85  # above that, finding a free slot takes ever longer
+_MIN_SLOTS = 16
 
 
-class KeyMap:
+class OffsetMap:
     """Holds up to about `memory / 28` keys, or `keys` of them if that is fewer."""
 
     def __init__(self, memory: int, keys: int) -> None:
-        slots = min(memory // SLOT_BYTES, int(keys / _LOAD) + 1)
-        self._slots = max(slots, _LEAST)
+        slots = min(memory // SLOT_BYTES, int(keys / _MAX_LOAD_FACTOR) + 1)
+        self._slots = max(slots, _MIN_SLOTS)
         self._table = bytearray(self._slots * SLOT_BYTES)
-        self._room = int(self._slots * _LOAD)
+        self._free_slots = int(self._slots * _MAX_LOAD_FACTOR)
         self._secret = os.urandom(16)
 
     def put(self, key: bytes, offset: int) -> bool:
@@ -38,13 +38,13 @@ class KeyMap:
         hashed = self._hash(key)
         found, position = self._find(hashed)
         if not found:
-            if not self._room:
+            if not self._free_slots:
                 return False
-            self._room -= 1
+            self._free_slots -= 1
         _SLOT.pack_into(self._table, position, hashed, offset)
         return True
 
-    def newest(self, key: bytes) -> int | None:
+    def latest_offset(self, key: bytes) -> int | None:
         """The newest offset of `key`, or None if it was not noted."""
         found, position = self._find(self._hash(key))
         return int(_SLOT.unpack_from(self._table, position)[1]) if found else None
@@ -55,10 +55,10 @@ class KeyMap:
         slot = _FIRST.unpack_from(wanted)[0] % self._slots
         while True:
             position = slot * SLOT_BYTES
-            held = table[position : position + 16]
-            if held == wanted:
+            stored = table[position : position + 16]
+            if stored == wanted:
                 return True, position
-            if held == _FREE:
+            if stored == _FREE:
                 return False, position
             slot = slot + 1 if slot + 1 < self._slots else 0
 

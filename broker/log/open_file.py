@@ -12,29 +12,29 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread
 
-__all__ = ["Descriptor"]
+__all__ = ["SegmentFile"]
 
 
-class Descriptor:
+class SegmentFile:
     """An open file."""
 
-    __slots__ = ("_doomed", "fd")
+    __slots__ = ("_removed", "fd")
 
     def __init__(self, path: Path) -> None:
         self.fd = -1
-        self._doomed = False
+        self._removed = False
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
-    def doom(self) -> None:
+    def close_when_unused(self) -> None:
         """The file was, or is about to be, deleted: let a thread close it."""
         _start_closing()
-        self._doomed = True
+        self._removed = True
 
     def close(self) -> None:
         """Close now; closing twice does nothing."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
-            if self._doomed:
+            if self._removed:
                 _closing.put(fd)  # safe in a finaliser, where no lock may be taken
             else:
                 os.close(fd)

@@ -30,25 +30,25 @@ from headworks.errors import RefusedError
 
 __all__ = [
     "MAX_PRODUCERS",
-    "DuplicateError",
-    "OutOfSequenceError",
+    "DuplicateBatchError",
+    "InvalidProducerEpochError",
+    "OutOfOrderSequenceError",
+    "ProducerLimit",
+    "ProducerState",
     "ProducerStates",
-    "Roster",
-    "StaleEpochError",
-    "State",
 ]
 
 MAX_PRODUCERS = 200_000
-_REMEMBERED = 5
-_WRAP = 1 << 31
-_AT_ONCE = 16  # of so many producers one more is forgotten, so that it is seldom done
+_BATCHES_PER_PRODUCER = 5
+_SEQUENCE_MODULUS = 1 << 31
+_EVICTION_FRACTION = 16  # of so many producers one more is forgotten, so that it is seldom done
 _MAGIC = b"HWP2"
 _CRC = struct.Struct(">I")
 _HEAD = struct.Struct(">qhB")
-_PAST = struct.Struct(">iiq")
+_BATCH = struct.Struct(">iiq")
 
 
-class DuplicateError(RefusedError):
+class DuplicateBatchError(RefusedError):
     """A batch that is in the log already, at `base_offset`."""
 
     def __init__(self, base_offset: int) -> None:
@@ -56,15 +56,15 @@ class DuplicateError(RefusedError):
         self.base_offset = base_offset
 
 
-class OutOfSequenceError(RefusedError):
+class OutOfOrderSequenceError(RefusedError):
     """A batch whose first number does not follow the last one."""
 
 
-class StaleEpochError(RefusedError):
+class InvalidProducerEpochError(RefusedError):
     """A batch of a producer's earlier life."""
 
 
-class Past(NamedTuple):
+class BatchMetadata(NamedTuple):
     """A batch that was appended: its first and last number and its offset."""
 
     first: int
@@ -72,15 +72,15 @@ class Past(NamedTuple):
     base_offset: int
 
 
-class State(NamedTuple):
+class ProducerState(NamedTuple):
     """What is known of a producer: its epoch, its last batches (oldest first), when it wrote."""
 
     epoch: int
-    batches: tuple[Past, ...]
-    used: float
+    batches: tuple[BatchMetadata, ...]
+    last_write: float
 
 
-class Roster:
+class ProducerLimit:
     """How many producers the partitions remember together; each partition in one roster."""
 
     def __init__(
@@ -107,8 +107,8 @@ class Roster:
         self.count += count
         if self.count <= self._limit:
             return
-        spare = self.count - self._limit + self._limit // _AT_ONCE
-        silent = heapq.merge(*(one.by_silence() for one in self._partitions), key=itemgetter(0))
+        spare = self.count - self._limit + self._limit // _EVICTION_FRACTION
+        silent = heapq.merge(*(one.by_last_write() for one in self._partitions), key=itemgetter(0))
         for _, states, producer_id in list(islice(silent, spare)):
             states.forget(producer_id)
 
@@ -116,7 +116,7 @@ class Roster:
         """Forget those that have been silent for so long; how many they were."""
         before, since = self.count, self.clock() - seconds
         for states in self._partitions:
-            silent = states.by_silence()
+            silent = states.by_last_write()
             for _, _, producer_id in list(takewhile(lambda one: one[0] < since, silent)):
                 states.forget(producer_id)
         return before - self.count
@@ -126,34 +126,34 @@ class ProducerStates:
     """All producers of a partition; in a roster of its own until it joins that of its broker."""
 
     def __init__(self, limit: int = MAX_PRODUCERS) -> None:
-        self._states: dict[int, State] = {}
-        self._roster = Roster(limit)
-        self._roster.add(self)
+        self._states: dict[int, ProducerState] = {}
+        self._producer_limit = ProducerLimit(limit)
+        self._producer_limit.add(self)
 
     def __len__(self) -> int:
         return len(self._states)
 
-    def join(self, roster: Roster) -> None:
+    def join(self, producer_limit: ProducerLimit) -> None:
         """Be counted in another roster."""
-        self._roster.remove(self)
-        self._roster = roster
-        roster.add(self)
+        self._producer_limit.remove(self)
+        self._producer_limit = producer_limit
+        producer_limit.add(self)
 
     def leave(self) -> None:
         """Be counted no more: the partition is not served any longer."""
-        self._roster.remove(self)
+        self._producer_limit.remove(self)
 
-    def by_silence(self) -> Iterator[tuple[float, ProducerStates, int]]:
+    def by_last_write(self) -> Iterator[tuple[float, ProducerStates, int]]:
         """Every producer with when it wrote last, the longest silent first."""
         for producer_id, state in self._states.items():
-            yield state.used, self, producer_id
+            yield state.last_write, self, producer_id
 
     def forget(self, producer_id: int) -> None:
         """Forget one, if it is known."""
         if self._states.pop(producer_id, None) is not None:
-            self._roster.count -= 1
+            self._producer_limit.count -= 1
 
-    def get(self, producer_id: int) -> State | None:
+    def get(self, producer_id: int) -> ProducerState | None:
         """What is known of a producer."""
         return self._states.get(producer_id)
 
@@ -168,7 +168,7 @@ class ProducerStates:
             return
         first, last = batch.base_sequence, last_sequence(batch)
         if batch.producer_epoch < state.epoch:
-            raise StaleEpochError(
+            raise InvalidProducerEpochError(
                 f"epoch {batch.producer_epoch} of producer {batch.producer_id} ended:"
                 f" it is at {state.epoch}"
             )
@@ -177,28 +177,29 @@ class ProducerStates:
         else:
             for past in state.batches:
                 if past.first == first and past.last == last:
-                    raise DuplicateError(past.base_offset)
-            expected = (state.batches[-1].last + 1) % _WRAP
+                    raise DuplicateBatchError(past.base_offset)
+            expected = (state.batches[-1].last + 1) % _SEQUENCE_MODULUS
         if first != expected:
-            raise OutOfSequenceError(
+            raise OutOfOrderSequenceError(
                 f"producer {batch.producer_id} sent number {first} where {expected} follows"
             )
 
-    def record(self, batch: Batch, base_offset: int) -> State | None:
+    def record(self, batch: Batch, base_offset: int) -> ProducerState | None:
         """Note an append; returns the state before, for `restore`."""
         before = self._states.pop(batch.producer_id, None)  # re-inserted last: order = activity
-        past = Past(batch.base_sequence, last_sequence(batch), base_offset)
-        roster = self._roster
+        past = BatchMetadata(batch.base_sequence, last_sequence(batch), base_offset)
+        now = self._producer_limit.clock()
         if before is None or before.epoch != batch.producer_epoch:
-            state = State(batch.producer_epoch, (past,), roster.clock())
+            state = ProducerState(batch.producer_epoch, (past,), now)
         else:
-            state = State(before.epoch, (*before.batches[1 - _REMEMBERED :], past), roster.clock())
+            recent = before.batches[1 - _BATCHES_PER_PRODUCER :]
+            state = ProducerState(before.epoch, (*recent, past), now)
         self._states[batch.producer_id] = state
         if before is None:
-            roster.grow(1)
+            self._producer_limit.grow(1)
         return before
 
-    def restore(self, producer_id: int, before: State | None) -> None:
+    def restore(self, producer_id: int, before: ProducerState | None) -> None:
         """Undo a `record`."""
         if before is None:
             self.forget(producer_id)
@@ -206,7 +207,7 @@ class ProducerStates:
         known = producer_id in self._states
         self._states[producer_id] = before
         if not known:  # forgotten since
-            self._roster.grow(1)
+            self._producer_limit.grow(1)
 
     def dump(self) -> bytes:
         """A snapshot."""
@@ -214,14 +215,14 @@ class ProducerStates:
         for producer_id, state in self._states.items():
             out += _HEAD.pack(producer_id, state.epoch, len(state.batches))
             for past in state.batches:
-                out += _PAST.pack(*past)
+                out += _BATCH.pack(*past)
         return _seal(out) + out
 
     @classmethod
     def load(cls, data: bytes) -> ProducerStates | None:
         """The states of a snapshot, as if they had been used now; None if it is damaged."""
         states = cls()
-        now = states._roster.clock()
+        now = states._producer_limit.clock()
         position = len(_MAGIC) + _CRC.size
         if data[:position] != _seal(data[position:]):
             return None
@@ -231,12 +232,12 @@ class ProducerStates:
                 position += _HEAD.size
                 batches = []
                 for _ in range(count):
-                    batches.append(Past(*_PAST.unpack_from(data, position)))
-                    position += _PAST.size
-                states._states[producer_id] = State(epoch, tuple(batches), now)
+                    batches.append(BatchMetadata(*_BATCH.unpack_from(data, position)))
+                    position += _BATCH.size
+                states._states[producer_id] = ProducerState(epoch, tuple(batches), now)
         except struct.error:
             return None
-        states._roster.grow(len(states))
+        states._producer_limit.grow(len(states))
         return states
 
 
@@ -246,4 +247,4 @@ def _seal(body: bytes | bytearray) -> bytes:
 
 def last_sequence(batch: Batch) -> int:
     """The number of a batch's last record."""
-    return (batch.base_sequence + batch.last_offset_delta) % _WRAP
+    return (batch.base_sequence + batch.last_offset_delta) % _SEQUENCE_MODULUS

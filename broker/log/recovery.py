@@ -23,18 +23,18 @@ from itertools import pairwise
 from pathlib import Path
 
 from headworks._atomic_file import sync_folder
-from headworks._broker.log.compaction_state import Cleaned, CleanSegment, adopt
+from headworks._broker.log.compaction_state import CompactedSegment, CompactionState, adopt
 from headworks._broker.log.config import LogConfig
 from headworks._broker.log.index import GrowingIndex, MappedIndex
 from headworks._broker.log.partition import LEADER_EPOCH, START_FILE, PartitionLog
 from headworks._broker.log.producer_state import ProducerStates
-from headworks._broker.log.segment import NO_TIMESTAMP, Segment, segment_path, walk
+from headworks._broker.log.segment import NO_TIMESTAMP, LogSegment, read_headers, segment_path
 from headworks._kafka.records.batch import InvalidBatchError, check_batch
 from headworks.errors import CorruptError
 
 __all__ = ["Recovery", "open_log", "valid_prefix"]
 
-_LARGEST = 1 << 32  # positions have 32 bits
+_MAX_SEGMENT_BYTES = 1 << 32  # positions have 32 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ def open_log(folder: Path, config: LogConfig) -> tuple[PartitionLog, Recovery]:
     if not folder.exists():
         folder.mkdir(parents=True)
         sync_folder(folder.parent)
-    cleaned = adopt(folder)
-    paths = _segment_paths(folder, cleaned)
-    segments: list[Segment] = []
+    state = adopt(folder)
+    paths = _segment_paths(folder, state)
+    segments: list[LogSegment] = []
     try:
         for path, following in pairwise(paths):
-            clean = cleaned.find(int(path.stem))
+            clean = state.find(int(path.stem))
             segments.append(_open_sealed(path, int(following.stem), clean))
         closed = paths[-1].with_suffix(".index").exists()  # made by `PartitionLog.close` alone
         newest, recovery = _open_newest(paths[-1])
@@ -79,17 +79,17 @@ def open_log(folder: Path, config: LogConfig) -> tuple[PartitionLog, Recovery]:
             segment.close()
         raise
     start = max(segments[0].base_offset, _saved_start(folder, newest.next_offset))
-    log = PartitionLog(folder, tuple(segments), producers, config, start, cleaned)
+    log = PartitionLog(folder, tuple(segments), producers, config, start, state)
     return log, recovery
 
 
-def _segment_paths(folder: Path, cleaned: Cleaned) -> list[Path]:
+def _segment_paths(folder: Path, state: CompactionState) -> list[Path]:
     """The segments of a folder, oldest first; the last is the one to be written."""
     paths = sorted(path for path in folder.iterdir() if path.suffix == ".log")
     for path in paths:
         if not (path.stem.isdigit() and len(path.stem) == 20):
             raise CorruptError(f"{path} is not named like a segment (20 digits and .log)")
-    end = cleaned.segments[-1].end if cleaned.segments else 0
+    end = state.segments[-1].end if state.segments else 0
     if not paths and not end:
         segment_path(folder, 0).with_suffix(".producers").write_bytes(ProducerStates().dump())
     if not paths or int(paths[-1].stem) < end:  # a compacted segment is never written again
@@ -111,19 +111,19 @@ def valid_prefix(data: bytes | mmap.mmap, base_offset: int) -> _Scan:
             if batch.base_offset != scan.next_offset or batch.leader_epoch != LEADER_EPOCH:
                 scan.reason = f"offset {batch.base_offset} stands where {scan.next_offset} follows"
                 break
-            scan.index.note(batch.base_offset - base_offset, scan.size, scan.max_timestamp)
+            scan.index.append(batch.base_offset - base_offset, scan.size, scan.max_timestamp)
             scan.max_timestamp = max(scan.max_timestamp, batch.max_timestamp)
             scan.next_offset = batch.last_offset + 1
             scan.size += batch.size
     return scan
 
 
-def _open_newest(path: Path) -> tuple[Segment, Recovery]:
+def _open_newest(path: Path) -> tuple[LogSegment, Recovery]:
     path.touch()
     size = path.stat().st_size
     index = path.with_suffix(".index")
     if not size and not index.exists():
-        return Segment(path), Recovery()
+        return LogSegment(path), Recovery()
     scan = _scan_newest(path, size)
     if scan.size <= _closed_at(index):
         raise CorruptError(
@@ -135,7 +135,7 @@ def _open_newest(path: Path) -> tuple[Segment, Recovery]:
     if scan.size < size:
         os.truncate(path, scan.size)
     index.unlink(missing_ok=True)
-    return Segment(
+    return LogSegment(
         path,
         size=scan.size,
         next_offset=scan.next_offset,
@@ -153,7 +153,7 @@ def _scan_newest(path: Path, size: int) -> _Scan:
 
 def _closed_at(path: Path) -> int:
     """Where the last batch known to the index lay when the log was closed; -1 if it was not."""
-    index = MappedIndex.open(path, _LARGEST)
+    index = MappedIndex.open(path, _MAX_SEGMENT_BYTES)
     if index is None:
         return -1
     try:
@@ -162,10 +162,10 @@ def _closed_at(path: Path) -> int:
         index.close()
 
 
-def _open_sealed(path: Path, following: int, clean: CleanSegment | None) -> Segment:
+def _open_sealed(path: Path, following: int, clean: CompactedSegment | None) -> LogSegment:
     size = path.stat().st_size
     base = int(path.stem)
-    segment = Segment(path, size=size)
+    segment = LogSegment(path, size=size)
     gaps = clean is not None
     try:
         index = MappedIndex.open(segment.index_path, size)
@@ -194,11 +194,13 @@ def _open_sealed(path: Path, following: int, clean: CleanSegment | None) -> Segm
         raise
     segment.index = scan.index if index is None else index
     segment.next_offset, segment.max_timestamp = following, scan.max_timestamp
-    segment.listed = True
+    segment.folder_synced = True
     return segment
 
 
-def _check_clean(path: Path, scan: _Scan, size: int, clean: CleanSegment, following: int) -> None:
+def _check_clean(
+    path: Path, scan: _Scan, size: int, clean: CompactedSegment, following: int
+) -> None:
     whole = scan.size == size == clean.size and scan.next_offset <= clean.end
     if not whole or clean.end != following:
         raise CorruptError(
@@ -210,22 +212,22 @@ def _check_clean(path: Path, scan: _Scan, size: int, clean: CleanSegment, follow
 
 
 def _walk_sealed(
-    segment: Segment, position: int, offset: int, timestamp: int, *, gaps: bool
+    segment: LogSegment, position: int, offset: int, timestamp: int, *, gaps: bool
 ) -> _Scan:
     """Follow the headers from `position`; the records of a sealed segment are not read."""
     scan = _Scan(position, offset, timestamp, GrowingIndex())
-    for batch in walk(segment.descriptor.fd, position, segment.size):
+    for batch in read_headers(segment.file.fd, position, segment.size):
         missing = batch.base_offset - scan.next_offset
         if missing < 0 or (missing and not gaps):
             break
-        scan.index.note(batch.base_offset - segment.base_offset, scan.size, scan.max_timestamp)
+        scan.index.append(batch.base_offset - segment.base_offset, scan.size, scan.max_timestamp)
         scan.max_timestamp = max(scan.max_timestamp, batch.max_timestamp)
         scan.next_offset = batch.last_offset + 1
         scan.size += batch.size
     return scan
 
 
-def _producers(segments: list[Segment]) -> ProducerStates:
+def _producers(segments: list[LogSegment]) -> ProducerStates:
     """Producer states at the end: the newest usable snapshot, and the headers after it."""
     states, first = ProducerStates(), 0
     for number in range(len(segments) - 1, 0, -1):

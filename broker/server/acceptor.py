@@ -12,7 +12,7 @@ import socket
 import ssl
 from collections import Counter
 
-from headworks._broker.open_file_limit import KEPT, few_left
+from headworks._broker.open_file_limit import RESERVED_FILES, few_left
 from headworks._broker.server.byte_stream import PlainTransport, TlsTransport, prepare
 from headworks._broker.server.connection import Connection
 from headworks._broker.server.context import House
@@ -103,7 +103,8 @@ class Acceptor:
         if limits.connections_per_address is not None and found >= limits.connections_per_address:
             return f"{found} connections from {host} are open"
         if few_left(descriptor):
-            return f"too many files are open; the last {KEPT} are kept for the logs (ulimit -Hn)"
+            kept = RESERVED_FILES
+            return f"too many files are open; the last {kept} are kept for the logs (ulimit -Hn)"
         return ""
 
     def _left(self, host: str) -> None:

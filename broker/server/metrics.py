@@ -28,7 +28,7 @@ from headworks._broker.handlers.leadership import coordinates
 from headworks._broker.handlers.node import Node
 from headworks._broker.server.connection import Connection
 from headworks._broker.server.limits import Memory
-from headworks._broker.topics import ServedTopic
+from headworks._broker.topics import HostedTopic
 from headworks._kafka.protocol import APIS, ErrorCode
 from headworks._server.metrics_page import MetricsEndpoint, MetricsPage
 
@@ -145,9 +145,9 @@ class _Collector:
         flushes = HistogramMetricFamily("broker_flush_seconds", "Putting a partition on disk.")
         _add(flushes, [], self._node.counters.flushes)
         yield flushes
-        cut = self._node.catalogue.cut_bytes
+        cut = self._node.hosted.cut_bytes
         yield CounterMetricFamily("broker_recovery_cut_bytes", "Bytes cut at start.", value=cut)
-        compaction = self._node.catalogue.compactor.counters
+        compaction = self._node.hosted.compactor.counters
         for name, amount, text in (
             ("broker_compactions", compaction.runs, "Compactions of a partition."),
             ("broker_compactions_failed", compaction.failures, "Compactions that failed."),
@@ -169,12 +169,12 @@ class _Collector:
             logs = [partition.log for partition in tuple(topic.partitions.values())]
             taken.add_metric([topic.name], sum(log.appended_bytes for log in logs))
             given.add_metric([topic.name], counters.fetched[topic.name])
-            messages.add_metric([topic.name], sum(log.end for log in logs))
+            messages.add_metric([topic.name], sum(log.log_end_offset for log in logs))
             segments.add_metric([topic.name], sum(len(log.segments) for log in logs))
         yield from (taken, given, messages, segments)
-        topics = len(self._node.catalogue.topics)
+        topics = len(self._node.hosted.topics)
         yield GaugeMetricFamily("broker_topics", "Topics.", value=topics)
-        producers = self._node.catalogue.producers.count
+        producers = self._node.hosted.producers.count
         yield GaugeMetricFamily("broker_producers", "Producers remembered.", value=producers)
 
     def _partitions(self) -> Iterator[Metric]:
@@ -186,9 +186,9 @@ class _Collector:
         for topic in self._served():
             for partition in tuple(topic.partitions.values()):
                 labels, log = [topic.name, str(partition.index)], partition.log
-                end.add_metric(labels, log.end)
-                seen.add_metric(labels, log.visible)
-                start.add_metric(labels, log.start_offset)
+                end.add_metric(labels, log.log_end_offset)
+                seen.add_metric(labels, log.high_watermark)
+                start.add_metric(labels, log.log_start_offset)
                 size.add_metric(labels, log.size)
                 served.add_metric(labels, int(partition.writable))
             for index in tuple(topic.refused):
@@ -217,13 +217,13 @@ class _Collector:
         groups = [group for group in await node.coordination.groups() if coordinates(node, group)]
         for group in sorted(groups)[:_MOST_GROUPS]:
             for (topic, index), at in (await node.coordination.offsets(group)).items():
-                partition = node.catalogue.partition(topic, index)
+                partition = node.hosted.partition(topic, index)
                 if partition is not None and at.offset >= 0:
-                    lags[group, topic] += max(0, partition.log.visible - at.offset)
+                    lags[group, topic] += max(0, partition.log.high_watermark - at.offset)
         return lags
 
-    def _served(self) -> Iterator[ServedTopic]:
-        topics: Any = tuple(self._node.catalogue.topics.values())
+    def _served(self) -> Iterator[HostedTopic]:
+        topics: Any = tuple(self._node.hosted.topics.values())
         return islice(sorted(topics, key=lambda topic: topic.name), _MOST_TOPICS)
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headworks._broker.coordination import Coordination, LocalCoordination, Member
+from headworks._broker.coordination import ClusterMember, Coordination, LocalCoordination
 from headworks._broker.coordination.folder import refuse_cluster_folder
 from headworks._broker.groups import GroupCoordinator, GroupSettings
 from headworks._broker.handlers import Authority, Node
@@ -36,10 +36,10 @@ from headworks._broker.server.limits import Limits, Memory
 from headworks._broker.topics import (
     MAX_PARTITIONS,
     PRODUCER_SECONDS,
-    Catalogue,
-    Finder,
     Flusher,
+    HostedTopics,
     InvalidConfigError,
+    TopicLookup,
 )
 from headworks._kafka.protocol.apis import API_VERSIONS, APIS
 from headworks._server.metrics_page import MetricsEndpoint
@@ -156,7 +156,7 @@ class BrokerServer:
         ]
         coordination = self._node.coordination
         coordination.watch(self._changed.set)
-        await coordination.join(Member(config.node_id, *self._advertised))
+        await coordination.join(ClusterMember(config.node_id, *self._advertised))
 
     async def stop(self) -> None:
         """Flush everything, answer who waits for it, close."""
@@ -169,7 +169,7 @@ class BrokerServer:
             await asyncio.to_thread(self._metrics.stop)
         for connection in self.connections:
             connection.stop_reading()
-        for partition in self._catalogue.partitions():
+        for partition in self._hosted.partitions():
             partition.flush()
         await asyncio.to_thread(self._flusher.stop)
         await asyncio.sleep(0)  # the flusher's last results
@@ -179,11 +179,11 @@ class BrokerServer:
                     await connection.drain()
         for connection in self.connections:
             connection.close()
-        await self._catalogue.settle()
+        await self._hosted.settle()
         if self._desk is not None:
             self._desk.close()
         self._groups.close()
-        self._catalogue.close()
+        self._hosted.close()
         await self._coordination.close()
         self._lock.release()
 
@@ -214,7 +214,7 @@ class BrokerServer:
         counters = Counters()
         self._flusher = Flusher(loop, counters.flushes.observe)
         self._groups = GroupCoordinator(loop.time, loop.call_at, config.groups)
-        self._catalogue = Catalogue(
+        self._hosted = HostedTopics(
             config.folder / "logs",
             coordination,
             self._flusher,
@@ -228,17 +228,17 @@ class BrokerServer:
             broker=config.node_id,
         )
         try:
-            self._catalogue.config({})
+            self._hosted.config({})
         except InvalidConfigError as error:
             raise UsageError(str(error)) from None
-        await self._catalogue.load()
+        await self._hosted.load()
         self._node = Node(
             config.node_id,
             *self._advertised,
             config.default_partitions,
             config.auto_create_topics,
-            self._catalogue,
-            Finder(self._catalogue, coordination, loop.time),
+            self._hosted,
+            TopicLookup(self._hosted, coordination, loop.time),
             coordination,
             self._groups,
             time.time,
@@ -267,9 +267,9 @@ class BrokerServer:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            self._groups.release(lambda group: coordinates(self._node, group))
+            self._groups.unload(lambda group: coordinates(self._node, group))
             try:
-                await self._catalogue.follow()
+                await self._hosted.follow()
             except UnreachableError as error:
                 about = {"error": error.message}
                 _log.info("cannot follow the cluster now: %s", error, extra=about)
@@ -286,5 +286,5 @@ class BrokerServer:
     async def _keep_retention(self) -> None:
         while True:
             await asyncio.sleep(self.config.retention_check_seconds)
-            self._catalogue.expire(int(self._node.clock() * 1000))
-            self._node.counters.forget_topics(self._catalogue.topics)
+            self._hosted.expire(int(self._node.clock() * 1000))
+            self._node.counters.forget_topics(self._hosted.topics)

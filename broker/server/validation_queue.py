@@ -42,9 +42,9 @@ class Inspector:
         found, self._found = self._found, None
         if found is not None:
             return found
-        if not self._node.catalogue.inspecting:
+        if not self._node.hosted.validates_records:
             return UNTOUCHED
-        ids = self._node.catalogue.schema_ids
+        ids = self._node.hosted.schema_ids
         asked = asked_for(self._node, client, request, buffer)
         if is_large(asked):
             return self._look_aside(asked, bytes(buffer))
@@ -55,13 +55,13 @@ class Inspector:
         return found
 
     async def _look_up(self, found: Inspection) -> None:
-        ids = self._node.catalogue.schema_ids
+        ids = self._node.hosted.schema_ids
         if ids is not None:
             await ids.look_up(found.missing)
         self._looked_up = True
 
     async def _look_aside(self, asked: Sequence[Asked], buffer: bytes) -> None:
-        ids = self._node.catalogue.schema_ids
+        ids = self._node.hosted.schema_ids
         async with self._node.inspecting:
             found = await asyncio.to_thread(judge, asked, buffer, ids)
         if found.missing and ids is not None:

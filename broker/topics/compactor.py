@@ -21,15 +21,15 @@ from dataclasses import dataclass
 from threading import Event, Thread
 from weakref import WeakKeyDictionary
 
-from headworks._broker.log.compaction import DEFAULT_MEMORY, Plan, Swap, compact, plan
-from headworks._broker.topics.partition import Partition
+from headworks._broker.log.compaction import DEFAULT_MEMORY_BYTES, Plan, Swap, compact, plan
+from headworks._broker.topics.partition import HostedPartition
 from headworks.errors import HeadworksError
 
 __all__ = ["CompactionCounters", "Compactor"]
 
 _log = logging.getLogger(__name__)
 _WORK_SECONDS = 0.005
-_AGAIN_SECONDS = 300.0  # after a disk that was full
+_LOG_INTERVAL_SECONDS = 300.0  # after a disk that was full
 _NEVER = float("inf")
 
 
@@ -53,11 +53,11 @@ class Compactor:
 
     def __init__(
         self,
-        partitions: Callable[[], Iterable[Partition]],
+        partitions: Callable[[], Iterable[HostedPartition]],
         *,
         interval: float,
         clock: Callable[[], float] = time.time,
-        memory: int = DEFAULT_MEMORY,
+        memory: int = DEFAULT_MEMORY_BYTES,
     ) -> None:
         self.counters = CompactionCounters()
         self._partitions = partitions
@@ -66,10 +66,10 @@ class Compactor:
         self._memory = memory
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._busy: Partition | None = None
+        self._compacting: HostedPartition | None = None
         self._thread: Thread | None = None
         self._stop = Event()
-        self._not_before: WeakKeyDictionary[Partition, float] = WeakKeyDictionary()
+        self._not_before: WeakKeyDictionary[HostedPartition, float] = WeakKeyDictionary()
 
     def start(self) -> None:
         """Look for work from now on."""
@@ -84,9 +84,9 @@ class Compactor:
         if self._thread is not None:
             self._thread.join()
 
-    async def release(self, partition: Partition) -> None:
+    async def release(self, partition: HostedPartition) -> None:
         """Return when `partition`, which has ended, is not being compacted."""
-        if self._busy is partition and self._thread is not None:
+        if self._compacting is partition and self._thread is not None:
             self._stop.set()
             await asyncio.to_thread(self._thread.join)
 
@@ -99,9 +99,9 @@ class Compactor:
 
     def _next(self, now_ms: int) -> None:
         """Begin with the dirtiest partition that is due, unless one is being compacted."""
-        if self._busy is not None or self._timer is None:
+        if self._compacting is not None or self._timer is None:
             return
-        best: tuple[float, Partition, Plan] | None = None
+        best: tuple[float, HostedPartition, Plan] | None = None
         now = self._loop.time()
         for partition in self._partitions():
             if partition.failure is not None or self._not_before.get(partition, 0.0) > now:
@@ -112,19 +112,19 @@ class Compactor:
         if best is None:
             return
         _, partition, due = best
-        self._busy = partition
-        partition.log.held = True
+        self._compacting = partition
+        partition.log.compacting = True
         self._stop = Event()
         self._thread = Thread(
             target=self._run, args=(partition, due, now_ms), name="compactor", daemon=True
         )
         self._thread.start()
 
-    def _run(self, partition: Partition, due: Plan, now_ms: int) -> None:
+    def _run(self, partition: HostedPartition, due: Plan, now_ms: int) -> None:
         """In the thread."""
         began, error = time.monotonic(), None
         try:
-            for swap in compact(due, now_ms=now_ms, pace=self._pace(), memory=self._memory):
+            for swap in compact(due, now_ms=now_ms, throttle=self._throttle(), memory=self._memory):
                 self._loop.call_soon_threadsafe(self._swapped, partition, swap)
         except Exception as failure:
             error = failure
@@ -132,11 +132,11 @@ class Compactor:
         seconds = time.monotonic() - began
         self._loop.call_soon_threadsafe(self._done, partition, size, seconds, error)
 
-    def _pace(self) -> Callable[[], None]:
+    def _throttle(self) -> Callable[[], None]:
         """What the thread calls every few records: lets the loop in, rests as long as it worked."""
         stop, since = self._stop, time.monotonic()
 
-        def pace() -> None:
+        def throttle() -> None:
             nonlocal since
             time.sleep(0)  # the loop may be waiting for the interpreter's lock
             if time.monotonic() - since > _WORK_SECONDS:
@@ -144,19 +144,19 @@ class Compactor:
                     raise _StoppedError
                 since = time.monotonic()
 
-        return pace
+        return throttle
 
-    def _swapped(self, partition: Partition, swap: Swap) -> None:
+    def _swapped(self, partition: HostedPartition, swap: Swap) -> None:
         partition.log.swap(*swap)
         if swap.new is not None:
             freed = sum(segment.size for segment in swap.old) - swap.new.size
             self.counters.freed_bytes += freed
 
     def _done(
-        self, partition: Partition, size: int, seconds: float, error: Exception | None
+        self, partition: HostedPartition, size: int, seconds: float, error: Exception | None
     ) -> None:
-        partition.log.held = False
-        self._busy = self._thread = None
+        partition.log.compacting = False
+        self._compacting = self._thread = None
         counters = self.counters
         counters.runs += 1
         counters.seconds += seconds
@@ -170,9 +170,9 @@ class Compactor:
         if self._timer is not None:
             self._next(int(self._clock() * 1000))
 
-    def _failed(self, partition: Partition, error: Exception) -> None:
+    def _failed(self, partition: HostedPartition, error: Exception) -> None:
         again = isinstance(error, OSError)
-        pause = _AGAIN_SECONDS if again else _NEVER
+        pause = _LOG_INTERVAL_SECONDS if again else _NEVER
         self._not_before[partition] = self._loop.time() + pause
         then = f"again in {pause:.0f} s" if again else "not again before the next start"
         expected = again or isinstance(error, HeadworksError)

@@ -57,7 +57,7 @@ class TopicConfig:
     schema_validation: bool
 
     @property
-    def inspected(self) -> bool:
+    def validates_records(self) -> bool:
         """Whether batches are looked into before they are taken."""
         return self.compacted or self.schema_validation
 

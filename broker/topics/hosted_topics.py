@@ -25,8 +25,8 @@ from typing import TypeVar
 from headworks._atomic_file import sync_folder
 from headworks._broker.coordination import ConfigChange, Coordination, Topic, TopicExistsError
 from headworks._broker.coordination.assignment import assign, load_of
-from headworks._broker.log import MAX_PRODUCERS, FlushFailedError, Roster
-from headworks._broker.repeated_failure import Outage
+from headworks._broker.log import MAX_PRODUCERS, FlushFailedError, ProducerLimit
+from headworks._broker.repeated_failure import RepeatedFailure
 from headworks._broker.topics.compactor import Compactor
 from headworks._broker.topics.config import (
     VALIDATION,
@@ -36,16 +36,16 @@ from headworks._broker.topics.config import (
 )
 from headworks._broker.topics.flusher import Flusher
 from headworks._broker.topics.opening import open_logs
-from headworks._broker.topics.partition import Partition
-from headworks._broker.topics.schema_ids import SchemaIds
+from headworks._broker.topics.partition import HostedPartition
+from headworks._broker.topics.schema_ids import SchemaIdCache
 from headworks._broker.topics.topic import (
+    HostedTopic,
     InvalidTopicError,
-    ServedTopic,
     TooManyPartitionsError,
     is_topic_name,
 )
 
-__all__ = ["MAX_PARTITIONS", "PRODUCER_SECONDS", "Catalogue"]
+__all__ = ["MAX_PARTITIONS", "PRODUCER_SECONDS", "HostedTopics"]
 
 MAX_PARTITIONS = 10_000
 PRODUCER_SECONDS = 86_400.0
@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
-class Catalogue:
+class HostedTopics:
     """The topics of a broker. Filled by `load`."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Catalogue:
         producer_seconds: float = PRODUCER_SECONDS,
         broker: int = 1,
     ) -> None:
-        self.topics: dict[str, ServedTopic] = {}
+        self.topics: dict[str, HostedTopic] = {}
         self.defaults = defaults
         self.version = 0
         self.cut_bytes = 0
@@ -83,16 +83,16 @@ class Catalogue:
         self._max_partitions = max_partitions
         self._broker = broker
         self._producer_seconds = producer_seconds
-        self.producers = Roster(max_producers)
+        self.producers = ProducerLimit(max_producers)
         self._count = 0  # of partitions, served or not
         self._loop = asyncio.get_running_loop()
         self._changing = asyncio.Lock()
         self._changes: set[asyncio.Task[object]] = set()
         self.compactor = Compactor(self.partitions, interval=compaction_seconds)
         # for who creates by using: whoever creates on purpose is told in the answer
-        self.full = Outage(_log, "topics cannot be created by being used")
-        self.inspecting = False  # whether any topic wants its batches looked into
-        self.schema_ids = None if registry is None else SchemaIds(registry)
+        self.auto_create_failures = RepeatedFailure(_log, "topics cannot be created by being used")
+        self.validates_records = False  # whether any topic wants its batches looked into
+        self.schema_ids = None if registry is None else SchemaIdCache(registry)
 
     @property
     def folder(self) -> Path:
@@ -125,12 +125,12 @@ class Catalogue:
                 )
         self.compactor.start()
 
-    def partition(self, topic: str, index: int) -> Partition | None:
+    def partition(self, topic: str, index: int) -> HostedPartition | None:
         """The partition, or None if it is not served."""
         served = self.topics.get(topic)
         return None if served is None else served.partitions.get(index)
 
-    def partitions(self) -> Iterator[Partition]:
+    def partitions(self) -> Iterator[HostedPartition]:
         """Every served partition."""
         for topic in tuple(self.topics.values()):
             yield from tuple(topic.partitions.values())
@@ -165,17 +165,17 @@ class Catalogue:
         partitions: int,
         configs: Mapping[str, str],
         assignment: tuple[int, ...] | None = None,
-    ) -> ServedTopic:
+    ) -> HostedTopic:
         """Create a topic, on the brokers given or spread evenly. Raises what `check_new` raises."""
         self.check_new(name, partitions, configs)
-        served = await self._whole(self._create(name, partitions, configs, assignment))
-        await self._coordination.spread(name)
+        served = await self._run_to_end(self._create(name, partitions, configs, assignment))
+        await self._coordination.wait_until_followed(name)
         return served
 
     async def delete(self, name: str) -> None:
         """Delete a topic; when this returns it is gone, whoever deleted it."""
-        await self._whole(self._delete(name))
-        await self._coordination.spread(name)
+        await self._run_to_end(self._delete(name))
+        await self._coordination.wait_until_followed(name)
 
     async def add_partitions(
         self, name: str, count: int, added: tuple[int, ...] | None = None
@@ -184,26 +184,26 @@ class Catalogue:
 
         TooManyPartitionsError.
         """
-        await self._whole(self._add_partitions(name, count, added))
-        await self._coordination.spread(name)
+        await self._run_to_end(self._add_partitions(name, count, added))
+        await self._coordination.wait_until_followed(name)
 
     async def follow(self) -> None:
         """Do what other brokers have changed. UnreachableError if that cannot be known now."""
-        await self._whole(self._follow())
+        await self._run_to_end(self._follow())
 
     async def configure(self, name: str, change: ConfigChange) -> None:
         """Change the configs of a served topic, whoever else does.
 
         InvalidConfigError if they would be wrong; what `change` raises.
         """
-        await self._whole(self._configure(name, change))
+        await self._run_to_end(self._configure(name, change))
 
     async def settle(self) -> None:
         """Wait for the changes that have begun."""
         while self._changes:
             await asyncio.wait(self._changes)
 
-    async def _whole(self, change: Coroutine[object, object, _T]) -> _T:
+    async def _run_to_end(self, change: Coroutine[object, object, _T]) -> _T:
         task = asyncio.ensure_future(change)
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
@@ -216,7 +216,7 @@ class Catalogue:
         partitions: int,
         configs: Mapping[str, str],
         assignment: tuple[int, ...] | None,
-    ) -> ServedTopic:
+    ) -> HostedTopic:
         async with self._changing:
             self.check_new(name, partitions, configs)
             if assignment is None:
@@ -232,7 +232,7 @@ class Catalogue:
             except TopicExistsError:  # by another broker, which has not been followed yet
                 await self._reconcile()
                 raise
-            self.full.over({"topic": name})
+            self.auto_create_failures.recovered({"topic": name})
             return await self._serve(topic, 0)
 
     def _assign(self, count: int, present: tuple[int, ...] = ()) -> tuple[int, ...]:
@@ -267,11 +267,11 @@ class Catalogue:
         self._count -= topic.count
         self.version += 1
         for partition in topic.partitions.values():
-            partition.end("the topic was deleted")
+            partition.stop("the topic was deleted")
             partition.log.producers.leave()
-            partition.log.doom()  # its files close with the last reader
+            partition.log.close_when_unused()  # its files close with the last reader
             await self.compactor.release(partition)
-        self._see_who_inspects()
+        self._update_validates_records()
 
     async def _add_partitions(self, name: str, count: int, added: tuple[int, ...] | None) -> None:
         async with self._changing:
@@ -282,7 +282,7 @@ class Catalogue:
             grown = self._assign(count, topic.assignment)
             if added is not None:
                 grown = topic.assignment + added
-            grown = await self._coordination.grow(name, grown)
+            grown = await self._coordination.add_partitions(name, grown)
             await self._serve(Topic(name, grown, topic.configs), topic.count)
 
     async def _follow(self) -> None:
@@ -314,7 +314,7 @@ class Catalogue:
         if len(topic.assignment) > served.count:
             await self._serve(topic, served.count)
         if dict(topic.configs) != dict(served.configs):
-            self._apply(served, topic.configs, self._lenient(topic))
+            self._apply(served, topic.configs, self._resolve_or_default(topic))
 
     async def _configure(self, name: str, change: ConfigChange) -> None:
         def checked(before: Mapping[str, str]) -> Mapping[str, str]:
@@ -329,11 +329,11 @@ class Catalogue:
                 raise InvalidTopicError(f"topic {name} was deleted meanwhile")
             self._apply(topic, configs, self.config(configs))
 
-    def _apply(self, topic: ServedTopic, configs: Mapping[str, str], resolved: TopicConfig) -> None:
+    def _apply(self, topic: HostedTopic, configs: Mapping[str, str], resolved: TopicConfig) -> None:
         topic.configs = dict(configs)
         for partition in topic.partitions.values():
             partition.configure(resolved)
-        self._see_who_inspects()
+        self._update_validates_records()
         self.version += 1
 
     def expire(self, now_ms: int) -> None:
@@ -356,7 +356,7 @@ class Catalogue:
             self.schema_ids.close()
         for partition in self.partitions():
             failed = partition.failure is not None
-            partition.end("the broker is stopping")
+            partition.stop("the broker is stopping")
             if failed:
                 partition.log.abandon()
                 continue
@@ -366,7 +366,7 @@ class Catalogue:
                 _log.error("%s: last flush failed: %s", partition, error, extra=partition.about)
         self.topics.clear()
 
-    def _known(self, name: str) -> ServedTopic:
+    def _known(self, name: str) -> HostedTopic:
         """The topic; it may have been deleted while the change waited for its turn."""
         topic = self.topics.get(name)
         if topic is None:
@@ -382,22 +382,22 @@ class Catalogue:
                 " --max-partitions",
             )
 
-    async def _serve(self, topic: Topic, first: int) -> ServedTopic:
+    async def _serve(self, topic: Topic, first: int) -> HostedTopic:
         """Serve what this broker has of a topic's partitions from `first` on."""
-        config = self._lenient(topic)
+        config = self._resolve_or_default(topic)
         own = topic.of(self._broker)
-        served = self.topics.get(topic.name) or ServedTopic(topic.name, (), {**topic.configs})
+        served = self.topics.get(topic.name) or HostedTopic(topic.name, (), {**topic.configs})
         await self._open(served, [index for index in own if index >= first], config)
         self.topics[topic.name] = served
         served.assignment = topic.assignment
         self._count += len(topic.assignment) - first
-        self._see_who_inspects()
+        self._update_validates_records()
         self.version += 1
         if own:
-            await self._coordination.serving(topic.name, len(own))
+            await self._coordination.report_served(topic.name, len(own))
         return served
 
-    async def _open(self, topic: ServedTopic, indexes: Iterable[int], config: TopicConfig) -> None:
+    async def _open(self, topic: HostedTopic, indexes: Iterable[int], config: TopicConfig) -> None:
         """Open partitions of a topic, as far as that goes."""
         name = topic.name
         folders = {index: self._path(name, index) for index in indexes}
@@ -405,33 +405,33 @@ class Catalogue:
         opened = await asyncio.to_thread(open_logs, name, folders, config.log, known)
         for index, log in opened.logs.items():
             log.producers.join(self.producers)
-            topic.partitions[index] = Partition(name, index, log, config, self._flusher)
+            topic.partitions[index] = HostedPartition(name, index, log, config, self._flusher)
             topic.refused.pop(index, None)
         topic.refused |= opened.refused
-        topic.tried = self._loop.time()
+        topic.opened_at = self._loop.time()
         self.cut_bytes += opened.cut_bytes
 
-    async def try_again(self, name: str) -> None:
+    async def reopen_partitions(self, name: str) -> None:
         """Open what the system did not let us open, if it does now; not more than once a second.
 
         So a topic that was made while the disk was full heals with the first client that asks.
         """
         topic = self.topics.get(name)
-        if topic is not None and topic.may_try(self._loop.time()):
-            await self._whole(self._try_again(name))
+        if topic is not None and topic.may_reopen(self._loop.time()):
+            await self._run_to_end(self._reopen_partitions(name))
 
-    async def _try_again(self, name: str) -> None:
+    async def _reopen_partitions(self, name: str) -> None:
         async with self._changing:
             topic = self.topics.get(name)
-            if topic is None or not topic.may_try(self._loop.time()):
+            if topic is None or not topic.may_reopen(self._loop.time()):
                 return
-            passing = [index for index, refusal in topic.refused.items() if refusal.passing]
+            retryable = [index for index, refusal in topic.refused.items() if refusal.retryable]
             stored = Topic(name, topic.assignment, topic.configs)
-            await self._open(topic, passing, self._lenient(stored))
-            self._see_who_inspects()
+            await self._open(topic, retryable, self._resolve_or_default(stored))
+            self._update_validates_records()
             self.version += 1
 
-    def _lenient(self, topic: Topic) -> TopicConfig:
+    def _resolve_or_default(self, topic: Topic) -> TopicConfig:
         """The topic's configs, or the defaults when this broker cannot follow them."""
         try:
             return self._resolve(topic.configs)
@@ -447,8 +447,10 @@ class Catalogue:
     def _resolve(self, configs: Mapping[str, str]) -> TopicConfig:
         return resolve_config(configs, self.defaults, show_unflushed=self._show_unflushed)
 
-    def _see_who_inspects(self) -> None:
-        self.inspecting = any(partition.config.inspected for partition in self.partitions())
+    def _update_validates_records(self) -> None:
+        self.validates_records = any(
+            partition.config.validates_records for partition in self.partitions()
+        )
 
     def _path(self, topic: str, index: int) -> Path:
         return self._folder / f"{topic}-{index}"

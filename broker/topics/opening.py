@@ -16,40 +16,40 @@ from headworks._broker.log import FlushFailedError, LogConfig, PartitionLog, Rec
 from headworks._broker.open_file_limit import check_enough
 from headworks.errors import CorruptError
 
-__all__ = ["Opened", "Refusal", "open_logs"]
+__all__ = ["OpenFailure", "OpenedLogs", "open_logs"]
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class OpenFailure:
     """Why a partition is not served; `passing`: it is worth trying again without a restart."""
 
     reason: str
-    passing: bool
+    retryable: bool
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenedLogs:
     """What became of partitions, by their numbers; `cut_bytes`: cut off torn tails."""
 
     logs: dict[int, PartitionLog] = field(default_factory=dict)
-    refused: dict[int, Refusal] = field(default_factory=dict)
+    refused: dict[int, OpenFailure] = field(default_factory=dict)
     cut_bytes: int = 0
 
 
 def open_logs(
-    topic: str, folders: Mapping[int, Path], config: LogConfig, known: Mapping[int, Refusal]
-) -> Opened:
+    topic: str, folders: Mapping[int, Path], config: LogConfig, known: Mapping[int, OpenFailure]
+) -> OpenedLogs:
     """Open the logs in these folders; what is refused as it is `known` to be is not told again."""
-    opened = Opened()
+    opened = OpenedLogs()
     for index, folder in folders.items():
         about: dict[str, object] = {"topic": topic, "partition": index}
         try:
             check_enough()
             log, recovery = open_log(folder, config)
         except (CorruptError, FlushFailedError, OSError) as error:
-            refusal = Refusal(str(error), isinstance(error, OSError))
+            refusal = OpenFailure(str(error), isinstance(error, OSError))
             opened.refused[index] = refusal
             if known.get(index) != refusal:
                 _log.error(
@@ -71,7 +71,7 @@ def _tell_cut(about: Mapping[str, object], log: PartitionLog, recovery: Recovery
         about["topic"],
         about["partition"],
         recovery.cut_bytes,
-        log.end,
+        log.log_end_offset,
         recovery.reason,
-        extra={**about, "offset": log.end, "bytes": recovery.cut_bytes},
+        extra={**about, "offset": log.log_end_offset, "bytes": recovery.cut_bytes},
     )

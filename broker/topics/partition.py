@@ -19,25 +19,25 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headworks._broker.log import FlushFailedError, PartitionLog
-from headworks._broker.log.segment import Segment
-from headworks._broker.repeated_failure import Outage
+from headworks._broker.log.segment import LogSegment
+from headworks._broker.repeated_failure import RepeatedFailure
 from headworks._broker.topics.config import TopicConfig
 from headworks._broker.topics.flusher import Flusher
 from headworks._kafka.records.batch import Batch, Plain
 from headworks.errors import CorruptError, RefusedError
 
-__all__ = ["Partition", "StorageFailureError"]
+__all__ = ["HostedPartition", "StorageFailureError"]
 
 _log = logging.getLogger(__name__)
-_TAIL_SECONDS = 0.002  # how long a reader at the end waits for a flush at most
-_SAY_AGAIN_SECONDS = 60.0
+_TAIL_FLUSH_SECONDS = 0.002  # how long a reader at the end waits for a flush at most
+_LOG_INTERVAL_SECONDS = 60.0
 
 
 class StorageFailureError(RefusedError):
     """The partition cannot be written: the disk is full, or has failed."""
 
 
-class Partition:
+class HostedPartition:
     """One partition of a topic, served by this broker."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Partition:
         self.failure: str | None = None
         self._damage = ""
         self._silent_until = 0.0  # about batches that are refused
-        self._outage = Outage(_log, f"{topic}-{index}: cannot be written now")
+        self._write_failures = RepeatedFailure(_log, f"{topic}-{index}: cannot be written now")
         self._flusher = flusher
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -64,12 +64,12 @@ class Partition:
     @property
     def writable(self) -> bool:
         """Whether it takes messages, as far as the last who tried has found."""
-        return self.failure is None and not self._outage.lasts
+        return self.failure is None and not self._write_failures.ongoing
 
     @property
     def about(self) -> dict[str, object]:
         """What a log record says of it."""
-        return {"topic": self.topic, "partition": self.index, "offset": self.log.end}
+        return {"topic": self.topic, "partition": self.index, "offset": self.log.log_end_offset}
 
     def configure(self, config: TopicConfig) -> None:
         """Take over changed configs."""
@@ -94,15 +94,15 @@ class Partition:
 
     def commit(self, *, urgent: bool) -> None:
         """Write what is staged and see to its flush, at once if `urgent` (somebody waits)."""
-        before = self.log.end
+        before = self.log.log_end_offset
         try:
             self.log.commit()
         except OSError as error:
             raise self._refuse(error) from error
-        end = self.log.end
-        if self._outage.lasts and end > before:
-            self._outage.over(self.about)
-        if urgent or end - self.log.flushed >= self.config.flush_messages:
+        end = self.log.log_end_offset
+        if self._write_failures.ongoing and end > before:
+            self._write_failures.recovered(self.about)
+        if urgent or end - self.log.flushed_offset >= self.config.flush_messages:
             self.flush()
         elif self.log.nearly_full:
             self.flush()  # in the thread, so that sealing it leaves little to flush to the loop
@@ -115,7 +115,7 @@ class Partition:
         """See that what is written is flushed in time: soon if somebody waits to read it."""
         seconds = self.config.flush_ms / 1000
         if self._readers and not self.config.log.show_unflushed:
-            seconds = min(seconds, _TAIL_SECONDS)
+            seconds = min(seconds, _TAIL_FLUSH_SECONDS)
         due = self._loop.time() + seconds
         if self._timer is not None:
             if self._timer.when() <= due:
@@ -128,17 +128,19 @@ class Partition:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self.log.end > self._requested:
-            self._requested = self.log.end
+        if self.log.log_end_offset > self._requested:
+            self._requested = self.log.log_end_offset
             self._flusher.request(self.log, self._flushed)
 
     def roll_when_due(self, now_ms: int) -> None:
         """Seal the active segment if it is old enough, once it is on disk."""
         if self.failure is None and self.log.roll_due(now_ms):
             self.flush()
-            self.when_flushed(self.log.end, lambda error: None if error else self._roll(now_ms))
+            self.when_flushed(
+                self.log.log_end_offset, lambda error: None if error else self._roll(now_ms)
+            )
 
-    def expire(self, now_ms: int) -> list[Segment]:
+    def expire(self, now_ms: int) -> list[LogSegment]:
         """See `PartitionLog.expire`; what has ended keeps what it has. Raises OSError."""
         if self.failure is not None:
             return []
@@ -155,11 +157,11 @@ class Partition:
         except FlushFailedError as error:
             self._flush_failed(error)
         except OSError as error:
-            self._outage.failed(error, self.about)
+            self._write_failures.failed(error, self.about)
 
     def when_flushed(self, offset: int, callback: Callable[[str | None], None]) -> None:
         """Call back with None once everything before `offset` is on disk, or with an error."""
-        if offset <= self.log.flushed:
+        if offset <= self.log.flushed_offset:
             callback(None)
         elif self.failure is not None:
             callback(self.failure)
@@ -181,23 +183,23 @@ class Partition:
         """How many wait for more to read."""
         return len(self._readers)
 
-    def say_damaged(self, error: CorruptError) -> None:
+    def log_damage(self, error: CorruptError) -> None:
         """Log what a reader met; who met it asks again and again, and is not logged each time."""
         if str(error) != self._damage:
             self._damage = str(error)
             _log.error("%s: %s", self, error, extra=self.about)
 
-    def say_refused(self, error: RefusedError, peer: str) -> None:
+    def log_rejected_batch(self, error: RefusedError, peer: str) -> None:
         """Log why a batch is refused, once a minute: not every client shows what it was told."""
         now = self._loop.time()
         if now < self._silent_until:
             return
-        self._silent_until = now + _SAY_AGAIN_SECONDS
+        self._silent_until = now + _LOG_INTERVAL_SECONDS
         why = str(error).removeprefix(f"{self}: ")
         about = self.about | {"peer": peer, "error": why}
         _log.warning("%s: refused a batch of %s: %s", self, peer, why, extra=about)
 
-    def end(self, reason: str) -> None:
+    def stop(self, reason: str) -> None:
         """Refuse writes from now on and answer everybody who waits."""
         self.failure = reason
         if self._timer is not None:
@@ -215,7 +217,7 @@ class Partition:
             self._flush_failed(error)
             return
         self.log.mark_flushed(point)
-        flushed = self.log.flushed
+        flushed = self.log.flushed_offset
         waiting = self._until_flushed
         while waiting and waiting[0][0] <= flushed:
             waiting.popleft()[1](None)
@@ -226,12 +228,12 @@ class Partition:
 
     def _flush_failed(self, error: FlushFailedError) -> None:
         _log.error("%s: no longer writable: %s", self, error, extra=self.about)
-        self.end(str(error))
+        self.stop(str(error))
 
     def _wake_readers(self) -> None:
         for callback in tuple(self._readers):
             callback()
 
     def _refuse(self, error: OSError) -> StorageFailureError:
-        self._outage.failed(error, self.about)
+        self._write_failures.failed(error, self.about)
         return StorageFailureError(f"append failed: {error}")

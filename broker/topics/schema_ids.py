@@ -22,31 +22,31 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
 
-from headworks._broker.repeated_failure import Outage
+from headworks._broker.repeated_failure import RepeatedFailure
 from headworks.errors import HeadworksError
 
-__all__ = ["SchemaIds", "Verdict", "Wanted"]
+__all__ = ["SchemaIdCache", "SchemaIdStatus", "TopicSchemaId"]
 
 _log = logging.getLogger(__name__)
 _THREADS = 4
-_TIMEOUT = 2.0
+_TIMEOUT_SECONDS = 2.0
 _UNKNOWN_SECONDS = 2.0
 _UNREACHABLE_SECONDS = 1.0
-_REMEMBERED = 10_000
+_MAX_CACHED = 10_000
 
-Wanted = tuple[str, int]  # a topic, and a schema id
+TopicSchemaId = tuple[str, int]  # a topic, and a schema id
 
 
-class Verdict(Enum):
+class SchemaIdStatus(Enum):
     """What is known of an id for a topic; ASK: nothing, or nothing any more."""
 
     KNOWN = "known"
     UNKNOWN = "unknown"
     UNREACHABLE = "unreachable"
-    ASK = "ask"
+    NOT_CACHED = "not cached"
 
 
-class SchemaIds:
+class SchemaIdCache:
     """What the registry at `url` has, remembered."""
 
     def __init__(self, url: str, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -54,28 +54,28 @@ class SchemaIds:
             RegistryClient,
         )  # only who has topics that ask needs it
 
-        self._client = RegistryClient(url, timeout=_TIMEOUT)
+        self._client = RegistryClient(url, timeout=_TIMEOUT_SECONDS)
         self._clock = clock
-        self._outage = Outage(_log, f"schema ids cannot be asked for at {url}")
+        self._lookup_failures = RepeatedFailure(_log, f"schema ids cannot be asked for at {url}")
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="schema-ids")
-        self._known: set[Wanted] = set()  # bounded by what the registry has
-        self._other: OrderedDict[Wanted, tuple[Verdict, float]] = OrderedDict()
-        self._asked: dict[Wanted, asyncio.Future[None]] = {}
+        self._known: set[TopicSchemaId] = set()  # bounded by what the registry has
+        self._other: OrderedDict[TopicSchemaId, tuple[SchemaIdStatus, float]] = OrderedDict()
+        self._asked: dict[TopicSchemaId, asyncio.Future[None]] = {}
 
     @property
     def url(self) -> str:
         """The registry's address."""
         return self._client.url
 
-    def verdict(self, topic: str, schema_id: int) -> Verdict:
+    def status(self, topic: str, schema_id: int) -> SchemaIdStatus:
         """What is remembered."""
         wanted = topic, schema_id
         if wanted in self._known:
-            return Verdict.KNOWN
-        verdict, until = self._other.get(wanted, (Verdict.ASK, 0.0))
-        return verdict if until > self._clock() else Verdict.ASK
+            return SchemaIdStatus.KNOWN
+        verdict, until = self._other.get(wanted, (SchemaIdStatus.NOT_CACHED, 0.0))
+        return verdict if until > self._clock() else SchemaIdStatus.NOT_CACHED
 
-    async def look_up(self, wanted: Iterable[Wanted]) -> None:
+    async def look_up(self, wanted: Iterable[TopicSchemaId]) -> None:
         """Ask the registry, and remember what it says. Never fails."""
         loop = asyncio.get_running_loop()
         waiting = []
@@ -93,34 +93,34 @@ class SchemaIds:
         """Ask no more."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _ask(self, wanted: Wanted) -> Verdict:
+    def _ask(self, wanted: TopicSchemaId) -> SchemaIdStatus:
         """In a thread."""
         topic, schema_id = wanted
         version = self._client.version_of(schema_id, f"{topic}-value")
-        return Verdict.UNKNOWN if version is None else Verdict.KNOWN
+        return SchemaIdStatus.UNKNOWN if version is None else SchemaIdStatus.KNOWN
 
-    def _remember(self, wanted: Wanted, answer: asyncio.Future[Verdict]) -> None:
+    def _remember(self, wanted: TopicSchemaId, answer: asyncio.Future[SchemaIdStatus]) -> None:
         asked = self._asked.pop(wanted)
         if not asked.done():
             asked.set_result(None)
         if answer.cancelled():
             return
-        error, verdict = answer.exception(), Verdict.UNREACHABLE
+        error, verdict = answer.exception(), SchemaIdStatus.UNREACHABLE
         about = {"topic": wanted[0], "schema_id": wanted[1]}
         if error is None:
             verdict = answer.result()
-            self._outage.over(about)
+            self._lookup_failures.recovered(about)
         elif isinstance(error, HeadworksError):
-            self._outage.failed(error, about)
+            self._lookup_failures.failed(error, about)
         else:
             _log.error(
                 "schema id %d of topic %s", wanted[1], wanted[0], exc_info=error, extra=about
             )
-        if verdict is Verdict.KNOWN:
+        if verdict is SchemaIdStatus.KNOWN:
             self._known.add(wanted)
             return
-        seconds = _UNKNOWN_SECONDS if verdict is Verdict.UNKNOWN else _UNREACHABLE_SECONDS
+        seconds = _UNKNOWN_SECONDS if verdict is SchemaIdStatus.UNKNOWN else _UNREACHABLE_SECONDS
         self._other[wanted] = verdict, self._clock() + seconds
         self._other.move_to_end(wanted)
-        if len(self._other) > _REMEMBERED:
+        if len(self._other) > _MAX_CACHED:
             self._other.popitem(last=False)

@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headworks._broker.topics.opening import Refusal
-from headworks._broker.topics.partition import Partition
+from headworks._broker.topics.opening import OpenFailure
+from headworks._broker.topics.partition import HostedPartition
 from headworks.errors import UsageError
 
-__all__ = ["InvalidTopicError", "ServedTopic", "TooManyPartitionsError", "is_topic_name"]
+__all__ = ["HostedTopic", "InvalidTopicError", "TooManyPartitionsError", "is_topic_name"]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_AGAIN_SECONDS = 1.0
+_LOG_INTERVAL_SECONDS = 1.0
 
 
 def is_topic_name(name: str) -> bool:
@@ -30,7 +30,7 @@ class TooManyPartitionsError(UsageError):
 
 
 @dataclass(slots=True)
-class ServedTopic:
+class HostedTopic:
     """A topic: the broker of each partition, and the partitions that this broker has.
 
     `refused` are those of them that cannot be served, with the reason.
@@ -39,9 +39,9 @@ class ServedTopic:
     name: str
     assignment: tuple[int, ...]
     configs: Mapping[str, str]
-    partitions: dict[int, Partition] = field(default_factory=dict)
-    refused: dict[int, Refusal] = field(default_factory=dict)
-    tried: float = 0.0  # when partitions of it were opened last
+    partitions: dict[int, HostedPartition] = field(default_factory=dict)
+    refused: dict[int, OpenFailure] = field(default_factory=dict)
+    opened_at: float = 0.0  # when partitions of it were opened last
 
     @property
     def count(self) -> int:
@@ -49,10 +49,10 @@ class ServedTopic:
         return len(self.assignment)
 
     @property
-    def heals(self) -> bool:
+    def can_reopen(self) -> bool:
         """Whether a partition that is refused may be opened without a restart."""
-        return any(refusal.passing for refusal in self.refused.values())
+        return any(refusal.retryable for refusal in self.refused.values())
 
-    def may_try(self, now: float) -> bool:
+    def may_reopen(self, now: float) -> bool:
         """Whether it is time to try that again."""
-        return self.heals and now - self.tried >= _AGAIN_SECONDS
+        return self.can_reopen and now - self.opened_at >= _LOG_INTERVAL_SECONDS

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from consumer_sdk._zookeeper_group.assignment import BrokerPartition
-from headworks._zookeeper import MemberNode, OffsetNode, Session, TopicNode, paths
+from headworks._zookeeper import MemberNode, OffsetNode, TopicNode, ZooKeeperSession, paths
 from headworks._zookeeper.session import kazoo
 
 __all__ = ["Directory", "NotAMemberError", "Place", "View"]
@@ -48,7 +48,7 @@ class View:
 class Directory:
     """The directories of `group`; `writes` counts the nodes written, created and deleted."""
 
-    def __init__(self, session: Session, group: str) -> None:
+    def __init__(self, session: ZooKeeperSession, group: str) -> None:
         self._client = session.client
         self._group = group
         self._errors = kazoo("exceptions")

@@ -29,7 +29,7 @@ from consumer_sdk._zookeeper_group.assignment import share_of
 from consumer_sdk._zookeeper_group.directory import Directory, NotAMemberError, Place
 from consumer_sdk._zookeeper_group.lease import Lease
 from consumer_sdk._zookeeper_group.subscription import wanted
-from headworks._zookeeper import MemberNode, State, open_session
+from headworks._zookeeper import MemberNode, SessionState, open_session
 from headworks.errors import HeadworksError, UnreachableError
 
 __all__ = ["Handover", "Member", "Timing"]
@@ -143,7 +143,7 @@ class Member:
         self._dirty.set()
         if self.started:
             self._thread.join(self._timing.session)
-        if self._timing.commit_every is not None and self._session.state is State.CONNECTED:
+        if self._timing.commit_every is not None and self._session.state is SessionState.CONNECTED:
             try:
                 self.commit()
             except UnreachableError as error:
@@ -152,8 +152,8 @@ class Member:
             self._lease.end()
         self._session.close()
 
-    def _on_state(self, state: State) -> None:
-        if state is State.LOST and self._lease is not None:
+    def _on_state(self, state: SessionState) -> None:
+        if state is SessionState.LOST and self._lease is not None:
             self._lease.end()
         self._dirty.set()
 
@@ -185,7 +185,7 @@ class Member:
 
     def _settle(self) -> float | None:
         """Rebalance once; the pause until it has to be tried again, None if all is claimed."""
-        if self._session.state is not State.CONNECTED:
+        if self._session.state is not SessionState.CONNECTED:
             return _LONGEST_PAUSE  # its return wakes us before
         if self._lease is None or self._lease.ended:
             self._join()

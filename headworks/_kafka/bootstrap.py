@@ -12,7 +12,7 @@ from typing import Any
 from headworks._kafka.client_properties import broker_client
 from headworks._settings import lookup, resolve, resolve_optional
 from headworks._zookeeper import live_brokers, open_session
-from headworks._zookeeper.bootstrap_proxy import Doorway
+from headworks._zookeeper.bootstrap_proxy import BootstrapProxy
 from headworks.errors import UnreachableError
 
 __all__ = ["Brokers", "bootstrap_of"]
@@ -47,11 +47,11 @@ class Brokers:
 
     def __init__(self, bootstrap: str | None = None, zookeeper: str | None = None) -> None:
         ensemble = _ensemble(bootstrap, zookeeper)
-        self._doorway: Doorway | None = None
+        self._doorway: BootstrapProxy | None = None
         if ensemble is None or resolve_optional("tls_ca") is not None:
             self.address = bootstrap_of(bootstrap, zookeeper)
         else:
-            self._doorway = Doorway(ensemble)
+            self._doorway = BootstrapProxy(ensemble)
             self.address = ",".join((*self._doorway.brokers, self._doorway.address))
 
     def client(self) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from headworks._zookeeper.living_brokers import BrokerWatch, live_brokers
 from headworks._zookeeper.nodes import BrokerNode, MemberNode, OffsetNode, TopicNode
 from headworks._zookeeper.session import (
     EnsembleAddress,
-    Session,
-    State,
+    SessionState,
+    ZooKeeperSession,
     open_session,
     parse_address,
 )
@@ -16,9 +16,9 @@ __all__ = [
     "EnsembleAddress",
     "MemberNode",
     "OffsetNode",
-    "Session",
-    "State",
+    "SessionState",
     "TopicNode",
+    "ZooKeeperSession",
     "live_brokers",
     "open_session",
     "parse_address",

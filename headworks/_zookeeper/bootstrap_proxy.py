@@ -23,14 +23,14 @@ from headworks._zookeeper.nodes import BrokerNode
 from headworks._zookeeper.session import open_session
 from headworks.errors import UnreachableError
 
-__all__ = ["Doorway"]
+__all__ = ["BootstrapProxy"]
 
-_CHUNK = 1 << 16
-_CONNECTIONS = 16
+_CHUNK_BYTES = 1 << 16
+_MAX_CONNECTIONS = 16
 _CONNECT_SECONDS = 5.0
 
 
-class Doorway:
+class BootstrapProxy:
     """Leads to the brokers registered at `zookeeper`, until `close`.
 
     UnreachableError if ZooKeeper does not answer, or nobody is registered there.
@@ -104,7 +104,7 @@ class Doorway:
         """Carry one connection to one broker, and end it when either side does."""
         self._open += 1
         try:
-            if self._open > _CONNECTIONS:
+            if self._open > _MAX_CONNECTIONS:
                 return
             broker = random.choice(self._brokers)
             async with asyncio.timeout(_CONNECT_SECONDS):
@@ -129,6 +129,6 @@ class Doorway:
 
 async def _carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
     with contextlib.suppress(ConnectionError):
-        while data := await source.read(_CHUNK):
+        while data := await source.read(_CHUNK_BYTES):
             sink.write(data)
             await sink.drain()

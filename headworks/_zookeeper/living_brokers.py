@@ -14,7 +14,7 @@ from typing import Any
 
 from headworks._zookeeper import paths
 from headworks._zookeeper.nodes import BrokerNode
-from headworks._zookeeper.session import Session, State, kazoo
+from headworks._zookeeper.session import SessionState, ZooKeeperSession, kazoo
 from headworks.errors import CorruptError
 
 __all__ = ["BrokerWatch", "live_brokers"]
@@ -24,7 +24,7 @@ _RETRY_SECONDS = 0.5
 
 
 def live_brokers(
-    session: Session, *, watch: Callable[[Any], None] | None = None
+    session: ZooKeeperSession, *, watch: Callable[[Any], None] | None = None
 ) -> dict[int, BrokerNode]:
     """The living brokers by id, in order of it; `watch` is called once when that changes.
 
@@ -55,7 +55,7 @@ class BrokerWatch:
     """Follows the living brokers until `stop`; `changed` gets them, first what there is now."""
 
     def __init__(
-        self, session: Session, changed: Callable[[Mapping[int, BrokerNode]], None]
+        self, session: ZooKeeperSession, changed: Callable[[Mapping[int, BrokerNode]], None]
     ) -> None:
         self._session = session
         self._changed = changed
@@ -75,8 +75,8 @@ class BrokerWatch:
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
-    def _on_state(self, state: State) -> None:
-        if state is State.CONNECTED:  # watches of before say nothing any more
+    def _on_state(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:  # watches of before say nothing any more
             self._dirty.set()
 
     def _on_event(self, _event: object) -> None:
@@ -92,7 +92,7 @@ class BrokerWatch:
                 found = live_brokers(self._session, watch=self._on_event)
             except Exception as error:
                 _log.debug("brokers cannot be read now: %r", error)
-                if self._session.state is State.CONNECTED:
+                if self._session.state is SessionState.CONNECTED:
                     threading.Timer(_RETRY_SECONDS, self._dirty.set).start()
                 continue
             if found != self._told and not self._stopped:

@@ -24,14 +24,21 @@ from typing import Any
 
 from headworks.errors import UnreachableError, UsageError
 
-__all__ = ["EnsembleAddress", "Session", "State", "kazoo", "open_session", "parse_address"]
+__all__ = [
+    "EnsembleAddress",
+    "SessionState",
+    "ZooKeeperSession",
+    "kazoo",
+    "open_session",
+    "parse_address",
+]
 
 DEFAULT_PORT = 2181
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/,\[\]]+)(?::(?P<port>\d{1,5}))?")
 _CHROOT = re.compile(r"(/[^/\s,]+)+")  # a comma: another host, behind the chroot of the first
 
 
-class State(StrEnum):
+class SessionState(StrEnum):
     """What is known of a session.
 
     CONNECTED: it stands. SUSPENDED: no server answers; the session may end any time. LOST: it has
@@ -87,7 +94,7 @@ def kazoo(module: str = "client") -> Any:
         ) from None
 
 
-class Session:
+class ZooKeeperSession:
     """An open session; `client` is kazoo's.
 
     `timeout` is after how many seconds of silence the servers end it: they may agree to less, or
@@ -98,7 +105,7 @@ class Session:
         self.client = client
         self.address = address
         self.timeout = 0.0
-        self._listeners: list[tuple[Callable[[State], None], Any]] = []
+        self._listeners: list[tuple[Callable[[SessionState], None], Any]] = []
         self._watch_timeout()
         self._survive_lost_answers()
 
@@ -108,20 +115,20 @@ class Session:
         return int(self.client._session_id or 0)
 
     @property
-    def state(self) -> State:
+    def state(self) -> SessionState:
         """What is known of it now."""
-        return State(str(self.client.state))
+        return SessionState(str(self.client.state))
 
-    def on_state(self, callback: Callable[[State], None]) -> None:
+    def on_state(self, callback: Callable[[SessionState], None]) -> None:
         """Call back at every change of state, in kazoo's thread. The state now is not told."""
 
         def listener(state: object) -> None:
-            callback(State(str(state)))
+            callback(SessionState(str(state)))
 
         self._listeners.append((callback, listener))
         self.client.add_listener(listener)
 
-    def off_state(self, callback: Callable[[State], None]) -> None:
+    def off_state(self, callback: Callable[[SessionState], None]) -> None:
         """Do not call back any more."""
         for entry in [entry for entry in self._listeners if entry[0] == callback]:
             self._listeners.remove(entry)
@@ -164,7 +171,7 @@ class Session:
 
         connection._read_response = reading
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> ZooKeeperSession:
         return self
 
     def __exit__(
@@ -182,8 +189,8 @@ def open_session(
     timeout: float = 6.0,
     wait: float = 15.0,
     create_chroot: bool = False,
-    listener: Callable[[State], None] | None = None,
-) -> Session:
+    listener: Callable[[SessionState], None] | None = None,
+) -> ZooKeeperSession:
     """Open a session that ZooKeeper ends after `timeout` seconds of silence.
 
     Waits up to `wait` seconds for a server. UnreachableError if none answers; UsageError for a
@@ -192,7 +199,7 @@ def open_session(
     """
     where = parse_address(address) if isinstance(address, str) else address
     client = _client(where, timeout)
-    session = Session(client, where)
+    session = ZooKeeperSession(client, where)
     if listener is not None:
         session.on_state(listener)
     deadline = time.monotonic() + wait

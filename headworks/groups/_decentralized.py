@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from headworks._zookeeper import paths
 from headworks._zookeeper.nodes import OffsetNode, TopicNode
-from headworks._zookeeper.session import Session, kazoo
+from headworks._zookeeper.session import ZooKeeperSession, kazoo
 from headworks.errors import RefusedError, UnreachableError, UsageError
 from headworks.groups._model import Kind, Listed, Member, Place
 
@@ -46,7 +46,7 @@ class DecentralisedState:
 class DecentralisedGroups:
     """The groups below /consumers of an ensemble."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
         self._client = session.client
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 
-from headworks._zookeeper.session import Session, open_session
+from headworks._zookeeper.session import ZooKeeperSession, open_session
 from headworks.errors import RefusedError, UsageError
 from headworks.groups._classic import ClassicGroups, ClassicState
 from headworks.groups._decentralized import DecentralisedGroups, DecentralisedState
@@ -51,7 +51,7 @@ class Groups:
         self._classic = ClassicGroups(bootstrap)
         self.log_ends = LogEnds(self._classic)
         self._timestamps = Timestamps(bootstrap)
-        self._session: Session | None = None
+        self._session: ZooKeeperSession | None = None
         self._decentralised: DecentralisedGroups | None = None
         if zookeeper is not None:
             self._session = open_session(zookeeper, wait=_WAIT)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headworks._cli.stack.embedded_zookeeper import Ensemble
-from headworks._zookeeper import Session, live_brokers, open_session
+from headworks._zookeeper import ZooKeeperSession, live_brokers, open_session
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE, eventually
 from tests.broker.wire import Wire, fetch, kind, produce, produced
@@ -161,7 +161,7 @@ class Cluster:
         """All brokers' addresses."""
         return ",".join(broker.address for broker in self.brokers.values())
 
-    def session(self) -> Session:
+    def session(self) -> ZooKeeperSession:
         """A session with ZooKeeper, by no cable."""
         return open_session(self.address, wait=60, create_chroot=True)
 

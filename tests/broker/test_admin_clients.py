@@ -192,7 +192,7 @@ def test_aiokafka_administers(address: str, new_name: Callable[[], str]) -> None
 
     name = new_name()
 
-    async def listed(client: AIOKafkaAdminClient, wanted: bool) -> None:
+    async def folder_synced(client: AIOKafkaAdminClient, wanted: bool) -> None:
         end = time.monotonic() + (DEADLINE if is_apache_kafka() else 0)
         while (name in await client.list_topics()) != wanted:
             assert time.monotonic() < end, f"the topic is {'not ' * wanted}listed"
@@ -203,10 +203,10 @@ def test_aiokafka_administers(address: str, new_name: Callable[[], str]) -> None
         await client.start()
         try:
             await client.create_topics([AioTopic(name, 2, 1)])
-            await listed(client, True)
+            await folder_synced(client, True)
             await client.list_consumer_groups()
             await client.delete_topics([name])
-            await listed(client, False)
+            await folder_synced(client, False)
         finally:
             await client.close()
 

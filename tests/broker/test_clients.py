@@ -82,7 +82,7 @@ def test_the_log_on_disk_reads_with_our_own_reader(
     for path in log_folder(data_dir, topic).glob("*.log"):
         shutil.copy(path, tmp_path / "copy")
     log, recovery = open_log(tmp_path / "copy", LogConfig())
-    assert (log.end, recovery.cut_bytes) == (len(FULL), 0)
+    assert (log.log_end_offset, recovery.cut_bytes) == (len(FULL), 0)
     data = log.segments[0].path.read_bytes()
     found = [
         Message(r.key, r.value, tuple((n, v or b"") for n, v in r.headers), r.timestamp)

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from headworks._kafka.error_codes import ErrorCode
-from headworks._zookeeper import Session, live_brokers, paths
+from headworks._zookeeper import ZooKeeperSession, live_brokers, paths
 from tests.broker.clients import DEADLINE, eventually
 from tests.broker.cluster import Cluster, ClusterBroker, cluster
 
@@ -78,7 +78,7 @@ class Fencing:
                 while not self._stop.is_set():
                     self._ask(session)
 
-    def _ask(self, session: Session) -> None:
+    def _ask(self, session: ZooKeeperSession) -> None:
         """Gone before the questions and after their answers: the answers fell in between."""
         broker = self._broker
         if broker.number in live_brokers(session):

@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 
 from headworks._broker.log import (
     CompactionConfig,
-    DuplicateError,
+    DuplicateBatchError,
     LogConfig,
     PartitionLog,
     open_log,
 )
-from headworks._broker.log.compaction import DEFAULT_MEMORY, compact, plan
+from headworks._broker.log.compaction import DEFAULT_MEMORY_BYTES, compact, plan
 from headworks._broker.log.compaction_state import UnfinishedSwapError
-from headworks._broker.log.dump import Damage, dump_segment, gaps, segments_of
-from headworks._broker.log.offset_map import SLOT_BYTES, KeyMap
+from headworks._broker.log.dump import SegmentDamage, dump_segment, gaps, segments_of
+from headworks._broker.log.offset_map import SLOT_BYTES, OffsetMap
 from headworks._kafka.records import (
     Codec,
     InvalidBatchError,
@@ -68,13 +68,13 @@ def append(
     return base
 
 
-def run(log: PartitionLog, *, now_ms: int = NOW, memory: int = DEFAULT_MEMORY) -> int:
+def run(log: PartitionLog, *, now_ms: int = NOW, memory: int = DEFAULT_MEMORY_BYTES) -> int:
     """Compact what is due; returns how many segments were written."""
     due = plan(log, now_ms)
     if due is None:
         return 0
     swaps = 0
-    for swap in compact(due, now_ms=now_ms, pace=lambda: None, memory=memory):
+    for swap in compact(due, now_ms=now_ms, throttle=lambda: None, memory=memory):
         log.swap(*swap)
         swaps += swap.new is not None
     return swaps
@@ -83,10 +83,10 @@ def run(log: PartitionLog, *, now_ms: int = NOW, memory: int = DEFAULT_MEMORY) -
 def read_all(log: PartitionLog) -> list[Record]:
     """What a consumer gets that reads from the start to the end."""
     log.mark_flushed(log.sync())
-    offset, found = log.start_offset, []
-    while offset < log.visible:
+    offset, found = log.log_start_offset, []
+    while offset < log.high_watermark:
         piece = log.read(offset, 300)
-        assert piece.size, f"reading stops at {offset} of {log.visible}"
+        assert piece.size, f"reading stops at {offset} of {log.high_watermark}"
         data = os.pread(piece.descriptor.fd, piece.size, piece.position)
         before = offset
         for batch in iter_batches(data):
@@ -104,9 +104,9 @@ def assert_dump_is_clean(folder: Path) -> None:
     ends = []
     for path in segments_of(folder):
         items = list(dump_segment(path, records=True))
-        assert not [item for item in items if isinstance(item, Damage)]
+        assert not [item for item in items if isinstance(item, SegmentDamage)]
         last = items[-1] if items else None
-        assert not isinstance(last, Damage)
+        assert not isinstance(last, SegmentDamage)
         ends.append((path, int(path.stem) if last is None else last.batch.last_offset + 1))
     assert list(gaps(ends)) == []
 
@@ -127,7 +127,7 @@ def test_the_last_value_of_each_key_stays_where_it_was(tmp_path: Path) -> None:
     ]
     assert [record.timestamp for record in read_all(log)][:2] == [NOW + 1, NOW + 1]
     assert read_all(log)[0].headers == (("h", b"x"),)
-    assert log.start_offset == 0
+    assert log.log_start_offset == 0
     assert_dump_is_clean(tmp_path)
     log.close()
     again = opened(tmp_path)
@@ -155,7 +155,7 @@ _step = st.one_of(
         st.sampled_from([-1, 5, 6]),
     ),
     st.just(("roll",)),
-    st.tuples(st.just("compact"), st.sampled_from([1, DEFAULT_MEMORY])),
+    st.tuples(st.just("compact"), st.sampled_from([1, DEFAULT_MEMORY_BYTES])),
     st.just(("restart",)),
 )
 
@@ -170,7 +170,7 @@ def test_compaction_agrees_with_a_model(steps: list[tuple[object, ...]], tiny: b
         log = opened(folder, config)
         written: list[tuple[int, bytes | None, bytes | None]] = []
         sequences = {5: 0, 6: 0}
-        for step in [*steps, ("roll",), ("compact", DEFAULT_MEMORY)]:
+        for step in [*steps, ("roll",), ("compact", DEFAULT_MEMORY_BYTES)]:
             if step[0] == "append":
                 _, pairs, codec, producer = step
                 assert isinstance(pairs, list)
@@ -201,7 +201,7 @@ def test_compaction_agrees_with_a_model(steps: list[tuple[object, ...]], tiny: b
             newest = {key: offset for offset, key, _ in written}
             must = [r for r in written if r[1] is None or newest[r[1]] == r[0]]
             assert [r for r in found if r in must] == must
-            assert log.end == len(written)
+            assert log.log_end_offset == len(written)
         last = {key: offset for offset, key, _ in written}
         assert kept(log) == [r for r in written if r[1] is None or last[r[1]] == r[0]]
         assert_dump_is_clean(folder)
@@ -262,13 +262,15 @@ def test_who_reads_to_the_end_arrives_there_even_if_the_last_record_went(tmp_pat
     append(log, [(b"a", None)])
     log.roll()
     run(log)
-    log.cleaned = replace(log.cleaned, dirty=0)  # as if there were more: a second look
+    log.compaction_state = replace(
+        log.compaction_state, dirty=0
+    )  # as if there were more: a second look
     run(log, now_ms=NOW + 1)
     assert kept(log) == [(1, b"b", b"2")], "read_all asserts that it gets to offset 3"
-    assert log.end == 3
+    assert log.log_end_offset == 3
     log.close()
     again = opened(tmp_path)
-    assert (again.end, kept(again)) == (3, [(1, b"b", b"2")])
+    assert (again.log_end_offset, kept(again)) == (3, [(1, b"b", b"2")])
     assert append(again, [(b"x", b"y")]) == 3
     again.close()
 
@@ -285,7 +287,7 @@ def test_a_producer_whose_records_all_went_is_still_known(tmp_path: Path) -> Non
     for path in tmp_path.glob("*.producers"):
         path.unlink()
     again = opened(tmp_path)
-    with pytest.raises(DuplicateError) as caught:
+    with pytest.raises(DuplicateBatchError) as caught:
         append(again, [(b"a", b"2"), (b"b", b"2")], producer=(9, 3, 2))
     assert caught.value.base_offset == 2
     assert append(again, [(b"a", b"4")], producer=(9, 3, 4)) == 6
@@ -329,7 +331,7 @@ def test_a_tombstone_that_a_pass_did_not_get_to_stays_for_its_time(tmp_path: Pat
     append(log, [(b"x", b"1"), (b"y", b"1"), (b"z", b"1"), (b"a", None)])
     log.roll()
     run(log, memory=0)
-    assert log.cleaned.dirty == log.end
+    assert log.compaction_state.dirty == log.log_end_offset
     found = kept(log)
     assert (0, b"a", b"1") not in found
     assert (15, b"a", None) in found, "it went together with what it deletes"
@@ -344,7 +346,7 @@ def test_the_ratio_and_the_lags_say_when(tmp_path: Path) -> None:
     log.roll()
     now = log.segments[0].last_write_ms() + 10
     assert run(log, now_ms=now) == 0, "there is nothing to remove, and that is known from now on"
-    assert log.cleaned.dirty == 100
+    assert log.compaction_state.dirty == 100
     append(log, [(b"1", b"2")])
     log.roll()
     assert plan(log, now) is None, "too little is dirty"
@@ -394,11 +396,11 @@ def test_retention_waits_while_segments_are_held(tmp_path: Path) -> None:
     for number in range(10):
         append(log, [(b"%d" % number, b"." * 100)])
     log.mark_flushed(log.sync())
-    log.held = True
+    log.compacting = True
     assert log.expire(NOW) == []
     assert log.delete_before(8) == []
-    assert log.start_offset == 8
-    log.held = False
+    assert log.log_start_offset == 8
+    log.compacting = False
     log.config = replace(log.config, retention_bytes=-1, retention_ms=-1)
     dropped = log.expire(NOW)
     assert [segment.base_offset for segment in dropped] == list(range(8))
@@ -471,7 +473,7 @@ def test_a_kill_at_any_step_leaves_the_old_or_the_new(
     start = tmp_path / "start"
     prepared(start, LARGE, 1500)
     log = opened(start, LARGE)
-    before, end = kept(log), log.end
+    before, end = kept(log), log.log_end_offset
     log.close()
     shutil.copytree(start, tmp_path / "whole")
     log = opened(tmp_path / "whole", LARGE)
@@ -490,7 +492,7 @@ def test_a_kill_at_any_step_leaves_the_old_or_the_new(
         killing = killed_at(count, monkeypatch)
         next(killing)
         try:
-            for swap in compact(due, now_ms=NOW, pace=lambda: None):
+            for swap in compact(due, now_ms=NOW, throttle=lambda: None):
                 log.swap(*swap)
             killed = False
         except KilledError:
@@ -501,7 +503,7 @@ def test_a_kill_at_any_step_leaves_the_old_or_the_new(
         again = opened(folder, LARGE)
         found = kept(again)
         assert set(after) <= set(found) <= set(before), count
-        assert again.end == end
+        assert again.log_end_offset == end
         assert set(found) <= set(reading), "what is served is never older than what is on disk"
         assert_dump_is_clean(folder)
         assert list(folder.glob("*.cleaned-*")) == []
@@ -531,7 +533,7 @@ def test_an_old_index_never_stands_beside_a_new_segment(
     def killed(*_: object) -> None:
         raise KilledError
 
-    monkeypatch.setattr("headworks._broker.log.compaction._opened", killed)
+    monkeypatch.setattr("headworks._broker.log.compaction._open_compacted", killed)
     with pytest.raises(KilledError):
         run(log)
     monkeypatch.undo()
@@ -598,14 +600,14 @@ def test_offsets_do_not_go_back_when_the_active_segment_is_lost(tmp_path: Path) 
     log.close()
     active.unlink()  # it was empty
     again = opened(tmp_path)
-    assert again.end == 4
+    assert again.log_end_offset == 4
     assert kept(again) == [(2, b"a", b"3"), (3, b"b", b"4")]
     again.close()
 
 
 @given(st.lists(st.tuples(st.binary(max_size=3), st.integers(0, 1 << 60)), max_size=200))
 def test_the_key_map_is_a_dict_until_it_is_full(pairs: list[tuple[bytes, int]]) -> None:
-    table = KeyMap(64 * SLOT_BYTES, 1 << 40)
+    table = OffsetMap(64 * SLOT_BYTES, 1 << 40)
     model: dict[bytes, int] = {}
     for key, offset in pairs:
         if table.put(key, offset):
@@ -613,8 +615,8 @@ def test_the_key_map_is_a_dict_until_it_is_full(pairs: list[tuple[bytes, int]]) 
         else:
             assert len(model) >= 40
             assert key not in model
-    assert {key: table.newest(key) for key in model} == model
-    assert table.newest(b"never there") is None
+    assert {key: table.latest_offset(key) for key in model} == model
+    assert table.latest_offset(b"never there") is None
 
 
 def test_offsets_of_segments_meet(tmp_path: Path) -> None:

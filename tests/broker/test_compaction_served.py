@@ -15,7 +15,7 @@ import urllib3
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from headworks._broker.log.dump import Found, dump_segment, segments_of
+from headworks._broker.log.dump import DumpedBatch, dump_segment, segments_of
 from headworks.errors import UsageError
 from tests.broker.clients import CONSUMERS, DEADLINE, PRODUCERS, Message, eventually
 from tests.broker.conftest import kept_address, start_broker
@@ -73,7 +73,7 @@ def stored(folder: Path, topic: str) -> list[tuple[bytes | None, bytes | None]]:
             (record.key, record.value)
             for path in segments_of(folder / f"broker/logs/{topic}-0")
             for item in dump_segment(path, records=True)
-            if isinstance(item, Found)
+            if isinstance(item, DumpedBatch)
             for record in item.records
         ]
     except (UsageError, OSError):

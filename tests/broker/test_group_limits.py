@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headworks._broker.groups import GroupCoordinator, GroupSettings, Join, Joined
+from headworks._broker.groups import GroupCoordinator, GroupSettings, JoinRequest, JoinResponse
 from headworks._kafka.protocol import ErrorCode
 
 
@@ -18,7 +18,7 @@ class Timer:
         return 0.0
 
 
-JOIN = Join(
+JOIN = JoinRequest(
     member_id="",
     instance_id=None,
     client_id="c",
@@ -36,9 +36,9 @@ def coordinator(**limits: int) -> GroupCoordinator:
     return GroupCoordinator(lambda: 0.0, lambda *_: Timer(), settings)
 
 
-def join(groups: GroupCoordinator, name: str, asked: Join = JOIN) -> Joined | None:
+def join(groups: GroupCoordinator, name: str, asked: JoinRequest = JOIN) -> JoinResponse | None:
     """What is answered at once, if anything is."""
-    answers: list[Joined] = []
+    answers: list[JoinResponse] = []
     groups.join(name, asked, answers.append)
     return answers[0] if answers else None
 

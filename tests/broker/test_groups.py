@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headworks._broker.groups import (
-    Group,
+    ClassicGroup,
+    ClassicGroupState,
     GroupCoordinator,
     GroupSettings,
-    Join,
-    Joined,
-    State,
-    Synced,
+    JoinRequest,
+    JoinResponse,
+    SyncResponse,
 )
 from headworks._kafka.protocol import ErrorCode
 
 RANGE = (("range", b"r"), ("roundrobin", b"rr"))
 
 
-def join_of(member: str = "", **changes: object) -> Join:
+def join_of(member: str = "", **changes: object) -> JoinRequest:
     fields: dict[str, object] = {
         "member_id": member,
         "instance_id": None,
@@ -37,7 +37,7 @@ def join_of(member: str = "", **changes: object) -> Join:
         "protocols": RANGE,
         "needs_id": False,
     }
-    return Join(**(fields | changes))  # type: ignore[arg-type]
+    return JoinRequest(**(fields | changes))  # type: ignore[arg-type]
 
 
 @dataclass
@@ -46,21 +46,21 @@ class Rig:
 
     delay: float = 0.0
     now: float = 100.0
-    group: Group = field(init=False)
+    group: ClassicGroup = field(init=False)
 
     def __post_init__(self) -> None:
         numbers = count(1)
-        self.group = Group("g", lambda prefix: f"{prefix}-{next(numbers)}", self.delay)
+        self.group = ClassicGroup("g", lambda prefix: f"{prefix}-{next(numbers)}", self.delay)
 
-    def join(self, member: str = "", **changes: object) -> list[Joined]:
-        answers: list[Joined] = []
+    def join(self, member: str = "", **changes: object) -> list[JoinResponse]:
+        answers: list[JoinResponse] = []
         self.group.join(self.now, join_of(member, **changes), answers.append)
         return answers
 
     def sync(
         self, member: str, generation: int, plan: dict[str, bytes] | None = None, **more: str
-    ) -> list[Synced]:
-        answers: list[Synced] = []
+    ) -> list[SyncResponse]:
+        answers: list[SyncResponse] = []
         instance = more.pop("instance", None)
         self.group.sync(self.now, member, instance, generation, plan or {}, answers.append, **more)
         return answers
@@ -81,7 +81,7 @@ class Rig:
         follower = self.sync(second, generation)
         self.sync(first, generation, {first: b"one", second: b"two"})
         assert follower[0].assignment == b"two"
-        assert self.group.state is State.STABLE
+        assert self.group.state is ClassicGroupState.STABLE
         return first, second
 
 
@@ -134,7 +134,7 @@ def test_a_rebalance_tells_the_others_and_gathers_them() -> None:
     first, second = rig.stable_pair()
     generation = rig.group.generation
     third = rig.join()
-    assert rig.group.state is State.PREPARING
+    assert rig.group.state is ClassicGroupState.PREPARING
     beat = rig.group.heartbeat(rig.now, first, None, generation)
     assert beat == ErrorCode.REBALANCE_IN_PROGRESS
     one, two = rig.join(first), rig.join(second)
@@ -166,7 +166,7 @@ def test_who_falls_silent_is_dropped_and_the_rest_rebalances() -> None:
     assert rig.group.heartbeat(rig.now, first, None, generation) == 0
     rig.wait(6)
     assert list(rig.group.members) == [first]
-    assert rig.group.state is State.PREPARING
+    assert rig.group.state is ClassicGroupState.PREPARING
     assert rig.join(first)[0].generation == generation + 1
     rig.wait(1000)
     assert rig.group.idle
@@ -194,7 +194,7 @@ def test_leaving_hands_over_at_once() -> None:
     [joined] = rig.join(second)
     assert joined.leader == second
     assert rig.group.leave(rig.now, second, None) == 0
-    assert rig.group.state is State.EMPTY
+    assert rig.group.state is ClassicGroupState.EMPTY
 
 
 def test_a_parked_member_that_leaves_is_answered() -> None:
@@ -211,7 +211,7 @@ def test_a_follower_that_asks_again_with_nothing_new_does_not_disturb() -> None:
     first, second = rig.stable_pair()
     [again] = rig.join(second)
     assert again.generation == rig.group.generation
-    assert rig.group.state is State.STABLE
+    assert rig.group.state is ClassicGroupState.STABLE
     assert rig.join(first) == [], "the leader does: it may want a new assignment"
 
 
@@ -291,7 +291,7 @@ def test_the_coordinator_keeps_one_timer_a_group_and_forgets_idle_groups() -> No
     coordinator = GroupCoordinator(
         lambda: clock[0], call_at, GroupSettings(initial_delay=0.0, max_groups=1, max_members=1)
     )
-    answers: list[Joined] = []
+    answers: list[JoinResponse] = []
     coordinator.join("g", join_of(), answers.append)
     coordinator.join("g", join_of(), answers.append)
     coordinator.join("other", join_of(), answers.append)
@@ -320,7 +320,7 @@ def test_the_last_member_leaves_while_another_is_only_announced() -> None:
     (announced,) = rig.join(needs_id=True)
     member = next(iter(rig.group.members))
     rig.group.leave(rig.now, member, None)
-    assert rig.group.state is State.EMPTY
+    assert rig.group.state is ClassicGroupState.EMPTY
     rig.join(announced.member_id)
     rig.wait(2)
     assert rig.group.leader == announced.member_id
@@ -333,8 +333,8 @@ class GroupMachine(RuleBasedStateMachine):
         super().__init__()
         self.rig = Rig(delay=1.0)
         self.known: list[str] = []
-        self.joins: list[list[Joined]] = []
-        self.syncs: list[list[Synced]] = []
+        self.joins: list[list[JoinResponse]] = []
+        self.syncs: list[list[SyncResponse]] = []
 
     def pick(self, number: int) -> str:
         return self.known[number % len(self.known)] if self.known else "nobody"
@@ -382,10 +382,10 @@ class GroupMachine(RuleBasedStateMachine):
         parked = sum(m.joining is not None for m in group.members.values())
         assert parked <= sum(not answers for answers in self.joins)
         assert parked == sum(not answers for answers in self.joins)
-        assert (group.state is State.EMPTY) == (not group.members)
-        if group.state is State.STABLE:
+        assert (group.state is ClassicGroupState.EMPTY) == (not group.members)
+        if group.state is ClassicGroupState.STABLE:
             assert all(m.syncing is None and m.joining is None for m in group.members.values())
-        if group.state in (State.STABLE, State.COMPLETING):
+        if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING):
             assert group.leader in group.members
 
     def teardown(self) -> None:
@@ -398,6 +398,6 @@ TestGroupMachine = GroupMachine.TestCase
 TestGroupMachine.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 
 
-@pytest.mark.parametrize("state", State)
-def test_states_have_the_names_that_clients_know(state: State) -> None:
+@pytest.mark.parametrize("state", ClassicGroupState)
+def test_states_have_the_names_that_clients_know(state: ClassicGroupState) -> None:
     assert state.value in {"Empty", "PreparingRebalance", "CompletingRebalance", "Stable"}

@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headworks._broker.log import (
-    DuplicateError,
+    DuplicateBatchError,
     FlushFailedError,
+    InvalidProducerEpochError,
     LogConfig,
     OffsetOutOfRangeError,
-    OutOfSequenceError,
+    OutOfOrderSequenceError,
     PartitionLog,
     ProducerStates,
-    StaleEpochError,
     open_log,
 )
-from headworks._broker.log.index import INTERVAL
+from headworks._broker.log.index import INDEX_INTERVAL_BYTES
 from headworks._kafka.records import Batch, Record, check_batch, encode_batch, iter_batches
 from headworks._kafka.records.file_slice import FileSlice
 from headworks.errors import CorruptError
@@ -59,8 +59,8 @@ def filled(folder: Path, batches: int = 40, config: LogConfig = SMALL) -> Partit
 
 
 def read_all(log: PartitionLog, max_bytes: int = 1 << 20) -> list[Batch]:
-    offset, found = log.start_offset, []
-    while offset < log.visible:
+    offset, found = log.log_start_offset, []
+    while offset < log.high_watermark:
         got = read(log.read(offset, max_bytes))
         found += got
         offset = got[-1].last_offset + 1
@@ -74,8 +74,8 @@ def test_offsets_follow_each_other_over_segments_and_reads_find_every_batch(tmp_
     assert batches[0].base_offset == 0
     for before, after in pairwise(batches):
         assert after.base_offset == before.last_offset + 1
-    assert batches[-1].last_offset + 1 == log.end
-    for offset in range(log.end):
+    assert batches[-1].last_offset + 1 == log.log_end_offset
+    for offset in range(log.log_end_offset):
         first = read(log.read(offset, 10_000))[0]
         assert first.base_offset <= offset <= first.last_offset
     log.close()
@@ -102,20 +102,20 @@ def test_an_answer_carries_little_of_a_batch_that_does_not_fit(
             piece = log.read(offset, max_bytes)
             whole = sum(b.size for b in read(piece))
             fitting = [n for n in accumulate(lengths[offset:]) if n <= max_bytes]
-            assert piece.size - whole <= INTERVAL
-            assert not fitting or fitting[-1] - whole < INTERVAL
+            assert piece.size - whole <= INDEX_INTERVAL_BYTES
+            assert not fitting or fitting[-1] - whole < INDEX_INTERVAL_BYTES
         log.close()
 
 
 def test_consumers_see_only_what_is_flushed(tmp_path: Path) -> None:
     log = opened(tmp_path)
     append(log, batch(3))
-    assert (log.end, log.visible) == (3, 0)
+    assert (log.log_end_offset, log.high_watermark) == (3, 0)
     assert log.read(0, 1000).size == 0
     with pytest.raises(OffsetOutOfRangeError):
         log.read(1, 1000)
     flush(log)
-    assert log.visible == 3
+    assert log.high_watermark == 3
     assert log.read(0, 1000).size > 0
     log.close()
 
@@ -123,7 +123,7 @@ def test_consumers_see_only_what_is_flushed(tmp_path: Path) -> None:
 def test_or_what_is_written_if_the_config_says_so(tmp_path: Path) -> None:
     log = opened(tmp_path, LogConfig(show_unflushed=True))
     append(log, batch(3))
-    assert (log.flushed, log.visible) == (0, 3)
+    assert (log.flushed_offset, log.high_watermark) == (0, 3)
     assert log.read(0, 1000).size > 0
     log.close()
 
@@ -134,7 +134,7 @@ def test_a_flush_covers_only_what_was_written_when_it_began(tmp_path: Path) -> N
     point = log.sync()
     append(log, batch(2))
     log.mark_flushed(point)
-    assert (log.end, log.visible) == (5, 3)
+    assert (log.log_end_offset, log.high_watermark) == (5, 3)
     assert [b.last_offset for b in read(log.read(0, 10_000))] == [2]
     log.close()
 
@@ -181,7 +181,7 @@ def test_search_by_time_agrees_with_looking_at_every_record(tmp_path: Path) -> N
     for timestamp in [-5, 0, 1, 999, 1000, 1001, 1002, 20_003, 20_004, 39_000, 39_003]:
         assert log.offset_at_time(timestamp) == log_time(batches, timestamp)
     assert log.offset_at_time(39_004) is None
-    assert log.latest_timestamp() == (log.end - 1, 39_003)
+    assert log.latest_timestamp() == (log.log_end_offset - 1, 39_003)
     log.close()
 
 
@@ -223,7 +223,7 @@ def test_the_latest_timestamp_is_that_of_what_is_there_and_visible(tmp_path: Pat
     log = opened(tmp_path, LogConfig())
     for timestamp in (9000, 1000, *range(2000, 2500), 8000):
         append(log, batch(2, timestamp=timestamp))
-    visible = log.end - 2
+    visible = log.log_end_offset - 2
     log.mark_flushed(log.sync()._replace(offset=visible))
     assert log.latest_timestamp() == (1, 9001)
     log.delete_before(2)
@@ -231,7 +231,7 @@ def test_the_latest_timestamp_is_that_of_what_is_there_and_visible(tmp_path: Pat
     log.delete_before(visible)
     assert log.latest_timestamp() is None
     flush(log)
-    assert log.latest_timestamp() == (log.end - 1, 8001)
+    assert log.latest_timestamp() == (log.log_end_offset - 1, 8001)
     log.close()
 
 
@@ -244,7 +244,7 @@ def test_the_latest_timestamp_is_known_while_a_later_one_is_not_flushed(tmp_path
     append(log, batch(2, timestamp=5000))
     assert log.latest_timestamp() == (1, 3001)
     flush(log)
-    assert log.latest_timestamp() == (log.end - 1, 5001)
+    assert log.latest_timestamp() == (log.log_end_offset - 1, 5001)
     log.close()
 
 
@@ -341,11 +341,11 @@ def test_a_failed_write_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(OSError, match="space"):
         log.commit()
     monkeypatch.undo()
-    assert (log.end, log.size, log.appended_bytes) == (2, size, size)
+    assert (log.log_end_offset, log.size, log.appended_bytes) == (2, size, size)
     assert append(log, batch(2, producer=(7, 0, 2))) == 2
     log.close()
     again, recovery = open_log(tmp_path, SMALL)
-    assert (again.end, recovery.cut_bytes) == (4, 0)
+    assert (again.log_end_offset, recovery.cut_bytes) == (4, 0)
     again.close()
 
 
@@ -366,13 +366,13 @@ def test_a_write_that_fails_while_a_segment_fills_fails_all_that_was_staged(
     with pytest.raises(OSError, match="space"):
         log.commit()
     monkeypatch.undo()
-    assert (log.end, log.size) == (0, 0)
+    assert (log.log_end_offset, log.size) == (0, 0)
     assert append(log, first) == 0
     log.close()
 
 
 @pytest.mark.parametrize(
-    "what", ["headworks._broker.log.partition.Segment", "headworks._atomic_file.os.replace"]
+    "what", ["headworks._broker.log.partition.LogSegment", "headworks._atomic_file.os.replace"]
 )
 def test_a_segment_that_cannot_be_started_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
@@ -387,7 +387,7 @@ def test_a_segment_that_cannot_be_started_is_tried_again(
     with pytest.raises(OSError, match="space"):
         append(log, batch(1, size=900))
     monkeypatch.undo()
-    assert (log.end, len(log.segments), len(list(tmp_path.glob("*.log")))) == (1, 1, 1)
+    assert (log.log_end_offset, len(log.segments), len(list(tmp_path.glob("*.log")))) == (1, 1, 1)
     assert append(log, batch(1, size=900)) == 1
     assert len(log.segments) == 2
     log.close()
@@ -404,7 +404,7 @@ def test_a_failed_flush_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(FlushFailedError, match="Input/output"):
         log.sync()
     monkeypatch.undo()
-    assert log.visible == 0
+    assert log.high_watermark == 0
     log.close()
 
 
@@ -429,13 +429,13 @@ def test_retention_by_size_keeps_the_newest(tmp_path: Path) -> None:
     for segment in dropped:
         segment.remove_files()
     assert log.size >= 3000 > log.size - log.segments[0].size
-    assert log.start_offset == log.segments[0].base_offset > 0
+    assert log.log_start_offset == log.segments[0].base_offset > 0
     with pytest.raises(OffsetOutOfRangeError):
         log.read(0, 1000)
     assert read(held), "a reader that was at it reads on"
     log.close()
     again = opened(tmp_path)
-    assert again.start_offset == log.start_offset
+    assert again.log_start_offset == log.log_start_offset
     again.close()
 
 
@@ -445,14 +445,14 @@ def test_retention_by_time_goes_by_the_last_write_not_by_the_events_own_time(
     log = filled(tmp_path, config=LogConfig(segment_bytes=1024, retention_ms=60_000))
     now = log.segments[-1].last_write_ms()
     assert log.expire(now) == []
-    end = log.end
+    end = log.log_end_offset
     for segment in log.expire(now + 120_000):
         segment.remove_files()
-    assert (log.start_offset, log.end, log.size) == (end, end, 0)
+    assert (log.log_start_offset, log.log_end_offset, log.size) == (end, end, 0)
     assert append(log, batch(1)) == end
     log.close()
     again = opened(tmp_path)
-    assert (again.start_offset, again.end) == (end, end + 1)
+    assert (again.log_start_offset, again.log_end_offset) == (end, end + 1)
     again.close()
 
 
@@ -460,15 +460,15 @@ def test_deleting_records_moves_the_start_for_good(tmp_path: Path) -> None:
     log = filled(tmp_path)
     for segment in log.delete_before(13):
         segment.remove_files()
-    assert log.start_offset == 13
+    assert log.log_start_offset == 13
     assert log.segments[0].base_offset <= 13
     with pytest.raises(OffsetOutOfRangeError):
         log.read(12, 1000)
     with pytest.raises(OffsetOutOfRangeError):
-        log.delete_before(log.end + 1)
+        log.delete_before(log.log_end_offset + 1)
     log.close()
     again = opened(tmp_path)
-    assert again.start_offset == 13
+    assert again.log_start_offset == 13
     again.close()
 
 
@@ -483,23 +483,23 @@ def test_a_start_that_cannot_be_kept_does_not_move(
     with pytest.raises(OSError, match="No space"):
         log.delete_before(13)
     monkeypatch.undo()
-    assert log.start_offset == 0, "a restart would bring back what seemed deleted"
+    assert log.log_start_offset == 0, "a restart would bring back what seemed deleted"
     log.close()
 
 
 def test_idempotence_repeats_gaps_epochs(tmp_path: Path) -> None:
     log = opened(tmp_path)
     offsets = [append(log, batch(2, producer=(9, 0, 2 * n))) for n in range(7)]
-    with pytest.raises(DuplicateError) as caught:
+    with pytest.raises(DuplicateBatchError) as caught:
         append(log, batch(2, producer=(9, 0, 8)))
     assert caught.value.base_offset == offsets[4]
     for sequence in (0, 13, 20):  # forgotten, overlapping, a gap
-        with pytest.raises(OutOfSequenceError):
+        with pytest.raises(OutOfOrderSequenceError):
             append(log, batch(2, producer=(9, 0, sequence)))
-    with pytest.raises(OutOfSequenceError):
+    with pytest.raises(OutOfOrderSequenceError):
         append(log, batch(2, producer=(9, 1, 5)))
     append(log, batch(2, producer=(9, 1, 0)))
-    with pytest.raises(StaleEpochError):
+    with pytest.raises(InvalidProducerEpochError):
         append(log, batch(2, producer=(9, 0, 14)))
     append(log, batch(1, producer=(10, 3, 1234)))  # unknown: may start anywhere
     log.close()
@@ -512,10 +512,10 @@ def test_idempotence_survives_a_restart_with_and_without_snapshots(tmp_path: Pat
     log.close()
     for _ in range(2):
         again = opened(tmp_path)
-        with pytest.raises(DuplicateError) as caught:
+        with pytest.raises(DuplicateBatchError) as caught:
             append(again, batch(2, size=100, producer=(9, 0, 58)))
         assert caught.value.base_offset == 58
-        with pytest.raises(OutOfSequenceError):
+        with pytest.raises(OutOfOrderSequenceError):
             append(again, batch(2, producer=(9, 0, 70)))
         again.close()
         for path in tmp_path.glob("*.producers"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headworks._broker.log import open_log
-from headworks._broker.topics import Flusher, Partition, StorageFailureError, resolve_config
+from headworks._broker.topics import Flusher, HostedPartition, StorageFailureError, resolve_config
 from headworks._kafka.records import check_batch
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE
@@ -19,27 +19,29 @@ LATER: dict[str, str] = {"flush.ms": "60000"}
 
 
 @asynccontextmanager
-async def serving(folder: Path, configs: Mapping[str, str] = LATER) -> AsyncIterator[Partition]:
+async def serving(
+    folder: Path, configs: Mapping[str, str] = LATER
+) -> AsyncIterator[HostedPartition]:
     config = resolve_config(configs, {})
     log, _ = open_log(folder, config.log)
     flusher = Flusher(asyncio.get_running_loop())
-    partition = Partition("t", 0, log, config, flusher)
+    partition = HostedPartition("t", 0, log, config, flusher)
     try:
         yield partition
     finally:
         flusher.stop()
-        partition.end("over")
+        partition.stop("over")
         log.abandon()
 
 
-def append(partition: Partition, *, urgent: bool = False, size: int = 10) -> int:
+def append(partition: HostedPartition, *, urgent: bool = False, size: int = 10) -> int:
     data = batch(1, size=size)
     base = partition.stage(memoryview(data), check_batch(data))
     partition.commit(urgent=urgent)
     return base
 
 
-async def flushed(partition: Partition, offset: int) -> str | None:
+async def flushed(partition: HostedPartition, offset: int) -> str | None:
     done: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
     partition.when_flushed(offset, done.set_result)
     async with asyncio.timeout(DEADLINE):
@@ -53,7 +55,7 @@ def test_a_flush_answers_all_that_it_covers(tmp_path: Path) -> None:
             append(partition, urgent=True)
             answers = await asyncio.gather(flushed(partition, 2), flushed(partition, 1))
             assert list(answers) == [None, None]
-            assert partition.log.visible == 2
+            assert partition.log.high_watermark == 2
             assert await flushed(partition, 2) is None, "at once: it is on disk"
 
     asyncio.run(run())
@@ -84,7 +86,7 @@ def test_a_waiting_reader_brings_the_flush_forward(tmp_path: Path, first: str) -
                 append(partition)
             async with asyncio.timeout(DEADLINE):
                 await woken.wait()
-            assert partition.log.visible == 1
+            assert partition.log.high_watermark == 1
             partition.unwatch(woken.set)
             assert partition.readers == 0
 
@@ -111,7 +113,7 @@ def test_a_failed_flush_ends_the_partition_and_tells_everybody(
             with pytest.raises(StorageFailureError, match="Input/output"):
                 append(partition)
             assert await flushed(partition, 1) == answer
-            assert partition.log.visible == 0, "what may not be on disk is not shown"
+            assert partition.log.high_watermark == 0, "what may not be on disk is not shown"
 
     asyncio.run(run())
 
@@ -150,7 +152,7 @@ def test_a_failed_flush_in_retention_ends_it_and_what_has_ended_keeps_what_it_ha
             with pytest.raises(StorageFailureError, match="Input/output"):
                 append(partition)
             assert partition.expire(later) == []
-            assert partition.log.visible == 0, "no later flush puts on disk what may be lost"
+            assert partition.log.high_watermark == 0, "no later flush puts on disk what may be lost"
 
     asyncio.run(run())
 
@@ -180,7 +182,7 @@ def test_a_segment_that_is_nearly_full_is_flushed_before_it_is_sealed(tmp_path: 
         async with serving(tmp_path, LATER | {"segment.bytes": "100000"}) as partition:
             log = partition.log
             while not log.nearly_full:
-                assert log.flushed == 0
+                assert log.flushed_offset == 0
                 end = append(partition, size=1000) + 1
             assert await asyncio.wait_for(flushed(partition, end), 60) is None
             assert len(log.segments) == 1

@@ -87,14 +87,14 @@ def test_a_run_is_staged_as_its_batches_are_one_by_one(
             for log in logs
         ]
         assert states[0] == states[1]
-        assert len({(log.end, log.appended_bytes) for log in logs}) == 1
+        assert len({(log.log_end_offset, log.appended_bytes) for log in logs}) == 1
         for log in logs:
             log.close()
 
 
 def _stage(log: PartitionLog, counts: list[int], *, at_once: bool) -> list[int]:
     """Stage batches of so many records; their offsets."""
-    batches = [batch(count, timestamp=1000 - log.end) for count in counts]
+    batches = [batch(count, timestamp=1000 - log.log_end_offset) for count in counts]
     data = bytearray(b"".join(batches))
     ends = [sum(map(len, batches[:number])) for number in range(len(batches) + 1)]
     view = memoryview(data)
@@ -122,8 +122,8 @@ def test_a_run_that_cannot_be_written_is_undone(
     with pytest.raises(OSError, match="space"):
         log.commit()
     monkeypatch.undo()
-    assert (log.end, log.size, os.path.getsize(log.segments[0].path)) == (0, 0, 0)
+    assert (log.log_end_offset, log.size, os.path.getsize(log.segments[0].path)) == (0, 0, 0)
     assert _stage(log, [2, 2], at_once=True) == [0, 2]
     log.commit()
-    assert log.end == 4
+    assert log.log_end_offset == 4
     log.close()

@@ -11,7 +11,7 @@ import pytest
 
 from headworks._broker.coordination import LocalCoordination
 from headworks._broker.log import LogConfig, PartitionLog, open_log
-from headworks._broker.topics import Catalogue, Flusher
+from headworks._broker.topics import Flusher, HostedTopics
 from headworks._kafka.records import check_batch
 from tests.broker.build import batch
 from tests.broker.conftest import start_broker
@@ -50,7 +50,7 @@ class Disk:
         """Whether everything that consumers of the log may see is on disk, names included."""
         names = self.folders.get(str(log.folder), set())
         for segment in log.segments:
-            shown = [b for b in segment.headers() if b.last_offset < log.flushed]
+            shown = [b for b in segment.headers() if b.last_offset < log.flushed_offset]
             on_disk = self.files.get(str(segment.path), 0) >= sum(b.size for b in shown)
             if shown and not (on_disk and segment.path.name in names):
                 return False
@@ -73,10 +73,10 @@ def test_only_what_is_on_disk_counts_as_flushed(tmp_path: Path, disk: Disk) -> N
     log, _ = open_log(tmp_path / "p", LogConfig(segment_bytes=1024))
     for _ in range(5):
         append(log, 3, size=60)
-        assert log.flushed < log.end
+        assert log.flushed_offset < log.log_end_offset
         assert disk.holds(log), "rolling flushes what it seals"
         log.mark_flushed(log.sync())
-        assert log.flushed == log.end
+        assert log.flushed_offset == log.log_end_offset
         assert disk.holds(log)
     assert len(log.segments) > 2
     log.close()
@@ -95,7 +95,7 @@ def test_what_is_written_while_a_flush_runs_is_not_covered_by_it(
 
     monkeypatch.setattr(os, "fdatasync", slowly)
     log.mark_flushed(log.sync())
-    assert (log.flushed, log.end) == (2, 4)
+    assert (log.flushed_offset, log.log_end_offset) == (2, 4)
     assert disk.holds(log)
     log.abandon()
 
@@ -112,7 +112,7 @@ def test_what_a_crash_left_in_the_page_cache_is_put_on_disk_before_it_is_served(
             file.write(b"torn")
     assert not disk.files.get(str(log.segments[-1].path))
     again, recovery = open_log(tmp_path / "p", CONFIG)
-    assert (again.flushed, recovery.cut_bytes) == (6, 4 if torn else 0)
+    assert (again.flushed_offset, recovery.cut_bytes) == (6, 4 if torn else 0)
     assert disk.holds(again)
     again.abandon()
 
@@ -164,7 +164,7 @@ def test_a_segment_that_could_not_be_sealed_does_not_look_closed(
     append(log)
     log.abandon()
     again, _ = open_log(tmp_path / "p", CONFIG)
-    assert again.flushed == 4
+    assert again.flushed_offset == 4
     assert disk.holds(again)
     again.abandon()
 
@@ -190,16 +190,16 @@ def test_folders_of_topics_have_their_names_on_disk_and_lose_them_there(
     async def run() -> None:
         flusher = Flusher(asyncio.get_running_loop())
         coordination = LocalCoordination(tmp_path / "store")
-        catalogue = Catalogue(tmp_path / "logs", coordination, flusher, {})
-        await catalogue.load()
-        await catalogue.create("t", 2, {})
+        hosted = HostedTopics(tmp_path / "logs", coordination, flusher, {})
+        await hosted.load()
+        await hosted.create("t", 2, {})
         assert disk.folders[str(tmp_path / "logs")] == {"t-0", "t-1"}
-        await catalogue.add_partitions("t", 3)
+        await hosted.add_partitions("t", 3)
         assert disk.folders[str(tmp_path / "logs")] == {"t-0", "t-1", "t-2"}
-        await catalogue.delete("t")
+        await hosted.delete("t")
         assert disk.folders[str(tmp_path / "logs")] == set()
         flusher.stop()
-        catalogue.close()
+        hosted.close()
         await coordination.close()
 
     asyncio.run(run())

@@ -62,17 +62,17 @@ def test_a_large_request_is_looked_at_beside_and_stays_in_order(tmp_path: Path) 
     async def test() -> None:
         large, small = packed(MB, 50_000), packed(10)
         async with serving(tmp_path) as server:
-            catalogue = server.node.catalogue
+            hosted = server.node.hosted
             for name in ("large", "other"):
-                await catalogue.create(name, 1, COMPACTED)
-            log = catalogue.topics["large"].partitions[0].log
+                await hosted.create(name, 1, COMPACTED)
+            log = hosted.topics["large"].partitions[0].log
             async with connected(server) as (reader, writer), connected(server) as (other, to):
                 async with server.node.inspecting:  # whatever that takes: here until this ends
                     for data in (large, small, large, small):
                         writer.write(framed(0, 7, produce("large", 0, data)))
                     to.write(framed(0, 7, produce("other", 0, small)))
                     assert produced((await receive(other))[4:], "other") == (0, 0)
-                    assert log.end == 0
+                    assert log.log_end_offset == 0
                 answers = [(await receive(reader))[4:] for _ in range(4)]
                 found = [produced(answer, "large") for answer in answers]
                 assert found == [(0, 0), (0, 50_000), (0, 50_001), (0, 100_001)]

@@ -55,7 +55,7 @@ def test_a_log_cut_or_overwritten_at_any_byte_recovers_to_exactly_the_valid_pref
         segment_path(folder, 0).write_bytes(damaged)
         log, recovery = open_log(folder, CONFIG)
         try:
-            assert (log.end, log.size) == (offset, size)
+            assert (log.log_end_offset, log.size) == (offset, size)
             assert recovery.cut_bytes == len(damaged) - size
             assert bool(recovery.reason) == (recovery.cut_bytes > 0)
             assert segment_path(folder, 0).read_bytes() == whole[:size]
@@ -65,7 +65,7 @@ def test_a_log_cut_or_overwritten_at_any_byte_recovers_to_exactly_the_valid_pref
         finally:
             log.close()
         again, recovery = open_log(folder, CONFIG)
-        assert (again.end, recovery.cut_bytes) == (offset + 2, 0)
+        assert (again.log_end_offset, recovery.cut_bytes) == (offset + 2, 0)
         again.close()
 
 
@@ -75,7 +75,7 @@ def test_a_segment_of_noise_recovers_to_nothing(noise: bytes) -> None:
     with TemporaryDirectory() as name:
         segment_path(Path(name), 5).write_bytes(noise)
         log, recovery = open_log(Path(name), CONFIG)
-        assert (log.start_offset, log.end, recovery.cut_bytes) == (5, 5, len(noise))
+        assert (log.log_start_offset, log.log_end_offset, recovery.cut_bytes) == (5, 5, len(noise))
         log.close()
 
 
@@ -102,7 +102,7 @@ def test_damage_in_what_was_closed_refuses_the_log_and_cuts_nothing(
     path.with_suffix(".index").unlink()
     again, recovery = open_log(tmp_path, CONFIG)
     assert recovery.cut_bytes > 0 or damage == "emptied"
-    assert again.end % 3 == 0
+    assert again.log_end_offset % 3 == 0
     again.close()
 
 
@@ -158,5 +158,5 @@ def test_a_crash_right_after_rolling_leaves_an_empty_newest_segment(tmp_path: Pa
     log.roll()
     log.abandon()
     again, recovery = open_log(tmp_path, CONFIG)
-    assert (again.end, recovery.cut_bytes, len(again.segments)) == (3, 0, 2)
+    assert (again.log_end_offset, recovery.cut_bytes, len(again.segments)) == (3, 0, 2)
     again.close()

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from headworks._broker.repeated_failure import Outage
+from headworks._broker.repeated_failure import RepeatedFailure
 
 _log = logging.getLogger(__name__)
 
@@ -15,16 +15,16 @@ def test_an_outage_is_told_three_times_and_not_each_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now = 0.0
-    outage = Outage(_log, "the thing", clock=lambda: now)
-    outage.over({})
-    assert not outage.lasts
+    outage = RepeatedFailure(_log, "the thing", clock=lambda: now)
+    outage.recovered({})
+    assert not outage.ongoing
     for second in range(100):
         now = float(second)
         outage.failed(OSError("full"), {"topic": "t"})
-    assert outage.lasts
-    outage.over({"topic": "t"})
-    outage.over({"topic": "t"})
-    assert not outage.lasts
+    assert outage.ongoing
+    outage.recovered({"topic": "t"})
+    outage.recovered({"topic": "t"})
+    assert not outage.ongoing
     assert caplog.messages == [
         "the thing: full",
         "the thing, 61 times in 60 s: full",

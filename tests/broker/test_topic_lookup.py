@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from headworks._broker.coordination import Member, Topic
+from headworks._broker.coordination import ClusterMember, Topic
 from headworks._broker.coordination.local import LocalCoordination
-from headworks._broker.topics import Catalogue, Finder, Flusher
+from headworks._broker.topics import Flusher, HostedTopics, TopicLookup
 
 
 class Elsewhere(LocalCoordination):
@@ -18,21 +18,21 @@ class Elsewhere(LocalCoordination):
         self.asked: list[str] = []
         self.made: set[str] = set()
 
-    async def look(self, name: str) -> Topic | None:
+    async def read_topic(self, name: str) -> Topic | None:
         self.asked.append(name)
         await asyncio.sleep(0)
         if name in self.made:
             await self.create_topic(Topic(name, (1,)))
-        return await super().look(name)
+        return await super().read_topic(name)
 
 
-async def finder(folder: Path, clock: list[float]) -> tuple[Finder, Elsewhere]:
+async def finder(folder: Path, clock: list[float]) -> tuple[TopicLookup, Elsewhere]:
     store = Elsewhere(folder / "store.sqlite")
-    await store.join(Member(1, "127.0.0.1", 9))
+    await store.join(ClusterMember(1, "127.0.0.1", 9))
     flusher = Flusher(asyncio.get_running_loop(), lambda _: None)
-    catalogue = Catalogue(folder / "logs", store, flusher, {})
-    await catalogue.load()
-    return Finder(catalogue, store, lambda: clock[0]), store
+    hosted = HostedTopics(folder / "logs", store, flusher, {})
+    await hosted.load()
+    return TopicLookup(hosted, store, lambda: clock[0]), store
 
 
 def test_a_name_that_nobody_knows_is_asked_for_once_a_second(tmp_path: Path) -> None:

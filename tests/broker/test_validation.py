@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from headworks import _wire
-from headworks._broker.topics.schema_ids import SchemaIds, Verdict
+from headworks._broker.topics.schema_ids import SchemaIdCache, SchemaIdStatus
 from headworks._kafka.records import Codec, Record, encode_batch
 from headworks._server import child_process
 from headworks.registry_client import RegistryClient
@@ -361,36 +361,36 @@ def test_ids_are_remembered_and_asked_for_once(registry: child_process.Service) 
     now = [0.0]
 
     async def run() -> None:
-        ids = SchemaIds(registry.url, clock=lambda: now[0])
+        ids = SchemaIdCache(registry.url, clock=lambda: now[0])
         asked: list[tuple[str, int]] = []
         real = ids._ask
 
-        def counted(wanted: tuple[str, int]) -> Verdict:
+        def counted(wanted: tuple[str, int]) -> SchemaIdStatus:
             asked.append(wanted)
             return real(wanted)
 
         ids._ask = counted  # type: ignore[method-assign]
-        assert ids.verdict("once", known) is Verdict.ASK
+        assert ids.status("once", known) is SchemaIdStatus.NOT_CACHED
         await asyncio.gather(*(ids.look_up([("once", known), ("once", 10**6)]) for _ in range(20)))
         assert sorted(asked) == [("once", known), ("once", 10**6)]
-        assert ids.verdict("once", known) is Verdict.KNOWN
-        assert ids.verdict("once", 10**6) is Verdict.UNKNOWN
+        assert ids.status("once", known) is SchemaIdStatus.KNOWN
+        assert ids.status("once", 10**6) is SchemaIdStatus.UNKNOWN
         now[0] = 1e9
-        assert ids.verdict("once", known) is Verdict.KNOWN
-        assert ids.verdict("once", 10**6) is Verdict.ASK
+        assert ids.status("once", known) is SchemaIdStatus.KNOWN
+        assert ids.status("once", 10**6) is SchemaIdStatus.NOT_CACHED
         ids.close()
 
     asyncio.run(run())
 
 
 def test_what_is_remembered_of_unknown_ids_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headworks._broker.topics.schema_ids._REMEMBERED", 10)
+    monkeypatch.setattr("headworks._broker.topics.schema_ids._MAX_CACHED", 10)
 
     async def run() -> None:
-        ids = SchemaIds("http://127.0.0.1:1")
-        monkeypatch.setattr(ids, "_ask", lambda _: Verdict.UNKNOWN)
+        ids = SchemaIdCache("http://127.0.0.1:1")
+        monkeypatch.setattr(ids, "_ask", lambda _: SchemaIdStatus.UNKNOWN)
         await ids.look_up([("t", number) for number in range(50)])
-        assert [ids.verdict("t", n) for n in range(50)].count(Verdict.UNKNOWN) == 10
+        assert [ids.status("t", n) for n in range(50)].count(SchemaIdStatus.UNKNOWN) == 10
         assert not ids._asked
         ids.close()
 

@@ -35,10 +35,10 @@ def test_what_is_looked_at_for_one_request_is_bounded(sizes: tuple[int, ...]) ->
         inspected=True, compacted=False, schema_validation=True, max_message_bytes=1 << 20
     )
     partition = SimpleNamespace(topic="t", config=config)
-    catalogue = SimpleNamespace(
+    hosted = SimpleNamespace(
         partition=lambda _topic, _index: partition, schema_ids=SimpleNamespace(url="http://r")
     )
-    node: Any = SimpleNamespace(catalogue=catalogue)
+    node: Any = SimpleNamespace(hosted=hosted)
     client: Any = SimpleNamespace(sees_topic=lambda _api, _topic: True)
     buffer, parts = bytearray(), []
     for size in sizes:
@@ -46,7 +46,7 @@ def test_what_is_looked_at_for_one_request_is_bounded(sizes: tuple[int, ...]) ->
         buffer += _many(size, b"")
         parts.append(Part("t", 0, start, len(buffer)))
     asked = asked_for(node, client, ProduceRequest(None, 1, parts), buffer)
-    found = judge(asked, buffer, catalogue.schema_ids).refusals
+    found = judge(asked, buffer, hosted.schema_ids).refusals
     assert len(buffer) < 2000
     *before, last = (found[number] for number in range(len(sizes)))
     assert last.code == ErrorCode.MESSAGE_TOO_LARGE

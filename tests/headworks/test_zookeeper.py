@@ -19,7 +19,7 @@ from headworks._zookeeper import (
     BrokerWatch,
     MemberNode,
     OffsetNode,
-    State,
+    SessionState,
     TopicNode,
     live_brokers,
     open_session,
@@ -183,7 +183,7 @@ def test_a_lost_answer_ends_the_connection_and_not_the_session(zookeeper: Ensemb
             session.client.get("/")
         with pytest.raises(lost):
             nobody.get(WAIT)
-        eventually("the connection", lambda: session.state is State.CONNECTED)
+        eventually("the connection", lambda: session.state is SessionState.CONNECTED)
         assert session.client.get("/")
         assert session.id == number
 
@@ -191,7 +191,7 @@ def test_a_lost_answer_ends_the_connection_and_not_the_session(zookeeper: Ensemb
 def test_brokers_are_followed_through_the_end_of_a_session(zookeeper: Ensemble) -> None:
     here = f"{zookeeper.address}/followed"
     told: queue.Queue[Mapping[int, BrokerNode]] = queue.Queue()
-    lost: queue.Queue[State] = queue.Queue()
+    lost: queue.Queue[SessionState] = queue.Queue()
     with open_session(here, timeout=4, create_chroot=True) as session:
         watch = BrokerWatch(session, told.put)
         assert told.get(timeout=WAIT) == {}
@@ -201,10 +201,10 @@ def test_brokers_are_followed_through_the_end_of_a_session(zookeeper: Ensemble) 
         assert told.get(timeout=WAIT) == {3: node}
         session.on_state(lost.put)
         zookeeper.servers[0].pause()
-        assert lost.get(timeout=WAIT) is State.SUSPENDED
+        assert lost.get(timeout=WAIT) is SessionState.SUSPENDED
         zookeeper.servers[0].resume()
         with open_session(here) as other:
-            while lost.get(timeout=WAIT) is not State.CONNECTED:
+            while lost.get(timeout=WAIT) is not SessionState.CONNECTED:
                 pass
             if 3 in live_brokers(other):  # the pause may have been shorter than the session
                 other.client.delete(path)

@@ -30,7 +30,7 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from headworks._server import child_process
-from headworks._zookeeper import Session, open_session, paths
+from headworks._zookeeper import ZooKeeperSession, open_session, paths
 from headworks.groups._decentralized import DecentralisedGroups
 from tests.consumer_sdk.zookeeper_group.cluster import encoder
 from tests.ensemble import ensemble
@@ -101,7 +101,7 @@ class Positions:
 
     seen: dict[int, list[tuple[float, int]]] = field(default_factory=dict)
 
-    def look(self, session: Session) -> None:
+    def look(self, session: ZooKeeperSession) -> None:
         above = paths.group_topic_offsets(_GROUP, _TOPIC)
         with contextlib.suppress(Exception):  # not there yet
             for name in session.client.get_children(above):

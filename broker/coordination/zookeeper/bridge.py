@@ -12,22 +12,22 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
-from headworks._zookeeper import Session
+from headworks._zookeeper import ZooKeeperSession
 from headworks._zookeeper.session import kazoo
 from headworks.errors import UnreachableError
 
 __all__ = ["Bridge"]
 
 _T = TypeVar("_T")
-_AT_A_TIME = 200
-_PAUSE = 0.2
-_PATIENCE = 10.0  # seconds; a connection that is lost ends the waiting sooner
+_MAX_CONCURRENT = 200
+_RETRY_SECONDS = 0.2
+_MIN_TIMEOUT_SECONDS = 10.0  # seconds; a connection that is lost ends the waiting sooner
 
 
 class Bridge:
     """A session as a coroutine sees it. `client` has kazoo's asynchronous methods."""
 
-    def __init__(self, session: Session, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, session: ZooKeeperSession, loop: asyncio.AbstractEventLoop) -> None:
         self.session = session
         self.client = session.client
         self.loop = loop
@@ -48,15 +48,17 @@ class Bridge:
         """What one of the client's asynchronous methods answers."""
         done: asyncio.Future[Any] = self.loop.create_future()
         try:
-            start(*arguments, **named).rawlink(lambda result: self.hand_over(_settle, done, result))
-            async with asyncio.timeout(max(self.session.timeout, _PATIENCE)):
+            start(*arguments, **named).rawlink(
+                lambda result: self.call_in_loop(_settle, done, result)
+            )
+            async with asyncio.timeout(max(self.session.timeout, _MIN_TIMEOUT_SECONDS)):
                 return await done
         except (TimeoutError, *self._unreachable) as error:
             raise UnreachableError(
                 f"ZooKeeper at {self.session.address} does not answer ({type(error).__name__})"
             ) from None
 
-    async def insist(self, question: Callable[[], Awaitable[_T]], seconds: float) -> _T:
+    async def retry(self, question: Callable[[], Awaitable[_T]], seconds: float) -> _T:
         """Ask what may be asked again until it is answered, or so many seconds are over."""
         deadline = self.loop.time() + seconds
         while True:
@@ -68,9 +70,9 @@ class Bridge:
                         f"{error.message} (tried for {seconds:.0f} s)",
                         fix="see that it runs, with a majority of its servers",
                     ) from None
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_RETRY_SECONDS)
 
-    def hand_over(self, function: Callable[..., object], *arguments: Any) -> None:
+    def call_in_loop(self, function: Callable[..., object], *arguments: Any) -> None:
         """Call a function in the loop; for kazoo's threads."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self.loop.call_soon_threadsafe(function, *arguments)
@@ -120,8 +122,8 @@ class Bridge:
         """Ask the same of many, some at a time; answers in their order."""
         todo = list(items)
         answers: list[_T] = []
-        for start in range(0, len(todo), _AT_A_TIME):
-            part = todo[start : start + _AT_A_TIME]
+        for start in range(0, len(todo), _MAX_CONCURRENT):
+            part = todo[start : start + _MAX_CONCURRENT]
             answers += await asyncio.gather(*(question(item) for item in part))
         return answers
 

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from headworks._broker.coordination.folder import FolderIdentity, claim_folder
-from headworks._broker.coordination.interface import Member
+from headworks._broker.coordination.interface import ClusterMember
 from headworks._broker.coordination.lease import BEATS, Lease
 from headworks._broker.coordination.zookeeper.bridge import Bridge
-from headworks._zookeeper import BrokerNode, State, paths
+from headworks._zookeeper import BrokerNode, SessionState, paths
 from headworks.errors import CorruptError, HeadworksError, UnreachableError, UsageError
 
 __all__ = ["Registration"]
@@ -63,9 +63,9 @@ class Registration:
         self._node: BrokerNode | None = None  # what to register; None: not yet, or not any more
         self._session = 0  # in which the node was written
         self._version = 0  # of the node
-        self._held = False
-        self._lapsed = False  # ever
-        self._woken = asyncio.Event()
+        self._reported_valid = False
+        self._expired_before = False  # ever
+        self._renew_now = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         bridge.session.on_state(self._on_state)
 
@@ -82,16 +82,19 @@ class Registration:
         """
         identity = claim_folder(self._folder, await self._cluster(), self._broker)
         await self._claim_id(identity, take_over=take_over)
-        await self._refuse_twin()
+        await self._reject_copied_folder()
         self._identity = identity
 
-    async def join(self, member: Member) -> None:
+    async def join(self, member: ClusterMember) -> None:
         """Register, and keep the registration."""
         assert self._identity is not None
         self._node = BrokerNode(member.host, member.port, self._identity.folder, self._place)
-        await self._enter()
+        await self._register()
         loop = self._bridge.loop
-        self._tasks = [loop.create_task(self._keep()), loop.create_task(self._see_lapse())]
+        self._tasks = [
+            loop.create_task(self._renew_forever()),
+            loop.create_task(self._watch_expiry()),
+        ]
 
     async def leave(self) -> None:
         """Withdraw the registration; nothing is sure any more."""
@@ -107,7 +110,7 @@ class Registration:
             with contextlib.suppress(UnreachableError):
                 await self._bridge.remove(paths.broker(self._broker))
 
-    async def serve(self, topic: str, partitions: int) -> None:
+    async def set_served(self, topic: str, partitions: int) -> None:
         """Register how many partitions of a topic are served; 0: none any more.
 
         What is served before the broker joins is registered when it does.
@@ -172,7 +175,7 @@ class Registration:
             self._bridge.client.set_async, path, identity.folder.encode(), stat.version
         )
 
-    async def _refuse_twin(self) -> None:
+    async def _reject_copied_folder(self) -> None:
         """UsageError if a copy of the folder serves elsewhere: a living broker renews its node."""
         path = paths.broker(self._broker)
         first = await self._bridge.value(path)
@@ -198,7 +201,7 @@ class Registration:
 
     # -- registering -------------------------------------------------------------------------
 
-    async def _enter(self) -> None:
+    async def _register(self) -> None:
         """Register in the session that there is now."""
         node = self._node
         assert node is not None
@@ -211,7 +214,7 @@ class Registration:
         await self._replace(paths.broker(self._broker), node.dump())
         self._session, self._version = session, 0
         self.lease.extend(sent, self._bridge.session.timeout)
-        self._see()
+        self._report_lease()
         _log.info(
             "broker %d is registered at %s", self._broker, node.address, extra={"id": self._broker}
         )
@@ -237,29 +240,29 @@ class Registration:
 
     # -- proving -----------------------------------------------------------------------------
 
-    async def _keep(self) -> None:
+    async def _renew_forever(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._bridge.session.timeout / BEATS):
-                    await self._woken.wait()
-            self._woken.clear()
+                    await self._renew_now.wait()
+            self._renew_now.clear()
             try:
-                await self._beat()
+                await self._renew()
             except UnreachableError as error:
                 _log.debug("no proof of the session: %s", error, extra={"id": self._broker})
             except HeadworksError as error:
                 self.lease.end()
-                self._see()
+                self._report_lease()
                 self._failed(error)
                 return
             except Exception:  # it proves nothing, and the next may
                 _log.exception("registration failed", extra={"id": self._broker})
 
-    async def _beat(self) -> None:
+    async def _renew(self) -> None:
         node, session = self._node, self._bridge.session
         assert node is not None
         if session.id != self._session:
-            await self._enter()
+            await self._register()
             return
         path = paths.broker(self._broker)
         sent = self._bridge.loop.time()
@@ -268,42 +271,42 @@ class Registration:
                 self._bridge.client.set_async, path, node.dump(), self._version
             )
         except self._bridge.NoNode:  # somebody removed it
-            await self._enter()
+            await self._register()
         except self._bridge.BadVersion:  # a write that was not answered, or it is another's
-            await self._look_again(path)
+            await self._reread_node(path)
         else:
             self._version = stat.version
             self.lease.extend(sent, session.timeout)
-        self._see()
+        self._report_lease()
 
-    async def _look_again(self, path: str) -> None:
+    async def _reread_node(self, path: str) -> None:
         found = await self._bridge.value(path)
         if found is not None and found[1].ephemeralOwner == self._session:
             self._version = found[1].version
-            self._woken.set()
+            self._renew_now.set()
             return
-        await self._enter()
+        await self._register()
 
-    async def _see_lapse(self) -> None:
+    async def _watch_expiry(self) -> None:
         """Tell soon after the lease has lapsed: nobody asks about groups that wait."""
         while True:
             await asyncio.sleep(self._bridge.session.timeout / BEATS / 4)
-            self._see()
+            self._report_lease()
 
-    def _see(self) -> None:
+    def _report_lease(self) -> None:
         held = self.lease.holds
-        if held == self._held:
+        if held == self._reported_valid:
             return
-        self._held = held
+        self._reported_valid = held
         about = {"id": self._broker}
-        if held and self._lapsed:
+        if held and self._expired_before:
             _log.info(
                 "broker %d is sure of its session again, and answers as before",
                 self._broker,
                 extra=about,
             )
         elif not held and self._node is not None:
-            self._lapsed = True
+            self._expired_before = True
             _log.warning(
                 "broker %d cannot be sure of its session with ZooKeeper: it stops answering as"
                 " owner and coordinator until it is",
@@ -312,9 +315,9 @@ class Registration:
             )
         self._changed()
 
-    def _on_state(self, state: State) -> None:
+    def _on_state(self, state: SessionState) -> None:
         def wake(_: Any = None) -> None:
-            self._woken.set()
+            self._renew_now.set()
 
-        if state is State.CONNECTED:
-            self._bridge.hand_over(wake)
+        if state is SessionState.CONNECTED:
+            self._bridge.call_in_loop(wake)

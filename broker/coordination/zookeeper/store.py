@@ -2,7 +2,7 @@
 
 Rules: a topic's node changes only from the version that was read (compare and set), so that two
 brokers that change it at once both have their way, one after the other. Everything that is read
-for a decision is read from ZooKeeper, and only the picture in `View` is kept.
+for a decision is read from ZooKeeper, and only the picture in `ClusterView` is kept.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from functools import partial
 from pathlib import Path
 
 from headworks._broker.coordination.interface import (
-    Committed,
+    ClusterMember,
+    CommittedOffset,
     ConfigChange,
-    Member,
     PartitionKey,
     Topic,
     TopicExistsError,
 )
 from headworks._broker.coordination.zookeeper.bridge import Bridge
-from headworks._broker.coordination.zookeeper.commits import Commits
+from headworks._broker.coordination.zookeeper.offset_writer import OffsetWriter
 from headworks._broker.coordination.zookeeper.registration import Registration
-from headworks._broker.coordination.zookeeper.view import View
+from headworks._broker.coordination.zookeeper.view import ClusterView
 from headworks._zookeeper import OffsetNode, TopicNode, open_session, paths
 from headworks.errors import CorruptError, HeadworksError, UnreachableError
 
@@ -34,9 +34,9 @@ __all__ = ["ClusterOptions", "ZooKeeperCoordination"]
 
 _log = logging.getLogger(__name__)
 _START_SECONDS = 15.0  # a lost connection, or an ensemble without a leader, is waited for
-_SPREAD_SECONDS = 5.0
-_LOOK_SECONDS = 0.02
-_ID_BLOCK = 1000
+_FOLLOW_TIMEOUT_SECONDS = 5.0
+_POLL_SECONDS = 0.02
+_PRODUCER_ID_BLOCK = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ class ZooKeeperCoordination:
 
     def __init__(self, bridge: Bridge, broker: int, folder: Path) -> None:
         self.failure: asyncio.Future[HeadworksError] = bridge.loop.create_future()
-        self.commits = Commits(bridge)
+        self.offset_writer = OffsetWriter(bridge)
         self._bridge = bridge
         self._broker = broker
         self._watchers: list[Callable[[], None]] = []
-        self._view = View(bridge, self._tell)
-        self._registration = Registration(bridge, broker, folder, self._tell, self._fail)
-        self._ids = range(0)  # of producers, that this broker may give out
+        self._view = ClusterView(bridge, self._notify_watchers)
+        self._registration = Registration(bridge, broker, folder, self._notify_watchers, self._fail)
+        self._producer_ids = range(0)  # of producers, that this broker may give out
         self._allocating = asyncio.Lock()
 
     @classmethod
@@ -74,8 +74,8 @@ class ZooKeeperCoordination:
         store = cls(bridge, broker, folder)
         try:
             claim = partial(store._registration.claim, take_over=options.take_over)
-            await bridge.insist(claim, _START_SECONDS)
-            await bridge.insist(store._view.refresh, _START_SECONDS)
+            await bridge.retry(claim, _START_SECONDS)
+            await bridge.retry(store._view.refresh, _START_SECONDS)
         except BaseException:
             await asyncio.to_thread(session.close)
             raise
@@ -90,12 +90,12 @@ class ZooKeeperCoordination:
         return self._registration.identity.cluster
 
     @property
-    def members(self) -> Mapping[int, Member]:
+    def members(self) -> Mapping[int, ClusterMember]:
         """See `Coordination`."""
         return self._view.members
 
     @property
-    def sure(self) -> bool:
+    def lease_valid(self) -> bool:
         """See `Coordination`."""
         return self._registration.lease.holds
 
@@ -103,11 +103,11 @@ class ZooKeeperCoordination:
         """See `Coordination`."""
         self._watchers.append(changed)
 
-    async def join(self, member: Member) -> None:
+    async def join(self, member: ClusterMember) -> None:
         """See `Coordination`."""
-        await self._bridge.insist(partial(self._registration.join, member), _START_SECONDS)
-        await self._bridge.insist(self._view.refresh, _START_SECONDS)
-        self._tell()
+        await self._bridge.retry(partial(self._registration.join, member), _START_SECONDS)
+        await self._bridge.retry(self._view.refresh, _START_SECONDS)
+        self._notify_watchers()
 
     async def leave(self) -> None:
         """See `Coordination`."""
@@ -117,10 +117,10 @@ class ZooKeeperCoordination:
         """See `Coordination`."""
         await self._view.stop()
         await self._registration.leave()
-        await self.commits.stop()
+        await self.offset_writer.stop()
         await asyncio.to_thread(self._bridge.session.close)
 
-    def _tell(self) -> None:
+    def _notify_watchers(self) -> None:
         for changed in self._watchers:
             changed()
 
@@ -135,9 +135,9 @@ class ZooKeeperCoordination:
         await self._view.refresh()
         return list(self._view.topics.values())
 
-    async def look(self, name: str) -> Topic | None:
+    async def read_topic(self, name: str) -> Topic | None:
         """See `Coordination`."""
-        return await self._view.look(name)
+        return await self._view.read_topic(name)
 
     async def create_topic(self, topic: Topic) -> None:
         """See `Coordination`."""
@@ -146,11 +146,11 @@ class ZooKeeperCoordination:
         try:
             await self._bridge.ask(self._bridge.client.create_async, path, node.dump())
         except self._bridge.NodeExists:
-            self._view.touch(topic.name)
-            raise TopicExistsError(await self._why_taken(topic.name)) from None
-        self._view.touch(topic.name)
+            self._view.mark_changed(topic.name)
+            raise TopicExistsError(await self._name_taken_reason(topic.name)) from None
+        self._view.mark_changed(topic.name)
 
-    async def _why_taken(self, name: str) -> str:
+    async def _name_taken_reason(self, name: str) -> str:
         found = await self._bridge.value(paths.topic(name))
         node = None if found is None else TopicNode.load(found[0], paths.topic(name))
         if node is None or not node.deleting:
@@ -177,7 +177,7 @@ class ZooKeeperCoordination:
         Only the last broker forgets the topic, and only that topic: who came late would otherwise
         remove another one that has the name by then.
         """
-        await self._registration.serve(name, 0)
+        await self._registration.set_served(name, 0)
         path = paths.topic(name)
         while (found := await self._bridge.value(path)) is not None:
             node = TopicNode.load(found[0], path)
@@ -199,15 +199,15 @@ class ZooKeeperCoordination:
                     await self._bridge.remove(f"{path}/{child}")
             else:
                 break
-        self._view.touch(name)
+        self._view.mark_changed(name)
 
     async def _forget_positions(self, topic: str) -> None:
         for group in await self._groups():
             path = paths.group_topic_offsets(group, topic)
-            self.commits.forget(path)
+            self.offset_writer.forget(path)
             await self._bridge.remove(path)
 
-    async def grow(self, name: str, assignment: tuple[int, ...]) -> tuple[int, ...]:
+    async def add_partitions(self, name: str, assignment: tuple[int, ...]) -> tuple[int, ...]:
         """See `Coordination`."""
 
         def longer(node: TopicNode) -> TopicNode:
@@ -235,7 +235,7 @@ class ZooKeeperCoordination:
         while True:
             found = await self._bridge.value(path)
             if found is None:
-                self._view.touch(name)
+                self._view.mark_changed(name)
                 return None
             node = TopicNode.load(found[0], path)
             new = change(node)
@@ -246,19 +246,19 @@ class ZooKeeperCoordination:
                     )
                 except (self._bridge.BadVersion, self._bridge.NoNode):
                     continue
-            self._view.touch(name)
+            self._view.mark_changed(name)
             return new
 
-    async def serving(self, name: str, partitions: int) -> None:
+    async def report_served(self, name: str, partitions: int) -> None:
         """See `Coordination`."""
-        await self._registration.serve(name, partitions)
+        await self._registration.set_served(name, partitions)
 
-    async def spread(self, name: str) -> None:
+    async def wait_until_followed(self, name: str) -> None:
         """See `Coordination`."""
         with contextlib.suppress(TimeoutError, UnreachableError):
-            async with asyncio.timeout(_SPREAD_SECONDS):
+            async with asyncio.timeout(_FOLLOW_TIMEOUT_SECONDS):
                 while not await self._followed(name):
-                    await asyncio.sleep(_LOOK_SECONDS)
+                    await asyncio.sleep(_POLL_SECONDS)
 
     async def _followed(self, name: str) -> bool:
         await self._view.refresh()
@@ -278,12 +278,12 @@ class ZooKeeperCoordination:
     async def allocate_producer_ids(self, count: int) -> int:
         """See `Coordination`. ZooKeeper gives them out in blocks."""
         async with self._allocating:
-            if len(self._ids) < count:
-                size = max(count, _ID_BLOCK)
+            if len(self._producer_ids) < count:
+                size = max(count, _PRODUCER_ID_BLOCK)
                 first = await self._take_block(size)
-                self._ids = range(first, first + size)
-            first = self._ids[0]
-            self._ids = self._ids[count:]
+                self._producer_ids = range(first, first + size)
+            first = self._producer_ids[0]
+            self._producer_ids = self._producer_ids[count:]
             return first
 
     async def _take_block(self, size: int) -> int:
@@ -303,10 +303,12 @@ class ZooKeeperCoordination:
             else:
                 return first
 
-    async def commit_offsets(self, group: str, offsets: Mapping[PartitionKey, Committed]) -> None:
+    async def commit_offsets(
+        self, group: str, offsets: Mapping[PartitionKey, CommittedOffset]
+    ) -> None:
         """See `Coordination`."""
         topics = self._view.topics
-        await self.commits.store(
+        await self.offset_writer.store(
             {
                 paths.offset(group, name, topics[name].assignment[index], index): OffsetNode(
                     at.offset, at.leader_epoch, at.metadata
@@ -316,9 +318,9 @@ class ZooKeeperCoordination:
             }
         )
 
-    async def offsets(self, group: str) -> dict[PartitionKey, Committed]:
+    async def offsets(self, group: str) -> dict[PartitionKey, CommittedOffset]:
         """See `Coordination`."""
-        found: dict[PartitionKey, Committed] = {}
+        found: dict[PartitionKey, CommittedOffset] = {}
         for component in await self._bridge.children(paths.offsets(group)):
             name = paths.name_of(component)
             above = paths.group_topic_offsets(group, name)
@@ -336,7 +338,7 @@ class ZooKeeperCoordination:
                 except (ValueError, CorruptError) as error:
                     _log.error("%s: %s", path, error, extra={"path": path})
                     continue
-                found[name, index] = Committed(node.offset, node.leader_epoch, node.metadata)
+                found[name, index] = CommittedOffset(node.offset, node.leader_epoch, node.metadata)
         return found
 
     async def groups(self) -> list[str]:
@@ -358,10 +360,10 @@ class ZooKeeperCoordination:
         """See `Coordination`."""
         return bool(await self._bridge.children(paths.members(group)))
 
-    async def forget_offsets(self, group: str, keys: Iterable[PartitionKey] | None = None) -> None:
+    async def delete_offsets(self, group: str, keys: Iterable[PartitionKey] | None = None) -> None:
         """See `Coordination`."""
         if keys is None:
-            self.commits.forget(paths.group(group))
+            self.offset_writer.forget(paths.group(group))
             await self._bridge.remove(paths.group(group))
             return
         wanted: dict[str, set[int]] = {}
@@ -369,7 +371,7 @@ class ZooKeeperCoordination:
             wanted.setdefault(name, set()).add(index)
         for name, indexes in wanted.items():
             above = paths.group_topic_offsets(group, name)
-            self.commits.forget(above)
+            self.offset_writer.forget(above)
             for place in await self._bridge.children(above):
                 if paths.broker_partition_of(place)[1] in indexes:
                     await self._bridge.remove(f"{above}/{place}")

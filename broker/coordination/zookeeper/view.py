@@ -14,22 +14,22 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from headworks._broker.coordination.interface import Member, Topic
+from headworks._broker.coordination.interface import ClusterMember, Topic
 from headworks._broker.coordination.zookeeper.bridge import Bridge
-from headworks._zookeeper import BrokerNode, State, TopicNode, paths
+from headworks._zookeeper import BrokerNode, SessionState, TopicNode, paths
 from headworks.errors import CorruptError, UnreachableError
 
-__all__ = ["View"]
+__all__ = ["ClusterView"]
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.5
 
 
-class View:
+class ClusterView:
     """The picture; `changed` is called in the loop when a watch, or `stir`, made it another."""
 
     def __init__(self, bridge: Bridge, changed: Callable[[], None]) -> None:
-        self.members: dict[int, Member] = {}
+        self.members: dict[int, ClusterMember] = {}
         self.topics: dict[str, Topic] = {}
         self._bridge = bridge
         self._changed = changed
@@ -53,20 +53,20 @@ class View:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
-    def touch(self, topic: str) -> None:
+    def mark_changed(self, topic: str) -> None:
         """This broker has changed a topic."""
         self._dirty.add(topic)
         self._listing_dirty = True
         self._woken.set()
 
-    async def look(self, name: str) -> Topic | None:
+    async def read_topic(self, name: str) -> Topic | None:
         """A topic as it is now; `refresh` shows it so, whatever watches do. UnreachableError."""
         path = paths.topic(name)
         # the server asked may lag behind the one that took the change
         await self._bridge.ask(self._bridge.client.sync_async, path)
         topic = self._loaded(name, await self._bridge.value(path))
         if topic != self.topics.get(name):
-            self.touch(name)
+            self.mark_changed(name)
         return topic
 
     async def refresh(self) -> bool:
@@ -90,7 +90,7 @@ class View:
             raise
         self.members = {number: member for number, member in found if member is not None}
 
-    async def _member(self, number: int) -> Member | None:
+    async def _member(self, number: int) -> ClusterMember | None:
         path = paths.broker(number)
         found = await self._bridge.value(path)
         if found is None:
@@ -100,7 +100,7 @@ class View:
         except CorruptError as error:
             _log.error("%s", error, extra={"path": path})
             return None
-        return Member(number, node.host, node.port)
+        return ClusterMember(number, node.host, node.port)
 
     async def _read_topics(self) -> None:
         topics = self.topics
@@ -130,7 +130,7 @@ class View:
     async def _topic(self, name: str) -> Topic | None:
         path = paths.topic(name)
         found = await self._bridge.value(
-            path, lambda _event: self._bridge.hand_over(self._on_topic, name)
+            path, lambda _event: self._bridge.call_in_loop(self._on_topic, name)
         )
         return self._loaded(name, found)
 
@@ -159,15 +159,15 @@ class View:
                 await asyncio.sleep(_RETRY_SECONDS)
                 self._woken.set()
 
-    def _on_state(self, state: State) -> None:
-        if state is State.CONNECTED:
-            self._bridge.hand_over(self._mark_all)
+    def _on_state(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self._bridge.call_in_loop(self._mark_all)
 
     def _on_brokers(self, _event: object) -> None:
-        self._bridge.hand_over(self._mark_brokers)
+        self._bridge.call_in_loop(self._mark_brokers)
 
     def _on_listing(self, _event: object) -> None:
-        self._bridge.hand_over(self._mark_listing)
+        self._bridge.call_in_loop(self._mark_listing)
 
     def _on_topic(self, name: str) -> None:
         self._dirty.add(name)

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from headworks._wire import prefix
-from headworks._zookeeper import BrokerNode, Session, TopicNode, paths
+from headworks._zookeeper import BrokerNode, TopicNode, ZooKeeperSession, paths
 from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
 
@@ -23,7 +23,7 @@ __all__ = ["BROKER", "declare", "encoder", "eventually", "fill", "register"]
 BROKER = 1
 
 
-def register(session: Session, address: str, broker: int = BROKER) -> None:
+def register(session: ZooKeeperSession, address: str, broker: int = BROKER) -> None:
     """Say that a broker lives, for as long as the session lasts."""
     host, _, port = address.rpartition(":")
     session.client.ensure_path(paths.BROKERS)
@@ -32,7 +32,7 @@ def register(session: Session, address: str, broker: int = BROKER) -> None:
     session.client.create(paths.broker(broker), node, ephemeral=True)
 
 
-def declare(session: Session, address: str, topic: str, partitions: int) -> None:
+def declare(session: ZooKeeperSession, address: str, topic: str, partitions: int) -> None:
     """Create a topic at the broker, and say so in ZooKeeper."""
     admin = AdminClient({"bootstrap.servers": address})
     for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():

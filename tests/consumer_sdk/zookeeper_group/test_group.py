@@ -25,7 +25,7 @@ from consumer_sdk._zookeeper_group.subscription import subscription
 from headworks._cli.group import group_app
 from headworks._cli.stack.embedded_zookeeper import Ensemble
 from headworks._server import child_process
-from headworks._zookeeper import Session, open_session, paths
+from headworks._zookeeper import ZooKeeperSession, open_session, paths
 from headworks.errors import UnreachableError, UsageError
 from headworks.groups import Groups, Kind, Place
 from tests.consumer_sdk.zookeeper_group.cluster import BROKER, declare, eventually, fill, register
@@ -39,7 +39,9 @@ Dicts = Consumer[dict[str, Any]]
 class Cluster:
     """What the tests share: a ZooKeeper, a broker that is registered there, a registry."""
 
-    def __init__(self, zookeeper: Ensemble, session: Session, broker: str, registry: str) -> None:
+    def __init__(
+        self, zookeeper: Ensemble, session: ZooKeeperSession, broker: str, registry: str
+    ) -> None:
         self.zookeeper, self.session = zookeeper, session
         self.broker, self.registry = broker, registry
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
 
-from headworks._broker.log import Descriptor
+from headworks._broker.log import SegmentFile
 from headworks._kafka.protocol import (
     APIS,
     ErrorCode,
@@ -172,7 +172,7 @@ def test_fetch_requests_parse_as_kio_wrote_them(
 def test_fetch_replies_read_back_through_kio(version: int, tmp_path: Path) -> None:
     records = bytes(batch(3))
     (tmp_path / "file").write_bytes(b"before" + records + b"after")
-    piece = FileSlice(Descriptor(tmp_path / "file"), 6, len(records))
+    piece = FileSlice(SegmentFile(tmp_path / "file"), 6, len(records))
     reads = [
         Read("a", 0, 0, 3, 0, piece),
         Read("a", 1, 1, 7, 2),

@@ -15,21 +15,21 @@ from collections.abc import Mapping
 from headworks._broker.coordination.zookeeper.bridge import Bridge
 from headworks.errors import UnreachableError
 
-__all__ = ["Commits"]
+__all__ = ["OffsetWriter"]
 
-_ENTRIES = 1000
-_BYTES = 300_000  # ZooKeeper refuses requests beyond 1 MB
-_REMEMBERED = 100_000
-_TRIES = 5
+_MAX_ENTRIES = 1000
+_MAX_BYTES = 300_000  # ZooKeeper refuses requests beyond 1 MB
+_MAX_KNOWN_PATHS = 100_000
+_MAX_TRIES = 5
 
 
-class Commits:
+class OffsetWriter:
     """The writer of positions: nodes of integers that are made when they are missing."""
 
     def __init__(self, bridge: Bridge) -> None:
         self.transactions = 0
         self._bridge = bridge
-        self._there: dict[str, None] = {}  # paths that were seen
+        self._known_paths: dict[str, None] = {}  # paths that were seen
         self._waiting: list[tuple[dict[str, bytes], asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -45,8 +45,8 @@ class Commits:
 
     def forget(self, path: str) -> None:
         """What lies at or below a path is removed."""
-        for known in [p for p in self._there if p == path or p.startswith(f"{path}/")]:
-            del self._there[known]
+        for known in [p for p in self._known_paths if p == path or p.startswith(f"{path}/")]:
+            del self._known_paths[known]
 
     async def stop(self) -> None:
         """Wait for what is on its way."""
@@ -57,7 +57,7 @@ class Commits:
         while self._waiting:
             together: dict[str, bytes] = {}
             futures = []
-            while self._waiting and len(together) < _ENTRIES:
+            while self._waiting and len(together) < _MAX_ENTRIES:
                 positions, done = self._waiting.pop(0)
                 together |= positions
                 futures.append(done)
@@ -74,11 +74,11 @@ class Commits:
                         done.set_result(None)
 
     async def _write(self, positions: dict[str, bytes]) -> None:
-        for _ in range(_TRIES):
-            await self._look([path for path in positions if path not in self._there])
+        for _ in range(_MAX_TRIES):
+            await self._find_existing([path for path in positions if path not in self._known_paths])
             transaction = self._bridge.client.transaction()
             for path, value in positions.items():
-                if path in self._there:
+                if path in self._known_paths:
                     transaction.set_data(path, value)
                 else:
                     transaction.create(path, value)
@@ -88,10 +88,10 @@ class Commits:
                 self._remember(positions)
                 return
             for path in positions:  # made or removed by another meanwhile: look again
-                self._there.pop(path, None)
+                self._known_paths.pop(path, None)
         raise UnreachableError("ZooKeeper: positions are changed by others all the time")
 
-    async def _look(self, unknown: list[str]) -> None:
+    async def _find_existing(self, unknown: list[str]) -> None:
         """Which nodes are there; makes those above the ones that are not."""
         stats = await self._bridge.each(
             lambda path: self._bridge.ask(self._bridge.client.exists_async, path), unknown
@@ -101,14 +101,14 @@ class Commits:
             if stat is None:
                 missing.append(path)
             else:
-                self._there[path] = None
+                self._known_paths[path] = None
         for parent in sorted({path.rpartition("/")[0] for path in missing}):
             await self._bridge.ensure(parent)
 
     def _remember(self, positions: Mapping[str, bytes]) -> None:
-        if len(self._there) + len(positions) > _REMEMBERED:
-            self._there.clear()
-        self._there |= dict.fromkeys(positions)
+        if len(self._known_paths) + len(positions) > _MAX_KNOWN_PATHS:
+            self._known_paths.clear()
+        self._known_paths |= dict.fromkeys(positions)
 
 
 def _parts(positions: dict[str, bytes]) -> list[dict[str, bytes]]:
@@ -116,7 +116,7 @@ def _parts(positions: dict[str, bytes]) -> list[dict[str, bytes]]:
     size = 0
     for path, value in positions.items():
         grown = size + len(path) + len(value)
-        if not parts or grown > _BYTES or len(parts[-1]) >= _ENTRIES:
+        if not parts or grown > _MAX_BYTES or len(parts[-1]) >= _MAX_ENTRIES:
             parts.append({})
             grown = len(path) + len(value)
         parts[-1][path] = value
