@@ -4,10 +4,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint check soak interop bench format lock clean
+.PHONY: demo quick test lint check soak interop bench format lock clean
 
 demo: $(READY)  ## run the whole pipeline on real events
 	$(BIN)/headworks demo
+
+quick: lint  ## lint, types and unit tests: the loop while you edit
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "unit and not contract and not e2e"
 
 test: $(READY)  ## run every test
 	$(BIN)/pytest -n 2 --dist loadfile

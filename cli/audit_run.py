@@ -98,9 +98,9 @@ def run(
         with Reconciler(where, resolve("registry", registry), opened) as reconciler:
             _ready(at, where, format)
             post = None if alert_webhook is None else webhook(alert_webhook)
-            AuditService(
-                reconciler, opened, shown_metrics, thresholds, retention, post, every
-            ).run(stop)
+            AuditService(reconciler, opened, shown_metrics, thresholds, retention, post, every).run(
+                stop
+            )
     finally:
         opened.close()
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.unit
+
 ROOT = Path(__file__).parent.parent
 
 # A part may import the parts of later lines only; parts of one line do not know each other.

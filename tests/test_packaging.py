@@ -20,6 +20,8 @@ import pytest
 
 from headworks import _native
 
+pytestmark = pytest.mark.e2e
+
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 SOURCES = {"headworks/_native/_encoder": "encoder", "headworks/_native/_tally": "tally"}
 needs_compiler = pytest.mark.skipif(

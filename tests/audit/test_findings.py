@@ -21,6 +21,8 @@ from headworks._audit.store import AuditStore
 from headworks._audit.store.retention import Retention, remove_expired
 from tests.audit.test_store import DAY, WINDOW, add, increment
 
+pytestmark = pytest.mark.unit
+
 NOW = 10 * DAY
 HOUR = 3_600_000
 RECENT = (NOW - 2 * HOUR) // WINDOW
@@ -145,6 +147,7 @@ def hook() -> Iterator[Hook]:
     opened.close()
 
 
+@pytest.mark.e2e
 def test_alerts_are_told_once_and_when_they_are_over(
     store: AuditStore, hook: Hook, tmp_path: Path
 ) -> None:

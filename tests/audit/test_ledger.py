@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headworks._audit.balance import Balance, total
 from headworks._audit.increments import Increment
 from headworks._audit.ledger import Ledger
+
+pytestmark = pytest.mark.unit
 
 WINDOW = 600_000
 

@@ -13,6 +13,8 @@ from headworks._audit.store.retention import Retention, remove_expired
 from tests.audit.test_store import DAY, WINDOW, add, increment
 from tests.registry.postgresql import is_left_out, running_cluster
 
+pytestmark = pytest.mark.contract
+
 
 @pytest.mark.skipif(is_left_out(), reason="left out on request")
 def test_the_store_on_postgresql() -> None:

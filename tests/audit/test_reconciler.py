@@ -26,6 +26,8 @@ from tests.audit.test_store import increment
 from tests.audit.topic import publish
 from tests.waiting import until
 
+pytestmark = pytest.mark.e2e
+
 
 def sent(topic: str, n: int, window: int = 1) -> Increment:
     return increment(topic, "producer", window, {"attempted": n, "delivered": n}, sent_at=5_000)

@@ -22,6 +22,8 @@ from headworks._audit.increments import CountedRange, Increment
 from headworks._audit.store import AuditStore, tables
 from headworks._audit.store.apply import IncrementBatch, PositionsMovedError, apply, positions
 
+pytestmark = pytest.mark.unit
+
 WINDOW = 600_000
 DAY = 86_400_000
 NOW = 10 * DAY

@@ -10,6 +10,8 @@ from hadoop_loader._operations.verify import rows_of
 from headworks.errors import CorruptError
 from tests.soak import fire
 
+pytestmark = pytest.mark.e2e
+
 
 def test_the_audit_says_what_a_ledger_outside_the_system_says(tmp_path: Path) -> None:
     report = fire.campaign(tmp_path, seconds=2, seed=20_261_121)

@@ -13,6 +13,8 @@ from bench.broker.packages import COMPILER, KAFKA_CLIENT, Needed
 from bench.frame import Bench
 from headworks.errors import RefusedError, UnreachableError
 
+pytestmark = pytest.mark.e2e
+
 HAS_CLIENT = COMPILER.present and KAFKA_CLIENT.present
 
 

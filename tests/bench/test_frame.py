@@ -19,6 +19,8 @@ from bench.processes import Usage
 from bench.report import markdown, replace_section
 from headworks.errors import UnreachableError, UsageError
 
+pytestmark = pytest.mark.unit
+
 MACHINE = {
     "processor": "a processor",
     "cores": 2,
@@ -133,6 +135,7 @@ def test_a_report_replaces_its_own_tables_and_no_others(frame: Bench) -> None:
         replace_section("nothing", result(frame))
 
 
+@pytest.mark.e2e
 def test_cpu_time_and_memory_of_a_process_are_seen() -> None:
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
@@ -155,6 +158,7 @@ def signals() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.e2e
 @pytest.mark.usefixtures("signals")
 @pytest.mark.parametrize(("got", "code"), [(4.0, 0), (2.0, 1)])
 def test_the_exit_code_tells_whether_the_bars_are_met(

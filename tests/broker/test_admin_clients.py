@@ -23,7 +23,10 @@ from tests.broker.clients import CONSUMERS, DEADLINE, PRODUCERS, Message, eventu
 from tests.interop.in_place import is_apache_kafka
 
 # kafka-python reads its schemas in a way that Python deprecates
-pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.contract,
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+]
 
 
 @pytest.fixture

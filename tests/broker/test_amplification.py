@@ -18,6 +18,8 @@ from tests.broker.build import batch
 from tests.broker.test_limits import closed, connected, framed, receive, run, serving
 from tests.broker.wire import kind, produce, reply, request
 
+pytestmark = pytest.mark.e2e
+
 _KB = 1 << 10
 
 

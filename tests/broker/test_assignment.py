@@ -14,6 +14,8 @@ from headworks._broker.coordination.folder import claim_folder, refuse_cluster_f
 from headworks._broker.coordination.lease import Lease
 from headworks.errors import CorruptError, UsageError
 
+pytestmark = pytest.mark.unit
+
 ids = st.integers(0, 50)
 brokers = st.sets(ids, min_size=1, max_size=8)
 loads = st.dictionaries(ids, st.integers(0, 1000), max_size=8)

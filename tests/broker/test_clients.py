@@ -13,7 +13,10 @@ from tests.broker.clients import CONSUMERS, DEADLINE, KCAT, PRODUCERS, Message
 from tests.interop.in_place import log_folder
 
 # kafka-python reads its schemas in a way that Python deprecates
-pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.contract,
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+]
 
 FULL = [
     Message(b"key", b"value", (("h", b"1"), ("h", b"2"), ("empty", b"")), 1_600_000_000_123),

@@ -38,7 +38,10 @@ from tests.broker.wire import Wire, kind
 from tests.headworks.codec.generated_packages import build
 
 # kafka-python asks for its own schemas with a call that Python 3.11 deprecates
-pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+]
 _numbers = itertools.count()
 WAIT = DEADLINE
 ALL = {0, 1, 2}

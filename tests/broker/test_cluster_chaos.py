@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.soak.process import soak
+
+pytestmark = pytest.mark.e2e
 
 FATES = int(os.environ.get("HEADWORKS_TEST_CLUSTER_FATES", "2"))
 

@@ -16,6 +16,8 @@ from headworks._zookeeper import ZooKeeperSession, live_brokers, paths
 from tests.broker.clients import DEADLINE, eventually
 from tests.broker.cluster import Cluster, ClusterBroker, cluster
 
+pytestmark = pytest.mark.e2e
+
 WAIT = DEADLINE
 NOT_MINE = ErrorCode.NOT_LEADER_OR_FOLLOWER
 

@@ -27,6 +27,8 @@ from tests.broker.build import batch
 from tests.broker.conftest import start_broker
 from tests.broker.wire import Wire, agrees, fetch, fetched, kind, produce, produced
 
+pytestmark = pytest.mark.unit
+
 _topics = itertools.count()
 
 
@@ -244,6 +246,7 @@ def outcome(address: str, sent: Sequence[Sent], *, alike: bool) -> list[object]:
     return replies
 
 
+@pytest.mark.e2e
 @settings(max_examples=60, deadline=None)
 @given(sent=work())
 def test_a_run_of_requests_has_the_effect_of_each_by_itself(address: str, sent: list[Sent]) -> None:

@@ -38,6 +38,8 @@ from headworks._kafka.records import (
 )
 from headworks.errors import CorruptError
 
+pytestmark = pytest.mark.unit
+
 SECOND = 1000
 NOW = 1_000_000 * SECOND
 EAGER = CompactionConfig(min_dirty_ratio=0.0, delete_retention_ms=60 * SECOND)

@@ -20,7 +20,10 @@ from headworks.errors import UsageError
 from tests.broker.clients import CONSUMERS, DEADLINE, PRODUCERS, Message, eventually
 from tests.broker.conftest import kept_address, start_broker
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+]
 KILLS = int(os.environ.get("HEADWORKS_TEST_COMPACTION_KILLS", "3"))
 COMPACTED = {
     "cleanup.policy": "compact",

@@ -6,11 +6,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import typer.main
 
 from headworks._broker.topics import CONFIGS
 from headworks._cli.broker import broker_app
 from headworks._kafka.protocol import APIS
+
+pytestmark = pytest.mark.unit
 
 TEXT = (Path(__file__).parent.parent.parent / "docs" / "broker.md").read_text(encoding="utf-8")
 

@@ -29,6 +29,8 @@ from tests.broker.clients import CONSUMERS, DEADLINE, PRODUCERS, Message, eventu
 from tests.broker.conftest import kept_address, start_broker
 from tests.broker.wire import Wire, fetch, fetched, produce, produced
 
+pytestmark = pytest.mark.e2e
+
 HOURS = "10000000"  # milliseconds
 # a soak test raises it; the time goes into restarts
 KILLS = int(os.environ.get("HEADWORKS_TEST_KILLS", "3"))

@@ -25,6 +25,8 @@ from tests.broker.clients import CONSUMERS, DEADLINE, eventually
 from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced
 from tests.soak.process import Broker
 
+pytestmark = pytest.mark.e2e
+
 OUT_OF_RANGE, CORRUPT_MESSAGE = 1, 2
 LEADER_NOT_AVAILABLE, COORDINATOR_NOT_AVAILABLE, STORAGE_ERROR = 5, 15, 56
 

@@ -10,6 +10,8 @@ import pytest
 from headworks._broker.handlers.fetch import Fetch
 from headworks._kafka.protocol.fetch import FetchRequest
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.mark.parametrize(("takes", "most"), [(0.01, 1), (0.0, 50)])
 def test_it_rests_after_a_long_look_in_vain(

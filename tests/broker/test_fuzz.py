@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.soak.fuzz import fuzz_parser, fuzz_wire
 from tests.soak.fuzz_login import fuzz_login
+
+pytestmark = pytest.mark.e2e
 
 SECONDS = float(os.environ.get("HEADWORKS_TEST_FUZZ_SECONDS", "8"))
 

@@ -18,6 +18,8 @@ from tests.broker.test_security_access import ASKED, CLUSTER, GROUP, TOPIC, code
 from tests.broker.wire import Wire, fetch, fetched, produce, produced
 from tests.grantees import GRANTEES, Grantee, grants_file
 
+pytestmark = pytest.mark.e2e
+
 OWN, PREFIX = "shop.orders", "shop."
 # Of topics and of groups: the one name; a longer one; another under the prefix; somebody else's.
 NAMES = [OWN, f"{OWN}_archive", "shop.carts", "hr.salaries"]

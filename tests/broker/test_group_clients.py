@@ -16,7 +16,10 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from tests.broker.clients import DEADLINE, eventually
 
 # kafka-python reads its schemas in a way that Python deprecates
-pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.contract,
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+]
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ import pytest
 from headworks._broker.groups import GroupCoordinator, GroupSettings, JoinRequest, JoinResponse
 from headworks._kafka.protocol import ErrorCode
 
+pytestmark = pytest.mark.unit
+
 
 class Timer:
     def cancel(self) -> None:

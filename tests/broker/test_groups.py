@@ -22,6 +22,8 @@ from headworks._broker.groups import (
 )
 from headworks._kafka.protocol import ErrorCode
 
+pytestmark = pytest.mark.unit
+
 RANGE = (("range", b"r"), ("roundrobin", b"rr"))
 
 

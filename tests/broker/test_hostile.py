@@ -34,6 +34,8 @@ from tests.broker.conftest import start_broker
 from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced, request
 from tests.soak.siege import CANARY, Report, sing
 
+pytestmark = pytest.mark.e2e
+
 _MB = 1 << 20
 _LIMIT = 40  # partitions
 _BOUND = 8.0  # seconds that the broker works at most while the canary waits

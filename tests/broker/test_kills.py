@@ -10,6 +10,8 @@ import pytest
 from tests.soak.ledger import Found, Ledger, value_of
 from tests.soak.process import soak
 
+pytestmark = pytest.mark.e2e
+
 KILLS = int(os.environ.get("HEADWORKS_TEST_KILLS", "10"))
 
 

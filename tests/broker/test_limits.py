@@ -20,6 +20,8 @@ from headworks._broker.server.stall_detector import Pace
 from tests.broker.build import batch
 from tests.broker.wire import fetch, produce, request
 
+pytestmark = pytest.mark.e2e
+
 LIST = request(16, 0)
 VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 

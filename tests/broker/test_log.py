@@ -29,6 +29,8 @@ from headworks._kafka.records.file_slice import FileSlice
 from headworks.errors import CorruptError
 from tests.broker.build import batch
 
+pytestmark = pytest.mark.unit
+
 SMALL = LogConfig(segment_bytes=1024)
 
 

@@ -20,6 +20,8 @@ from tests.broker.conftest import start_broker
 from tests.broker.secure import PASSWORDS, Files
 from tests.broker.wire import Wire, fetch, fetched, produce, produced
 
+pytestmark = pytest.mark.e2e
+
 ROOT = Path(__file__).parent.parent.parent
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 

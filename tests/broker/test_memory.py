@@ -6,11 +6,15 @@ import asyncio
 import struct
 from pathlib import Path
 
+import pytest
+
 from headworks._broker.server import BrokerServer, ServerConfig
 from headworks._broker.server.limits import Limits
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE
 from tests.broker.wire import produce, produced
+
+pytestmark = pytest.mark.e2e
 
 SIZE = 600_000
 

@@ -15,6 +15,8 @@ from headworks._kafka.records import check_batch
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE
 
+pytestmark = pytest.mark.unit
+
 LATER: dict[str, str] = {"flush.ms": "60000"}
 
 

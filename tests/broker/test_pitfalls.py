@@ -24,6 +24,8 @@ from tests.broker.build import batch
 from tests.broker.clients import DEADLINE
 from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced
 
+pytestmark = pytest.mark.e2e
+
 HERE = Path(__file__).parent
 
 # key: (lowest, highest) version that must be advertised

@@ -21,6 +21,8 @@ from headworks._kafka.records.batch import HEADER_SIZE, check_batch, plain_batch
 from headworks.errors import RefusedError
 from tests.broker.build import batch
 
+pytestmark = pytest.mark.unit
+
 _PARTITION: Any = SimpleNamespace(config=SimpleNamespace(max_message_bytes=1 << 20))
 
 

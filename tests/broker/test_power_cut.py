@@ -18,6 +18,8 @@ from tests.broker.conftest import start_broker
 from tests.broker.wire import Wire, kind, produce, produced
 from tests.soak.process import soak
 
+pytestmark = pytest.mark.unit
+
 CONFIG = LogConfig()
 
 
@@ -205,6 +207,7 @@ def test_folders_of_topics_have_their_names_on_disk_and_lose_them_there(
     asyncio.run(run())
 
 
+@pytest.mark.e2e
 def test_the_end_that_clients_are_told_is_what_is_on_disk(tmp_path: Path) -> None:
     topic, partition = (
         kind(2, 1, "request", name) for name in ("ListOffsetsTopic", "ListOffsetsPartition")
@@ -223,6 +226,7 @@ def test_the_end_that_clients_are_told_is_what_is_on_disk(tmp_path: Path) -> Non
             assert answer.topics[0].partitions[0].offset == end
 
 
+@pytest.mark.e2e
 def test_power_cuts_under_load_take_back_nothing(tmp_path: Path) -> None:
     """The short form of `python -m tests.soak cuts`."""
     done = soak("cuts", "6", "--seed", "11", "--folder", str(tmp_path))

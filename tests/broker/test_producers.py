@@ -15,6 +15,8 @@ from headworks._broker.log import (
 from headworks._kafka.records import Batch, read_header
 from tests.broker.build import batch
 
+pytestmark = pytest.mark.unit
+
 
 def numbered(first: int) -> Batch:
     """A batch of two records of producer 7."""

@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headworks._broker.handlers.record_validation import Asked, is_large, judge
 from headworks._broker.topics import TopicConfig
 from headworks._broker.topics.config import resolve_config
 from headworks._kafka.records import Codec, Record, check_batch, encode_batch
 from tests.broker.test_limits import connected, framed, receive, run, serving
 from tests.broker.wire import produce, produced
+
+pytestmark = pytest.mark.unit
 
 MB = 1 << 20
 COMPACTED = {"cleanup.policy": "compact"}
@@ -56,6 +60,7 @@ def test_large_is_what_would_keep_the_loop() -> None:
     assert is_large([asked(n, config, buffer, packed(MB, 1500)) for n in range(2)])
 
 
+@pytest.mark.e2e
 def test_a_large_request_is_looked_at_beside_and_stays_in_order(tmp_path: Path) -> None:
     """It and a small one behind it come in one piece; others are answered meanwhile."""
 

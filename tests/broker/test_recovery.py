@@ -16,6 +16,8 @@ from headworks._kafka.records import check_batch
 from headworks.errors import CorruptError
 from tests.broker.build import batch
 
+pytestmark = pytest.mark.unit
+
 CONFIG = LogConfig()
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from headworks._broker.repeated_failure import RepeatedFailure
 
+pytestmark = pytest.mark.unit
+
 _log = logging.getLogger(__name__)
 
 

@@ -12,6 +12,8 @@ from headworks._server.security import Access, Principal
 from headworks._server.security.grants import read_grants
 from headworks._server.security.rereading import Reread
 
+pytestmark = pytest.mark.unit
+
 NARROW = '[[grants]]\nto = ["ann"]\nroles = ["reader"]\nprefix = "shop."\n'
 WIDE = '[[grants]]\nto = ["ann"]\nroles = ["reader"]\n'
 

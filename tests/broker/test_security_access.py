@@ -23,6 +23,8 @@ from tests.broker.conftest import start_broker
 from tests.broker.secure import CLIENTS, PASSWORDS, DeniedError, Files, Way
 from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced
 
+pytestmark = pytest.mark.e2e
+
 GRANTS = """
 [[grants]]
 to = ["alice"]

@@ -13,6 +13,8 @@ from tests.broker.clients import KCAT, eventually
 from tests.broker.conftest import start_broker
 from tests.broker.secure import CLIENTS, PASSWORDS, DeniedError, Files, Way
 
+pytestmark = pytest.mark.contract
+
 EVERY = [
     pytest.param(name, marks=pytest.mark.skipif(name == "kcat" and KCAT is None, reason="no kcat"))
     for name in CLIENTS

@@ -34,6 +34,8 @@ from tests.broker.conftest import start_broker
 from tests.broker.secure import PASSWORDS, Files
 from tests.broker.wire import Wire, fetch, fetched, produce, produced
 
+pytestmark = pytest.mark.e2e
+
 ALICE = b"\0alice\0" + PASSWORDS["alice"].encode()
 
 

@@ -11,6 +11,8 @@ from headworks._broker.server.byte_stream import PlainTransport, prepare
 from headworks._broker.server.limits import Account, Memory
 from headworks._broker.server.send_queue import Outbox
 
+pytestmark = pytest.mark.e2e
+
 _FREE = 256 << 10
 _MOST = 1 << 20
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from headworks._broker.coordination import ClusterMember, Topic
 from headworks._broker.coordination.local import LocalCoordination
 from headworks._broker.topics import Flusher, HostedTopics, TopicLookup
+
+pytestmark = pytest.mark.unit
 
 
 class Elsewhere(LocalCoordination):

@@ -26,7 +26,10 @@ from tests.broker.conftest import kept_address, start_broker
 from tests.broker.wire import Wire, produce, reply
 from tests.producer_sdk.events import Site, new_site
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.contract,
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+]
 CHECKED = {"headworks.schema.validation": "true"}
 SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
 OTHER = SCHEMA.replace('"R"', '"Other"')

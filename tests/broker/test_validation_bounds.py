@@ -15,6 +15,8 @@ from headworks._kafka.records.compression import Codec, compress
 from headworks._kafka.records.rewrite import _sealed
 from headworks._kafka.records.varint import write_varint
 
+pytestmark = pytest.mark.unit
+
 
 def _many(count: int, value: bytes) -> bytes:
     """A batch of as many equal records, which compresses to next to nothing."""

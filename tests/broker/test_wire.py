@@ -20,6 +20,8 @@ from tests.broker.build import batch
 from tests.broker.clients import DEADLINE, eventually
 from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced
 
+pytestmark = pytest.mark.e2e
+
 HOURS = 10_000_000  # milliseconds
 PRODUCE, FETCH, OFFSETS, METADATA, VERSIONS, PRODUCER_ID = 0, 1, 2, 3, 18, 22
 

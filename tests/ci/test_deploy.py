@@ -21,6 +21,8 @@ from headworks.schema._canonical import canonical_text
 from tests.ci.conftest import ID, Work, event
 from tests.headworks.compatibility.generate import Generator, mutate
 
+pytestmark = pytest.mark.e2e
+
 SCHEMAS = Path("schemas")
 
 

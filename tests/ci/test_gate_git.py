@@ -18,6 +18,8 @@ from headworks.errors import UsageError
 from headworks.registry_client import RegistryClient
 from tests.ci.conftest import ID, Work, event
 
+pytestmark = pytest.mark.e2e
+
 SCHEMAS = Path("schemas")
 MAIN = ["git:main"]
 

@@ -16,6 +16,8 @@ from headworks.errors import RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient
 from tests.ci.conftest import ID, Work, event
 
+pytestmark = pytest.mark.e2e
+
 SCHEMAS = Path("schemas")
 
 

@@ -19,6 +19,8 @@ from headworks._server.child_process import Service
 from headworks.errors import UnreachableError
 from tests.ci.conftest import ID, Work, event
 
+pytestmark = pytest.mark.e2e
+
 SCHEMAS = Path("schemas")
 MAIN = ["git:main"]
 

@@ -16,6 +16,8 @@ import yaml
 
 from tests.ci.conftest import ID, Work, event
 
+pytestmark = pytest.mark.contract
+
 BROKEN = event({"name": "id", "type": "string"})
 
 

@@ -12,6 +12,8 @@ from headworks._ci.lint import lint_catalogue
 from headworks._ci.rules import LINT_RULES
 from tests.ci.conftest import Work
 
+pytestmark = pytest.mark.e2e
+
 GOOD: dict[str, Any] = {
     "type": "record",
     "name": "Trip",

@@ -21,6 +21,8 @@ from headworks._server.child_process import Service
 from headworks.compatibility import RULES
 from tests.ci.conftest import ID, Work, event
 
+pytestmark = pytest.mark.e2e
+
 SCHEMAS = Path("schemas")
 
 

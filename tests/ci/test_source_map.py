@@ -15,6 +15,8 @@ from headworks._ci.gate import check
 from headworks._ci.source_map import SourceMap
 from tests.ci.conftest import ID, Work, event
 
+pytestmark = pytest.mark.unit
+
 MAIN = ["git:main"]
 
 
@@ -78,6 +80,7 @@ def test_every_value_stands_where_it_is_said_to(seed: int, indent: Any) -> None:
         assert json.loads("\n".join(chosen)) == expected
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_line_ends_and_byte_order_marks(work: Work, end: str, mark: bytes) -> None:
@@ -92,6 +95,7 @@ def test_line_ends_and_byte_order_marks(work: Work, end: str, mark: bytes) -> No
     assert check(Path("schemas"), ["git:HEAD"]).subjects[0].changed is False
 
 
+@pytest.mark.e2e
 def test_findings_deep_inside_are_placed_at_their_own_lines(work: Work) -> None:
     def deep(kind: str) -> dict[str, Any]:
         inner = {"type": "record", "name": "In", "fields": [{"name": "n", "type": kind}]}
@@ -109,6 +113,7 @@ def test_findings_deep_inside_are_placed_at_their_own_lines(work: Work) -> None:
     assert line[found.position.column - 1 : found.position.end_column - 1] == '"type": "string"'
 
 
+@pytest.mark.e2e
 def test_a_file_that_is_not_utf_8_is_a_finding_and_hides_nothing(work: Work) -> None:
     (work.schemas / "odd.avsc").write_bytes(b'{\n  "type": "fixed",\n  "name": "\xff\x1b[2J"}\n')
     work.write("trips.avsc", event({"name": "id", "type": "string"}))
@@ -120,12 +125,14 @@ def test_a_file_that_is_not_utf_8_is_a_finding_and_hides_nothing(work: Work) -> 
     assert other.finding.rule == "HW002"
 
 
+@pytest.mark.e2e
 def test_an_error_after_a_comment_is_placed_behind_it(work: Work) -> None:
     work.write("bad.avsc", '{\n  // what, is this\n  "type": "fixed",,\n}')
     (found,) = check(Path("schemas"), MAIN).findings
     assert (found.position.line, found.position.column) == (3, 19)
 
 
+@pytest.mark.e2e
 def test_deep_files_are_findings(work: Work) -> None:
     for depth in (450, 900, 10_000):
         work.write(f"deep{depth}.avsc", "[" * depth + "]" * depth)

@@ -15,6 +15,8 @@ from headworks._cli.output import Format
 from headworks._cli.warehouse_options import print_report
 from headworks.errors import UnreachableError
 
+pytestmark = pytest.mark.unit
+
 
 class Dying:
     """A warehouse whose JVM is killed after a look or two."""

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.e2e
+
 HEAVY = [
     "confluent_kafka",
     "fastapi",

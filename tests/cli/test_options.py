@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import typer.main
 
 from headworks._cli.main import command_line
+
+pytestmark = pytest.mark.unit
 
 _LIST = Path(__file__).parent / "golden" / "options.json"
 

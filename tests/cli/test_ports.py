@@ -9,6 +9,8 @@ import pytest
 
 from headworks._cli.stack.ports import free_ports
 
+pytestmark = pytest.mark.e2e
+
 
 def test_the_kernel_gives_none_of_them_to_others(tmp_path: Path) -> None:
     handed_out = tmp_path / "range"

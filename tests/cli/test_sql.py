@@ -10,6 +10,8 @@ from hadoop_loader._config import WarehouseConfig
 from headworks._cli.sql import sql
 from headworks.errors import UsageError
 
+pytestmark = pytest.mark.unit
+
 
 def test_spark_runs_where_the_setting_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "metastore").mkdir()

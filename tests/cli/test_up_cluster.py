@@ -11,9 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from headworks._audit_counting import AUDIT_TOPIC
 from headworks._server import child_process
 from tests.consumer_sdk.zookeeper_group.cluster import eventually
+
+pytestmark = pytest.mark.e2e
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from headworks._cli.stack.stack import running_stack
 from headworks._server import child_process
 from tests.console.fetch import Fetch
 
+pytestmark = pytest.mark.e2e
+
 
 @pytest.mark.parametrize("noun", ["load", "audit", "console", "group"])
 def test_who_takes_brokers_takes_zookeeper(noun: str) -> None:

@@ -16,6 +16,8 @@ from tests.console.fetch import Fetch
 from tests.console.screenshots import BREAKING
 from tests.console.stage import Stage
 
+pytestmark = pytest.mark.e2e
+
 
 @pytest.fixture(scope="module")
 def fetch(stage: Stage) -> Fetch:

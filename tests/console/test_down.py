@@ -11,6 +11,8 @@ from headworks._cli.stack.ports import free_ports
 from headworks._server import child_process
 from tests.console.fetch import Fetch
 
+pytestmark = pytest.mark.e2e
+
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fetch]:

@@ -14,6 +14,8 @@ from tests.console.stage import TOPICS, Stage, guarded_console
 from tests.console.test_guarded import wait_for_sources
 from tests.grantees import GRANTEES, Grantee, grants_file
 
+pytestmark = pytest.mark.e2e
+
 # The name is that of one topic or subject; two begin with the prefix.
 OWN_TOPIC, TOPIC_PREFIX = "airlines", "air"
 OWN_SUBJECT, SUBJECT_PREFIX = "airlines-value", "air"

@@ -6,6 +6,8 @@ import pytest
 
 from headworks._console.sources.group_state import GroupSample, GroupState, group_state
 
+pytestmark = pytest.mark.unit
+
 PLACE = ("orders", 0)
 
 

@@ -13,6 +13,8 @@ from tests.console.fetch import Fetch
 from tests.console.stage import Stage, guarded_console
 from tests.waiting import until
 
+pytestmark = pytest.mark.e2e
+
 GRANTS = """
 [[grants]]
 to = ["ada"]

@@ -19,6 +19,8 @@ from tests.console.browser import PATIENCE
 from tests.console.fetch import Fetch
 from tests.console.stage import Stage
 
+pytestmark = pytest.mark.e2e
+
 EVIL = "\"'><img src=x onerror=window.pwned=1><script>window.pwned=1</script></textarea>{{7*7}}"
 # Ways out of text, of attributes, of addresses, of JSON, of templates, and of a terminal.
 PAYLOADS = (

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headworks._console.masking import MASK, masked, sensitive_paths
 from headworks.schema import parse
+
+pytestmark = pytest.mark.unit
 
 SECRET = "secret-4711"
 

@@ -10,6 +10,8 @@ from headworks._console.sources.messages import ShownMessage
 from headworks._console.views.messages import FieldFilter, read_cursor, read_time
 from headworks.errors import UsageError
 
+pytestmark = pytest.mark.unit
+
 
 def shown(event: Any) -> ShownMessage:
     return ShownMessage(0, 0, 0, None, (), 1, 1, 1, event, None)

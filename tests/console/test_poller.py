@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import threading
 
+import pytest
+
 from headworks._audit.findings import AuditFinding
 from headworks._audit.results import Holes
 from headworks._console.app.visibility import ALL_VISIBLE
@@ -13,6 +15,8 @@ from headworks._console.sources.audits import AuditSnapshot
 from headworks._console.views.health import health_page
 from headworks._console.views.paging import ListQuery
 from headworks.errors import UnreachableError
+
+pytestmark = pytest.mark.unit
 
 
 def test_a_failed_reading_keeps_the_last_good_one() -> None:

@@ -16,6 +16,8 @@ from tests.console.fetch import Fetch
 from tests.console.screenshots import BREAKING
 from tests.console.stage import SECRETS, Stage
 
+pytestmark = pytest.mark.e2e
+
 SCREENS = {
     "/": "topics",
     "/topics": "flights",

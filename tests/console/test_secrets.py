@@ -18,6 +18,8 @@ from headworks.schema import key_subject_of, subject_of
 from tests.console.fetch import Fetch
 from tests.console.stage import Stage
 
+pytestmark = pytest.mark.e2e
+
 SECRET, OPEN = "ada@example.org", "London"
 
 

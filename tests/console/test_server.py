@@ -13,6 +13,8 @@ from headworks.errors import UsageError
 from headworks.registry_client import Reference, RegistryClient
 from tests.console.fetch import Fetch
 
+pytestmark = pytest.mark.e2e
+
 
 def test_every_answer_forbids_what_comes_from_elsewhere(console: Fetch) -> None:
     for path in ("/topics", "/topics.json", "/static/console.css", "/nowhere", "/health"):

@@ -10,9 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from headworks._cli.stack.ports import free_ports
 from tests.console.fetch import Fetch
 from tests.waiting import until
+
+pytestmark = pytest.mark.e2e
 
 
 def test_the_console_is_up_with_everything_and_goes_with_it(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import pytest
 from consumer_sdk import Consumer
 from consumer_sdk._membership import BrokerMembership
 
+pytestmark = pytest.mark.unit
+
 
 class _Raw:
     def __init__(self, number: int) -> None:

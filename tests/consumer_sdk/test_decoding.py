@@ -24,6 +24,8 @@ from headworks.schema import parse
 from tests.evolution import as_column, evolution, value_of
 from tests.headworks.codec.generated_packages import build
 
+pytestmark = pytest.mark.contract
+
 SLOW = settings(
     max_examples=120,
     deadline=None,

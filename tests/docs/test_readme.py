@@ -18,6 +18,8 @@ import pytest
 
 from headworks._cli.stack.ports import free_ports
 
+pytestmark = pytest.mark.unit
+
 ROOT = Path(__file__).parent.parent.parent
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -59,6 +61,7 @@ def shell(command: str, folder: Path, env: dict[str, str]) -> subprocess.Complet
     )
 
 
+@pytest.mark.e2e
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_the_tutorial_runs(tmp_path: Path, reader: dict[str, str]) -> None:

@@ -9,6 +9,8 @@ import pytest
 from tests.hadoop_loader.agreement import agree
 from tests.headworks.compatibility import oracle as avro_java
 
+pytestmark = pytest.mark.contract
+
 
 @pytest.fixture(scope="module")
 def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[avro_java.Oracle]:

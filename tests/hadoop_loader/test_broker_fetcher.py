@@ -25,6 +25,8 @@ from headworks._server.child_process import Service
 from headworks._wire import prefix
 from headworks.errors import CorruptError, UnreachableError
 
+pytestmark = pytest.mark.contract
+
 LITTLE, MUCH = Choice(1 << 60), Choice(0)
 
 

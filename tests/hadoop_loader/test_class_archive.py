@@ -13,6 +13,8 @@ import pytest
 
 from hadoop_loader._spark.jvm_class_archive import ClassArchive
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
@@ -71,6 +73,7 @@ def test_a_cache_that_cannot_be_written_is_no_reason_to_fail(
     assert started == []
 
 
+@pytest.mark.e2e
 def test_a_jvm_ignores_an_archive_that_is_none_without_a_word(tmp_path: Path) -> None:
     classes = ClassArchive(tmp_path)
     (tmp_path / "classes.jsa").write_bytes(b"no archive" * 1000)
@@ -103,6 +106,7 @@ def test_what_is_not_used_is_forgotten_and_a_maker_that_dies_is_the_last(tmp_pat
     assert not ClassArchive(tmp_path / "jvm-3").make_if_worth_it(now=time.time() + 9000)
 
 
+@pytest.mark.e2e
 def test_an_archive_is_kept_where_no_jvm_comes_up_without_it_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,8 @@ from headworks.errors import CorruptError, UsageError
 from tests.hadoop_loader.memory import World
 from tests.hadoop_loader.test_loading import DAY, V1, click, numbers
 
+pytestmark = pytest.mark.unit
+
 
 def a_commit(number: int = 1) -> Commit:
     return Commit(

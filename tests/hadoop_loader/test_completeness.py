@@ -22,6 +22,8 @@ from headworks.errors import UnreachableError
 from tests.audit.test_store import WINDOW, add, increment
 from tests.hadoop_loader.memory import MemoryCatalog
 
+pytestmark = pytest.mark.unit
+
 NOW = 1_000 * WINDOW
 
 

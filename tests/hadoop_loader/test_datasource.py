@@ -21,7 +21,7 @@ from headworks._server.child_process import Service
 from headworks.registry_client import RegistryClient
 from tests.hadoop_loader.memory import encoded
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 RICH: Any = {
     "type": "record",

@@ -23,6 +23,8 @@ from headworks.errors import SchemaError
 from headworks.schema import parse
 from tests.evolution import as_column, evolution, value_of
 
+pytestmark = pytest.mark.contract
+
 Json = Any
 
 

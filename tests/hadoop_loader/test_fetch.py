@@ -13,9 +13,12 @@ from headworks._kafka.client_properties import broker_client
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError
 
+pytestmark = pytest.mark.unit
+
 TOPIC = "loader.fetch"
 
 
+@pytest.mark.e2e
 def test_reads_ranges_exactly(broker: Service) -> None:
     producer = Producer({"bootstrap.servers": broker.address})
     for n in range(500):

@@ -13,6 +13,8 @@ from hadoop_loader._storage import filesystem
 from hadoop_loader._storage.filesystem import Place
 from headworks.errors import UsageError
 
+pytestmark = pytest.mark.unit
+
 
 def test_of_many_that_create_a_file_one_does_and_it_is_whole(place: Place) -> None:
     def one(n: int) -> bool:

@@ -15,6 +15,8 @@ from hadoop_loader._storage.fsync import Syncing, sync_folders
 from tests.hadoop_loader.memory import MemoryCatalog, World, encoded
 from tests.hadoop_loader.test_loading import DAY, V1, Killed, click, killer, numbers
 
+pytestmark = pytest.mark.unit
+
 
 class CountingCatalog(MemoryCatalog):
     """Remembers which partitions it was asked to add."""

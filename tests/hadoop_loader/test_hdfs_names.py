@@ -17,6 +17,8 @@ from hadoop_loader._storage.hdfs import hdfs_path
 from hadoop_loader._storage.webhdfs import NameNodes, refusal
 from headworks.errors import UnreachableError, UsageError
 
+pytestmark = pytest.mark.unit
+
 SITE = """<configuration>
   <property><name>dfs.ha.namenodes.prod</name><value>a, b</value></property>
   <property><name>dfs.namenode.http-address.prod.a</name><value>one:9870</value></property>
@@ -105,6 +107,7 @@ def test_a_file_that_another_writes_is_busy() -> None:
     assert error.errno == errno.EBUSY
 
 
+@pytest.mark.e2e
 def test_the_active_name_node_is_found_and_none_is_said_to_be_missing() -> None:
     standby = said("StandbyException", "Operation category READ is not supported in state standby")
     with ExitStack() as nodes:

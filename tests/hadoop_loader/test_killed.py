@@ -21,6 +21,8 @@ from headworks.registry_client import RegistryClient
 from tests.hadoop_loader.memory import encoded
 from tests.hadoop_loader.test_loading import HOUR, V1, V2
 
+pytestmark = pytest.mark.e2e
+
 
 @dataclass
 class Stack:

@@ -31,6 +31,8 @@ from tests.broker.cluster import Cluster, cluster
 from tests.hadoop_loader.memory import MemoryJobs, World, encoded
 from tests.hadoop_loader.test_loading import V1, click, numbers
 
+pytestmark = pytest.mark.unit
+
 TOPICS = [f"leaderless.{n}" for n in range(6)]
 
 
@@ -159,6 +161,7 @@ def produce(brokers: Cluster, numbers: Sequence[int]) -> None:
     assert producer.flush(60) == 0
 
 
+@pytest.mark.e2e
 def test_one_of_two_brokers_dies(world: World, registry: Service, tmp_path: Path) -> None:
     with cluster(tmp_path / "cluster", 2) as brokers:
         client = broker_client(brokers.bootstrap) | {"log_level": 0}

@@ -16,6 +16,8 @@ from hadoop_loader._storage.failpoints import STEPS
 from headworks.errors import CorruptError, RefusedError, UnreachableError, UsageError
 from tests.hadoop_loader.memory import MemoryCatalog, MemoryJobs, World, encoded
 
+pytestmark = pytest.mark.unit
+
 HOUR = 3_600_000
 DAY = 24 * HOUR
 V1: Any = {

@@ -26,7 +26,7 @@ from headworks.errors import IncompatibleError
 from tests.hadoop_loader.memory import MemoryJobs, World, encoded
 from tests.hadoop_loader.test_loading import DAY, V1, V2, Killed, click, killer
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 LONG: Any = {**V1, "fields": [V1["fields"][0], {"name": "n", "type": "long"}]}
 DOUBLE: Any = {**V1, "fields": [V1["fields"][0], {"name": "n", "type": "double"}]}

@@ -23,6 +23,8 @@ from headworks.errors import UnreachableError, UsageError
 from tests.hadoop_loader.memory import World
 from tests.hadoop_loader.test_loading import V1, click, numbers
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.fixture
 def clicks(world: World) -> World:

@@ -17,6 +17,8 @@ from hadoop_loader._fetch.ranges import (
     rounds,
 )
 
+pytestmark = pytest.mark.unit
+
 RANGES = st.lists(
     st.tuples(
         st.sampled_from(["a", "b", "c"]),

@@ -21,6 +21,8 @@ from headworks.errors import UnreachableError, UsageError
 from tests.hadoop_loader.memory import World, encoded
 from tests.hadoop_loader.test_loading import DAY, HOUR, V1, click, numbers
 
+pytestmark = pytest.mark.unit
+
 
 def test_topics_are_chosen_by_whole_name(world: World) -> None:
     for topic in ("clicks", "clicks.eu", "views", "secret.views"):
@@ -300,6 +302,7 @@ def test_a_run_that_takes_too_long_delays_the_next_and_skips_none() -> None:
     assert began == [0, 1500, 2100, 2700]
 
 
+@pytest.mark.e2e
 def test_metrics_say_what_the_commit_log_says(world: World, tmp_path: Path) -> None:
     world.register("clicks", V1)
     for n in range(5):

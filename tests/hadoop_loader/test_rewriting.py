@@ -30,6 +30,8 @@ from headworks.errors import FindingsError, UsageError
 from tests.hadoop_loader.memory import MemoryCatalog, World, encoded
 from tests.hadoop_loader.test_loading import DAY, HOUR, V1, V2, Killed, click, killer, numbers
 
+pytestmark = pytest.mark.unit
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -13,6 +13,8 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from hadoop_loader._spark.rows import datum_of
 from headworks.schema import parse
 
+pytestmark = pytest.mark.unit
+
 Json = Any
 
 E: Json = {"type": "enum", "name": "E", "symbols": ["A"]}

@@ -29,6 +29,8 @@ from headworks.errors import UnreachableError, UsageError
 from tests.interop.s3 import BUCKET, LISTED
 from tests.waiting import until
 
+pytestmark = pytest.mark.contract
+
 LIVELY = Terms(renewed=0.2)
 HOLD = """
 import sys, time

@@ -24,6 +24,8 @@ from hadoop_loader._spark.sql import QueryError, address_of, query
 from hadoop_loader._storage.lock import WarehouseLock
 from headworks.errors import UnreachableError, UsageError
 
+pytestmark = pytest.mark.unit
+
 
 def config(folder: Path, **more: Any) -> WarehouseConfig:
     return WarehouseConfig(data_dir=folder, bootstrap="127.0.0.1:1", registry="http://x", **more)
@@ -44,6 +46,7 @@ def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
     assert "apt install openjdk-17" in str(caught.value)
 
 
+@pytest.mark.e2e
 def test_an_old_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     java = tmp_path / "bin" / "java"
@@ -60,6 +63,7 @@ def test_an_old_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         check_java()
 
 
+@pytest.mark.e2e
 def test_a_jvm_that_ends_at_once_is_told_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     java = tmp_path / "bin" / "java"
@@ -96,6 +100,7 @@ def test_a_second_loader_leaves_with_a_message(tmp_path: Path) -> None:
     WarehouseLock(root / "_headworks" / "lock").release()
 
 
+@pytest.mark.e2e
 def test_a_killed_loader_holds_no_lock(tmp_path: Path) -> None:
     path = tmp_path / "_headworks" / "lock"
     code = (
@@ -194,6 +199,7 @@ stop_session(again)
 """
 
 
+@pytest.mark.e2e
 @pytest.mark.spark
 def test_a_session_whose_jvm_was_killed_is_closed_and_followed_by_another(tmp_path: Path) -> None:
     run = subprocess.run(
@@ -227,11 +233,13 @@ def test_an_address_is_host_and_port(text: str) -> None:
         address_of(text)
 
 
+@pytest.mark.e2e
 def test_no_server_is_unreachable() -> None:
     with pytest.raises(UnreachableError, match=r"no HiveServer2 answers at 127.0.0.1:1:"):
         query("127.0.0.1:1", "SELECT 1")
 
 
+@pytest.mark.e2e
 def test_a_server_that_dies_over_a_query_is_said_to_be_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -250,6 +258,7 @@ def test_a_server_that_dies_over_a_query_is_said_to_be_away(
     assert told.value.exit_code == 3
 
 
+@pytest.mark.e2e
 @pytest.mark.spark
 def test_a_metastore_in_use_is_named(spark: Any, tmp_path: Path) -> None:
     spark.sql("SHOW DATABASES").collect()
@@ -259,12 +268,14 @@ def test_a_metastore_in_use_is_named(spark: Any, tmp_path: Path) -> None:
     check_metastore_free(tmp_path, wait=0)
 
 
+@pytest.mark.e2e
 @pytest.mark.spark
 def test_serves_on_loopback_only(spark: Any) -> None:
     with pytest.raises(UsageError, match=r"does not listen on '0\.0\.0\.0'"):
         serve(spark, "0.0.0.0", 0)
 
 
+@pytest.mark.e2e
 @pytest.mark.spark
 def test_a_wrong_query_is_the_servers_own_words(hive: str) -> None:
     with pytest.raises(QueryError, match="TABLE_OR_VIEW_NOT_FOUND"):

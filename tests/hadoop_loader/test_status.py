@@ -13,6 +13,8 @@ from hadoop_loader._operations.status import lag_of, status_of
 from headworks.errors import UsageError
 from tests.hadoop_loader.real import Stage
 
+pytestmark = pytest.mark.e2e
+
 
 def test_status_says_how_far_behind_each_topic_is(stage: Stage) -> None:
     busy, idle, behind = map(stage.topic, ("busy", "idle", "behind"))

@@ -19,6 +19,8 @@ from headworks.registry_client import Reference, RegistryClient, SubjectVersion
 from headworks.schema import subject_of
 from tests.hadoop_loader.real import Stage
 
+pytestmark = pytest.mark.e2e
+
 _numbers = itertools.count()
 
 

@@ -19,6 +19,8 @@ from hadoop_loader._tasks.load_task import Task, TopicPlan, Writer, load
 from tests.hadoop_loader.memory import MemoryLog, encoded
 from tests.hadoop_loader.test_loading import V1
 
+pytestmark = pytest.mark.unit
+
 
 class Asked(MemoryLog):
     """Remembers what it was asked for together, and gives topics in turns."""

@@ -18,6 +18,8 @@ from headworks.errors import SchemaError
 from headworks.schema import parse
 from tests.hadoop_loader.memory import World, encoded
 
+pytestmark = pytest.mark.unit
+
 Json = Any
 
 
@@ -120,6 +122,7 @@ def test_the_documentation_has_every_type(root: Path) -> None:
             assert f"`{hive_type.partition('(')[0]}" in text, hive_type
 
 
+@pytest.mark.e2e
 @pytest.mark.spark
 def test_what_hive_answers(spark: Any, hive: str, tmp_path: Path) -> None:
     catalog: Any = HiveCatalog(spark, "types_files", "types")

@@ -22,6 +22,8 @@ from tests.evolution import Names, as_column, evolved, record, value_of
 from tests.hadoop_loader.memory import World, encoded
 from tests.hadoop_loader.test_decode import same
 
+pytestmark = pytest.mark.unit
+
 Json = Any
 TOPICS = 4
 
@@ -35,6 +37,7 @@ def chain(seed: int) -> list[Json]:
     return versions
 
 
+@pytest.mark.e2e
 @pytest.mark.spark
 def test_every_row_is_as_avro_resolves_it(spark: Any, tmp_path: Path) -> None:
     catalog: Any = HiveCatalog(spark, "views_files", "views")
@@ -144,6 +147,7 @@ def test_numbers_whose_branch_is_not_known_become_no_union() -> None:
         rebuild_query("t", [old], new)
 
 
+@pytest.mark.e2e
 @pytest.mark.spark
 def test_defaults_over_hiveserver2_and_a_dropped_then_restored_field(
     spark: Any, hive: str, tmp_path: Path

@@ -10,6 +10,8 @@ import pytest
 
 from headworks._atomic_file import replace_file, sync_folder, write_file
 
+pytestmark = pytest.mark.e2e
+
 
 @pytest.mark.parametrize("content", [b"\x00new\xff", "new, \N{SNOWMAN}", b"", ""])
 def test_a_file_is_created_and_replaced(tmp_path: Path, content: bytes | str) -> None:

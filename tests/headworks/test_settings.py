@@ -9,6 +9,8 @@ import pytest
 from headworks._settings import SETTINGS, lookup, resolve
 from headworks.errors import UsageError
 
+pytestmark = pytest.mark.unit
+
 
 def write(folder: Path, text: str) -> None:
     (folder / "headworks.toml").write_text(text, encoding="utf-8")

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from headworks._wire import FramingError, prefix, unframe
 
+pytestmark = pytest.mark.unit
+
 
 @given(st.integers(0, 2**32 - 1), st.binary())
 def test_what_is_framed_comes_back(schema_id: int, payload: bytes) -> None:

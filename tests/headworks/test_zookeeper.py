@@ -31,6 +31,8 @@ from headworks.errors import CorruptError, UnreachableError, UsageError
 from tests.consumer_sdk.zookeeper_group.cluster import eventually
 from tests.ensemble import ensemble
 
+pytestmark = pytest.mark.unit
+
 WAIT = 60.0
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 
@@ -145,6 +147,7 @@ def test_without_kazoo_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         open_session("127.0.0.1:1")
 
 
+@pytest.mark.contract
 def test_nobody_answers() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -159,6 +162,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
         yield running
 
 
+@pytest.mark.contract
 def test_a_chroot_is_made_by_who_says_so_only(zookeeper: Ensemble) -> None:
     with pytest.raises(UsageError, match="/nobody"):
         open_session(f"{zookeeper.address}/nobody")
@@ -168,11 +172,13 @@ def test_a_chroot_is_made_by_who_says_so_only(zookeeper: Ensemble) -> None:
         assert second.client.exists("/mark")
 
 
+@pytest.mark.contract
 def test_the_agreed_timeout_is_known(zookeeper: Ensemble) -> None:
     with open_session(zookeeper.address, timeout=600) as session:
         assert session.timeout == 10  # 20 ticks of half a second are the most that it grants
 
 
+@pytest.mark.contract
 def test_a_lost_answer_ends_the_connection_and_not_the_session(zookeeper: Ensemble) -> None:
     lost = kazoo("exceptions").ConnectionLoss
     with open_session(zookeeper.address) as session:
@@ -188,6 +194,7 @@ def test_a_lost_answer_ends_the_connection_and_not_the_session(zookeeper: Ensemb
         assert session.id == number
 
 
+@pytest.mark.contract
 def test_brokers_are_followed_through_the_end_of_a_session(zookeeper: Ensemble) -> None:
     here = f"{zookeeper.address}/followed"
     told: queue.Queue[Mapping[int, BrokerNode]] = queue.Queue()
@@ -215,6 +222,7 @@ def test_brokers_are_followed_through_the_end_of_a_session(zookeeper: Ensemble) 
         watch.stop()
 
 
+@pytest.mark.contract
 def test_three_servers_elect_another_leader(tmp_path: Path) -> None:
     with ensemble(tmp_path, 3) as three, open_session(three.address) as session:
         session.client.create("/kept", b"1")
@@ -232,6 +240,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.contract
 def test_an_embedded_server_ends_with_its_parent(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _PARENT, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:

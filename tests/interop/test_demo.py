@@ -15,7 +15,7 @@ from headworks._server.child_process import Service
 from tests.consumer_sdk.zookeeper_group.cluster import eventually
 from tests.interop import apache_kafka
 
-pytestmark = [pytest.mark.spark, pytest.mark.demo, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.demo, pytest.mark.timeout(600)]
 LIMIT = 400
 
 

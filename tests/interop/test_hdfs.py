@@ -28,6 +28,8 @@ from tests.interop import hdfs as hdfs_itself
 from tests.interop.queries import all_there
 from tests.waiting import until
 
+pytestmark = pytest.mark.contract
+
 HOLD = """
 import os, sys, time
 from hadoop_loader._storage.hdfs import hdfs_path

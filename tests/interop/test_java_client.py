@@ -11,7 +11,10 @@ from tests.broker.test_clients import FULL, LIBRARIES, PLAIN
 from tests.interop.java_client import JavaClient
 
 # kafka-python reads its schemas in a way that Python deprecates
-pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.contract,
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 # without libraries of its own choice, which Headworks does not need

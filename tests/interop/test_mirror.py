@@ -22,7 +22,7 @@ from tests.interop import apache_kafka
 from tests.mirror.messages import Sent, content, copied, create, produce, wait_for
 from tests.soak.mirror import committed, end_offsets, read_all
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.contract, pytest.mark.timeout(300)]
 _numbers = itertools.count()
 COUNT = 30_000
 

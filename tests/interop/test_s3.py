@@ -23,6 +23,8 @@ from tests.interop import s3 as s3_itself
 from tests.interop.queries import WANTED, all_there
 from tests.waiting import until
 
+pytestmark = pytest.mark.contract
+
 # Where a loader is killed, and by what it ends: because its worker was, or itself. The second one
 # has made the commit by which it takes over from the first, and dies in front of its own.
 KILLS = [("writing:2", 2), ("committing:2", -9), ("renaming:3", -9)]

@@ -14,6 +14,8 @@ from tests.broker.clients import PRODUCERS, Message
 from tests.interop import apache_kafka
 from tests.interop.in_place import log_folder, start_in_place
 
+pytestmark = pytest.mark.contract
+
 TOOLS = {
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "kafka-client-compatibility-test": "org.apache.kafka.tools.ClientCompatibilityTest",

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from headworks import _bundled_schemas
 from headworks._audit.balance import Balance
 from headworks._audit.reader import read_ledger
@@ -22,6 +24,8 @@ from producer_sdk._untyped import event_class
 from tests.mirror.conftest import Clusters
 from tests.mirror.messages import create, wait_for
 from tests.soak.mirror import committed
+
+pytestmark = pytest.mark.e2e
 
 Mirror = Callable[..., child_process.Service]
 

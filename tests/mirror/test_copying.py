@@ -24,6 +24,8 @@ from tests.mirror.conftest import Clusters
 from tests.mirror.messages import SECONDS, Sent, content, copied, create, produce, wait_for
 from tests.soak.mirror import end_offsets, read_all
 
+pytestmark = pytest.mark.e2e
+
 Mirror = Callable[..., child_process.Service]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -19,6 +20,8 @@ from tests.mirror.messages import SECONDS, Sent, copied, create, produce, wait_f
 from tests.mirror.test_copying import page
 from tests.soak.mirror import committed, judge, read_all
 from tests.soak.process import Broker
+
+pytestmark = pytest.mark.e2e
 
 Mirror = Callable[..., child_process.Service]
 

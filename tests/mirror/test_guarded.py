@@ -15,6 +15,8 @@ from headworks.errors import UnreachableError
 from tests.broker.secure import PASSWORDS, Files, Way
 from tests.mirror.messages import SECONDS
 
+pytestmark = pytest.mark.e2e
+
 Mirror = Callable[..., child_process.Service]
 
 

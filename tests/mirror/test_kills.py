@@ -11,6 +11,8 @@ import pytest
 from tests.soak.mirror import judge
 from tests.soak.process import soak
 
+pytestmark = pytest.mark.e2e
+
 KILLS = int(os.environ.get("HEADWORKS_TEST_MIRROR_KILLS", "2"))
 
 

@@ -15,6 +15,8 @@ from headworks._mirror.options import whole_names
 from headworks._mirror.topics import ANY_PARTITION, PartitionMapping
 from headworks.errors import UsageError
 
+pytestmark = pytest.mark.unit
+
 
 def options(**given: Any) -> MirrorOptions:
     defaults: dict[str, Any] = {

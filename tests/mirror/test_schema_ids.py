@@ -17,6 +17,8 @@ from tests.mirror.conftest import Clusters
 from tests.mirror.messages import SECONDS, Sent, copied, create, produce, wait_for
 from tests.soak.mirror import end_offsets
 
+pytestmark = pytest.mark.e2e
+
 Mirror = Callable[..., child_process.Service]
 
 

@@ -21,6 +21,8 @@ from headworks.registry_client import RegistryClient
 from producer_sdk import DeliveryError, Producer, WhenFull
 from tests.producer_sdk.events import AT, Site, new_site
 
+pytestmark = pytest.mark.e2e
+
 NOBODY = "127.0.0.1:1"
 
 

@@ -23,6 +23,8 @@ from producer_sdk import Producer
 from tests.pipeline.conftest import Topic
 from tests.waiting import until
 
+pytestmark = pytest.mark.e2e
+
 Make = Callable[..., Producer]
 AT = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
 FAST = {"heartbeat.interval.ms": 500}  # so often it is looked whether the group has changed

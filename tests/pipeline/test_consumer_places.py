@@ -29,6 +29,8 @@ from tests.pipeline.test_consumer import AT, FAST, consumer, poison, read, read_
 from tests.relay import Relay
 from tests.waiting import until
 
+pytestmark = pytest.mark.e2e
+
 Make = Callable[..., Producer]
 
 

@@ -26,6 +26,8 @@ from producer_sdk import DeliveryError, Producer, WhenFull
 from tests.pipeline.conftest import Topic
 from tests.waiting import until
 
+pytestmark = pytest.mark.e2e
+
 Make = Callable[..., Producer]
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 

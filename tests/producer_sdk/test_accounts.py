@@ -15,6 +15,8 @@ from producer_sdk._hung_broker import HungBroker
 from tests.producer_sdk.accounts import ENDS, Child, check, run
 from tests.producer_sdk.events import Site, new_site
 
+pytestmark = pytest.mark.e2e
+
 
 @pytest.fixture
 def site(tmp_path: Path, broker: Service, registry: Service) -> Site:

@@ -15,6 +15,8 @@ from headworks._server.child_process import Service
 from producer_sdk import Delivery, Interceptor, Producer, event_headers
 from tests.producer_sdk.events import Site, new_site
 
+pytestmark = pytest.mark.e2e
+
 
 @pytest.fixture
 def site(tmp_path: Path, broker: Service, registry: Service) -> Site:

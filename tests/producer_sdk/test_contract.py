@@ -30,6 +30,8 @@ from tests.headworks.codec.generated_packages import build
 from tests.producer_sdk.accounts import log
 from tests.producer_sdk.events import AT, Site, new_site
 
+pytestmark = pytest.mark.e2e
+
 
 @pytest.fixture
 def site(tmp_path: Path, broker: Service, registry: Service) -> Site:

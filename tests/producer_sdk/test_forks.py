@@ -21,6 +21,8 @@ from headworks._audit_counting.counters import (
 from producer_sdk._spill import Spill, Spilled, leftover_spills
 from tests.headworks.audit_counting.both_forms import Counting
 
+pytestmark = pytest.mark.e2e
+
 CLIENTS = """
 import gc, os, sys, threading
 from headworks._kafka.clients import KafkaConsumer, KafkaProducer

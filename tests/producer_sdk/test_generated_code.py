@@ -11,6 +11,8 @@ import pytest
 from headworks.errors import SchemaError, UsageError
 from producer_sdk._generator import generate, stale, write
 
+pytestmark = pytest.mark.unit
+
 GOLDEN = Path(__file__).parent.parent / "golden"
 AGAIN = "headworks gen tests/golden/schemas --out tests/golden/generated"
 
@@ -30,6 +32,7 @@ def test_our_own_events_are_what_the_generator_writes(root: Path, module: str, w
     assert generate([root / "schemas"])[module] == (root / where).read_text(encoding="utf-8")
 
 
+@pytest.mark.contract
 def test_generated_code_is_strictly_typed() -> None:
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file", "", "--cache-dir"]
     done = subprocess.run(
@@ -41,6 +44,7 @@ def test_generated_code_is_strictly_typed() -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.contract
 def test_generated_code_is_clean_in_a_project_that_is_strict(tmp_path: Path) -> None:
     write(generate([GOLDEN / "schemas"]), tmp_path / "events")
     (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
@@ -51,6 +55,7 @@ def test_generated_code_is_clean_in_a_project_that_is_strict(tmp_path: Path) -> 
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.contract
 def test_generated_code_is_formatted(tmp_path: Path) -> None:
     for path in (GOLDEN / "generated").glob("*.py"):
         text = path.read_text(encoding="utf-8")
@@ -125,6 +130,7 @@ def test_a_bad_schema_is_an_error_that_names_the_file(
         generate([tmp_path])
 
 
+@pytest.mark.e2e
 def test_gen_check_names_the_stale_files(tmp_path: Path) -> None:
     def gen(*more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-P", "-m", "headworks._cli", "gen", str(GOLDEN / "schemas")]

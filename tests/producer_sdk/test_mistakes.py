@@ -17,6 +17,8 @@ from headworks.codec import EncodeError
 from producer_sdk._generator import generate, write
 from tests.headworks.codec.generated_packages import build
 
+pytestmark = pytest.mark.unit
+
 GOLDEN = Path(__file__).parent.parent / "golden" / "schemas"
 NAIVE = dt.datetime(2020, 1, 1)  # noqa: DTZ001
 EVENT = """{
@@ -217,6 +219,7 @@ PYRIGHT = {
 }
 
 
+@pytest.mark.contract
 def test_every_mistake_is_a_pyright_error_and_generated_code_has_none(tmp_path: Path) -> None:
     write(generate([GOLDEN]), tmp_path / "events")
     (tmp_path / "usage.py").write_text(USAGE)
@@ -237,6 +240,7 @@ def test_every_mistake_is_a_pyright_error_and_generated_code_has_none(tmp_path: 
     assert sorted(found) == [("usage.py", line, PYRIGHT[rule]) for line, rule in ERRORS]
 
 
+@pytest.mark.contract
 def test_every_mistake_is_a_mypy_error(tmp_path: Path) -> None:
     write(generate([GOLDEN]), tmp_path / "events")
     (tmp_path / "usage.py").write_text(USAGE)

@@ -20,6 +20,8 @@ from producer_sdk.operations import EventLogHandler, Metrics
 from producer_sdk.operations._event import LogLine, MetricKind, MetricSample
 from producer_sdk.testing import RecordingProducer
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.fixture
 def logger() -> Iterator[logging.Logger]:
@@ -93,6 +95,7 @@ def test_counters_are_sent_as_what_was_added() -> None:
     assert producer.sent[0].key == b"shop|orders"
 
 
+@pytest.mark.e2e
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_counts_from_nothing() -> None:
     producer = RecordingProducer()
@@ -123,6 +126,7 @@ def test_the_number_of_series_is_bounded_and_the_rest_counted() -> None:
     assert names == [("hits", 1), ("hits", 1), ("headworks.metrics.dropped", 9)]
 
 
+@pytest.mark.e2e
 def test_they_go_through_a_real_broker(
     logger: logging.Logger, broker: Service, registry: Service, tmp_path: Path
 ) -> None:

@@ -17,6 +17,8 @@ from producer_sdk.testing import RecordingProducer
 from tests.headworks.codec.generated_packages import environment
 from tests.producer_sdk.events import Site, new_site
 
+pytestmark = pytest.mark.e2e
+
 SCHEMA = """{
   "type": "record", "name": "Ordered", "namespace": "shop",
   "headworks": {"topic": "orders", "key": ["customer"]},

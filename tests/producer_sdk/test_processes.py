@@ -13,6 +13,8 @@ from headworks._server.child_process import Service
 from tests.headworks.codec.generated_packages import environment
 from tests.producer_sdk.events import Site, new_site
 
+pytestmark = pytest.mark.e2e
+
 PRELUDE = """
 import os, signal, sys, datetime as dt
 from producer_sdk import Producer, close_on_sigterm

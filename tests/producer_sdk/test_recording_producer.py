@@ -16,6 +16,8 @@ from producer_sdk.testing import RecordingProducer
 from tests.headworks.codec.generated_packages import build
 from tests.producer_sdk.events import AT, visit_schema
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.fixture
 def web(tmp_path: Path) -> Any:

@@ -19,6 +19,8 @@ from headworks.registry_client._schema_lock import read_lock
 from producer_sdk import Producer
 from tests.producer_sdk.events import visit_schema
 
+pytestmark = pytest.mark.e2e
+
 
 def gen(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "headworks._cli", "gen", str(folder / "schemas")]

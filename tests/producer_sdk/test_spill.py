@@ -25,6 +25,8 @@ from producer_sdk._hung_broker import HungBroker
 from producer_sdk._spill import Spill, Spilled, leftover_spills
 from tests.producer_sdk.events import Site, new_site
 
+pytestmark = pytest.mark.unit
+
 MESSAGES = st.builds(
     Spilled,
     st.text(st.characters(codec="ascii", exclude_categories=["C"]), min_size=1, max_size=20),
@@ -176,6 +178,7 @@ def send(producer: Producer, site: Site, numbers: range) -> None:
         assert producer.send(site.visit(str(n)), key=b"same", headers={"n": str(n)})
 
 
+@pytest.mark.e2e
 def test_a_broker_that_is_gone_and_comes_back_gets_everything_in_order(
     lone_broker: Any, registry: Service, tmp_path: Path
 ) -> None:
@@ -196,6 +199,7 @@ def test_a_broker_that_is_gone_and_comes_back_gets_everything_in_order(
     assert list(site.state.glob("*.counts")) == []
 
 
+@pytest.mark.e2e
 def test_what_a_closed_producer_could_not_send_the_next_one_sends(
     hung_broker: HungBroker, broker: Service, registry: Service, tmp_path: Path
 ) -> None:
@@ -209,6 +213,7 @@ def test_what_a_closed_producer_could_not_send_the_next_one_sends(
     assert list(site.state.glob("*.spill")) == []
 
 
+@pytest.mark.e2e
 def test_a_killed_producers_spill_is_sent_by_the_next(
     hung_broker: HungBroker, broker: Service, registry: Service, tmp_path: Path
 ) -> None:
@@ -236,6 +241,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert read(site, broker.address, 290) == [str(n) for n in range(10, 300)]
 
 
+@pytest.mark.e2e
 def test_a_full_spill_drops_and_counts(
     hung_broker: HungBroker, broker: Service, registry: Service, tmp_path: Path
 ) -> None:

@@ -6,9 +6,13 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headworks._kafka.partitioner import Detour
 from producer_sdk._spill import Spill, Spilled, leftover_spills
 from producer_sdk._transport import _SPILL_BATCH, Running
+
+pytestmark = pytest.mark.e2e
 
 
 class _Client:

@@ -10,6 +10,8 @@ import pytest
 from headworks.errors import UsageError
 from producer_sdk._untyped import UntypedEvent, event_class
 
+pytestmark = pytest.mark.unit
+
 WAY = {"type": "record", "name": "Way", "fields": [{"name": "km", "type": "int"}]}
 TRIP = {
     "type": "record",

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from starlette.testclient import TestClient
 
 from headworks._registry.security.options import Guarding, open_security
 from headworks._registry.service.app import create_app
 from headworks._registry.store import Database
 from headworks._server.security.users import new_secret, write_users
+
+pytestmark = pytest.mark.unit
 
 GRANTS = """
 [[grants]]

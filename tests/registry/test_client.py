@@ -24,6 +24,8 @@ from headworks.registry_client import (
 )
 from tests.registry.rest import fresh, record, text_of
 
+pytestmark = pytest.mark.e2e
+
 V1 = text_of(record("id:long"))
 V2 = text_of(record("id:long", "n:int=0"))
 BROKEN = text_of(record("id:long", "n:int"))

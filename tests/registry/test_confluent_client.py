@@ -22,6 +22,8 @@ from headworks._server.child_process import Service
 from headworks._wire import unframe
 from tests.registry.rest import fresh, record, text_of
 
+pytestmark = pytest.mark.contract
+
 V1 = text_of(record("id:long", "name:string"))
 V2 = text_of(record("id:long", "name:string", 'city:string="?"'))
 BROKEN = text_of(record("id:long", "name:string", "city:string"))

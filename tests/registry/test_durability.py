@@ -18,6 +18,8 @@ from tests.registry.conftest import start_on
 from tests.registry.rest import Reply, Rest, record
 from tests.waiting import until
 
+pytestmark = pytest.mark.e2e
+
 
 @pytest.fixture
 def pair(store: str) -> Iterator[tuple[Rest, Rest]]:

@@ -15,6 +15,8 @@ import pytest
 from headworks._server import child_process
 from tests.registry.rest import V1, Reply, Rest, fresh, record, text_of
 
+pytestmark = pytest.mark.e2e
+
 ADDRESS = record("street:string", name="Address", namespace="geo")
 USER = record("home:geo.Address", name="User")
 SIMPLE = record("id:long")

@@ -12,6 +12,8 @@ from starlette.types import Receive, Scope, Send
 from headworks._registry import fast_reads
 from headworks._registry.fast_reads import FastReads
 
+pytestmark = pytest.mark.unit
+
 V1 = b"application/vnd.schemaregistry.v1+json"
 
 

@@ -15,6 +15,8 @@ from tests.grantees import GRANTEES, NAME, Grantee, grants_file
 from tests.registry.guarding import As, basic, start
 from tests.registry.rest import record, text_of
 
+pytestmark = pytest.mark.e2e
+
 OWN, PREFIX = "shop.orders", "shop."
 # The one name; a longer one that begins with it; another under the prefix; somebody else's; the
 # same name in another context.

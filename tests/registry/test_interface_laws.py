@@ -31,6 +31,8 @@ from headworks._registry.store import Database
 from tests.registry.postgresql import Cluster, is_left_out
 from tests.registry.rest import record, text_of
 
+pytestmark = pytest.mark.unit
+
 names = st.text(min_size=1).filter(lambda name: not name.startswith((":.", ":*")))
 contexts = st.from_regex(r"\A\.[a-z.-]*\Z")
 
@@ -160,6 +162,7 @@ TestCatalogue = Catalogue.TestCase
 TestCatalogue.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
 
 
+@pytest.mark.contract
 @pytest.mark.skipif(is_left_out(), reason="HEADWORKS_TEST_POSTGRESQL=off")
 def test_the_catalogue_on_postgresql(cluster: Cluster) -> None:
     class OnPostgreSQL(Catalogue):

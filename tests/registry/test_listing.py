@@ -18,6 +18,8 @@ from headworks._registry.store import Database
 from tests.registry.conftest import STORES, new_store
 from tests.registry.rest import record, text_of
 
+pytestmark = pytest.mark.contract
+
 SUBJECTS = 12
 
 

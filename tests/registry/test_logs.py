@@ -16,6 +16,8 @@ from tests.registry.rest import record, text_of
 from tests.registry.test_metrics import Scrape
 from tests.waiting import until
 
+pytestmark = pytest.mark.e2e
+
 V1 = text_of(record("id:long"))
 
 

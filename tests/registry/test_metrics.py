@@ -15,6 +15,8 @@ from headworks._server import child_process
 from tests.registry.guarding import As, basic, start, write_files
 from tests.registry.rest import fresh, record, text_of
 
+pytestmark = pytest.mark.e2e
+
 V1 = text_of(record("id:long"))
 BROKEN = text_of(record("id:long", "n:int"))
 _NAME = "headworks_registry_"

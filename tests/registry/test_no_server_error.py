@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from headworks._server import child_process
 from tests.registry.rest import Rest
 
+pytestmark = pytest.mark.e2e
+
 Request = tuple[str, tuple[str, ...]]
 
 words = st.one_of(

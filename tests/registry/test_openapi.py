@@ -26,6 +26,8 @@ from headworks._server import child_process
 from tests.registry.conftest import STORES, new_store, start_on
 from tests.registry.rest import Rest
 
+pytestmark = pytest.mark.e2e
+
 with warnings.catch_warnings():
     # What the tool's own dependencies have to say about each other is not about us.
     warnings.simplefilter("ignore")

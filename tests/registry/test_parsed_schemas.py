@@ -24,6 +24,8 @@ from headworks.schema._parse import SharedFields
 from tests.headworks.compatibility.generate import random_pair
 from tests.registry.rest import record, text_of
 
+pytestmark = pytest.mark.unit
+
 kinds = st.sampled_from(
     [
         "long",

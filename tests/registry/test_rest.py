@@ -12,6 +12,8 @@ from bench.processes import Usage
 from headworks._server.child_process import Service
 from tests.registry.rest import V1, Rest, fresh, record, text_of
 
+pytestmark = pytest.mark.e2e
+
 SIMPLE = record("id:long")
 WIDER = record("id:long", 'note:string=""')
 BROKEN = record("id:long", "note:string")

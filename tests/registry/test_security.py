@@ -36,6 +36,8 @@ from headworks.errors import UsageError
 from tests.registry.guarding import GRANTS, As, basic, start, write_files
 from tests.registry.rest import Reply, record, text_of
 
+pytestmark = pytest.mark.e2e
+
 V1 = text_of(record("id:long"))
 OTHER = text_of(record("secret:string", name="Other"))
 

@@ -28,6 +28,8 @@ from tests.registry.guarding import (
 )
 from tests.registry.rest import record, text_of
 
+pytestmark = pytest.mark.contract
+
 V1 = text_of(record("id:long"))
 
 

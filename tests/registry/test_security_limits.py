@@ -26,6 +26,8 @@ from headworks.registry_client import RegistryClient
 from tests.registry.guarding import As, start
 from tests.registry.rest import Reply, fresh, text_of
 
+pytestmark = pytest.mark.e2e
+
 Json = object
 
 

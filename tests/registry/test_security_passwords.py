@@ -15,6 +15,8 @@ from headworks._server.security import Principal, Users
 from headworks._server.security.users import new_secret, write_users
 from tests.registry.guarding import As, basic, start, write_files
 
+pytestmark = pytest.mark.unit
+
 
 class Counted(Users):
     """Users that say how often a password was derived, and never do it twice at once."""
@@ -83,6 +85,7 @@ def test_a_flood_is_turned_away_and_the_known_are_not(users: Counted) -> None:
     asyncio.run(ask())
 
 
+@pytest.mark.e2e
 def test_guessing_does_not_keep_others_out(tmp_path: Path) -> None:
     with start(tmp_path, *write_files(tmp_path)) as running:
         root = As(running.url, basic("root"))

@@ -40,6 +40,8 @@ from tests.registry.guarding import (
 from tests.registry.rest import Reply, record, text_of
 from tests.waiting import until
 
+pytestmark = pytest.mark.e2e
+
 V1 = text_of(record("id:long"))
 OPTIONS = ["--issuer", ISSUER, "--audience", AUDIENCE]
 

@@ -15,6 +15,8 @@ from tests.registry.conftest import start_on, start_registry
 from tests.registry.postgresql import Cluster, is_left_out, running_cluster
 from tests.registry.rest import Rest, record
 
+pytestmark = pytest.mark.e2e
+
 
 def start(*arguments: str) -> child_process.Service:
     return child_process.start(["registry", "start", *arguments])

@@ -23,6 +23,8 @@ from tests.registry.conftest import start_registry
 from tests.registry.test_metrics import Scrape
 from tests.waiting import PATIENCE, until
 
+pytestmark = pytest.mark.e2e
+
 BODY = json.dumps({"schema": '"long"'}).encode()
 HEAD = (
     b"POST /subjects/slow/versions HTTP/1.1\r\nHost: x\r\n"

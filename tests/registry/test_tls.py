@@ -20,6 +20,8 @@ from headworks.registry_client import RegistryClient
 from tests.registry.guarding import PASSWORDS, start, write_files
 from tests.registry.rest import record, text_of
 
+pytestmark = pytest.mark.e2e
+
 V1 = text_of(record("id:long"))
 
 

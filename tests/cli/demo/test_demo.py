@@ -17,7 +17,7 @@ import pandas as pd
 import psutil
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.demo]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.demo]
 LIMIT = 400
 
 

@@ -9,6 +9,8 @@ from headworks._cli.demo.shared_broker import temporary_topics
 from headworks._server.child_process import Service
 from headworks.errors import RefusedError, UnreachableError, UsageError
 
+pytestmark = pytest.mark.e2e
+
 NAMES = ("borrowed-a", "borrowed-b")
 
 

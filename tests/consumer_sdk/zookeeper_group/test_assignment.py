@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,8 @@ from consumer_sdk._zookeeper_group.assignment import (
     ranges,
     share_of,
 )
+
+pytestmark = pytest.mark.unit
 
 PARTITIONS = st.lists(
     st.builds(BrokerPartition, st.integers(0, 12), st.integers(0, 40)), unique=True, max_size=60

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.soak.membership import campaign
+
+pytestmark = pytest.mark.e2e
 
 
 def test_a_group_under_attack_loses_nothing_and_owns_nothing_twice(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from headworks.errors import UnreachableError
 from tests.consumer_sdk.zookeeper_group.cluster import encoder, eventually
 from tests.ensemble import ensemble
 
+pytestmark = pytest.mark.e2e
+
 TOPIC = "followed"
 
 

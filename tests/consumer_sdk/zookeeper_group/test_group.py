@@ -31,6 +31,8 @@ from headworks.groups import Groups, Kind, Place
 from tests.consumer_sdk.zookeeper_group.cluster import BROKER, declare, eventually, fill, register
 from tests.ensemble import ensemble
 
+pytestmark = pytest.mark.contract
+
 PARTITIONS = 4
 SESSION = 10  # seconds, as many as the server grants: that a machine stands still ends none
 Dicts = Consumer[dict[str, Any]]

@@ -36,7 +36,7 @@ from headworks.errors import UsageError
 from producer_sdk._transport import Running
 from tests.headworks.audit_counting.both_forms import Counting
 
-pytestmark = pytest.mark.usefixtures("counting")
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("counting")]
 Books = dict[str, PendingIncrement]
 
 
@@ -120,6 +120,7 @@ def publish_leftovers(folder: Path, books: Books) -> None:
         file.close(remove=file.settled())
 
 
+@pytest.mark.e2e
 def test_counts_survive_sigkill_and_a_live_file_is_left_alone(
     tmp_path: Path, counting: Counting
 ) -> None:
@@ -145,6 +146,7 @@ def test_counts_survive_sigkill_and_a_live_file_is_left_alone(
     assert increment.bytes == 7000
 
 
+@pytest.mark.e2e
 def test_what_was_not_written_down_before_a_sigkill_is_unresolved_and_never_lost(
     tmp_path: Path, counting: Counting
 ) -> None:
@@ -419,6 +421,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(("count", "a_window"), [(1, 1), (2, 5), (1000, 1000), (1237, 3)])
 def test_each_attempt_before_a_sigkill_is_in_the_file(
     tmp_path: Path, counting: Counting, count: int, a_window: int
@@ -459,6 +462,7 @@ print("begun", flush=True)
 """
 
 
+@pytest.mark.e2e
 def test_a_sigkill_at_any_moment_loses_no_attempt_and_invents_none(
     tmp_path: Path, counting: Counting
 ) -> None:

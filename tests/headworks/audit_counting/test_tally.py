@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 from headworks._audit_counting.tally import PythonTally, Tally
 from headworks._native import COMPILED
 
-pytestmark = pytest.mark.skipif(not COMPILED, reason="no compiler when this was installed")
+pytestmark = [
+    pytest.mark.unit,
+    pytest.mark.skipif(not COMPILED, reason="no compiler when this was installed"),
+]
 START, END, AT = -5, 5, 3
 whole = st.one_of(
     st.integers(START - 2, END + 2),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.headworks.codec.codec_law import check_codec, check_defaults
+
+pytestmark = pytest.mark.contract
 
 QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 

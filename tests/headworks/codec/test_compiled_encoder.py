@@ -24,9 +24,13 @@ from headworks._native import COMPILED
 from headworks.codec import EncodeError
 from tests.headworks.codec.generated_packages import build
 
-pytestmark = pytest.mark.skipif(
-    not COMPILED, reason="the compiled encoder was not built: no compiler when this was installed"
-)
+pytestmark = [
+    pytest.mark.unit,
+    pytest.mark.skipif(
+        not COMPILED,
+        reason="the compiled encoder was not built: no compiler when this was installed",
+    ),
+]
 HEAD = b"\0\0\0\0\7"
 UTC = dt.UTC
 AT = dt.datetime(2026, 5, 1, 12, 30, 1, 999_999, tzinfo=UTC)

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from headworks.codec.values import KEYS, instant_micros, instant_millis, millis, text_of
 from headworks.codec.varints import count, int32, int64
 
+pytestmark = pytest.mark.unit
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BITS = (13, 14, 27, 28, 41, 42)
 

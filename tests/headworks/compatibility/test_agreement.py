@@ -18,6 +18,8 @@ from tests.headworks.compatibility.agreement import (
 from tests.headworks.compatibility.generate import random_pair
 from tests.headworks.compatibility.oracle import Oracle, compact
 
+pytestmark = pytest.mark.contract
+
 PAIRS = 4000
 
 

@@ -12,6 +12,8 @@ from headworks.compatibility import Policy, check_pair
 from tests.headworks.compatibility.agreement import read
 from tests.headworks.compatibility.oracle import Oracle, compact
 
+pytestmark = pytest.mark.contract
+
 
 def collected() -> list[tuple[str, str]]:
     """Run that package's tests with an ear on its checker: every pair it is asked about."""

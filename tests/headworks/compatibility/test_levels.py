@@ -12,6 +12,8 @@ from headworks.compatibility import Level, Policy, Version, check_level, check_p
 from headworks.errors import UsageError
 from headworks.schema import Schema, parse
 
+pytestmark = pytest.mark.unit
+
 
 def event(*fields: dict[str, Any]) -> Schema:
     return parse(json.dumps({"type": "record", "name": "R", "fields": list(fields)}))

@@ -12,6 +12,8 @@ from headworks.schema import parse
 from tests.headworks.compatibility.agreement import check_decoding
 from tests.headworks.compatibility.oracle import Oracle, compact
 
+pytestmark = pytest.mark.contract
+
 NULLABLE = ["null", "string"]
 
 

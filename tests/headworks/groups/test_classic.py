@@ -22,6 +22,8 @@ from headworks.groups._log_ends import Timestamps
 from headworks.groups._model import Spot
 from headworks.groups._moving import load
 
+pytestmark = pytest.mark.e2e
+
 HOUR = 3_600_000
 
 

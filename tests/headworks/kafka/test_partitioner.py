@@ -17,6 +17,8 @@ from headworks._kafka.partitioner import ANY, Detour, _in_doubt, reachable
 from headworks._server.child_process import Service
 from tests.broker.clients import eventually
 
+pytestmark = pytest.mark.unit
+
 UP = {"state": "UP", "connects": 1, "disconnects": 0, "stateage": 60e6}
 REFUSED = {"state": "TRY_CONNECT", "connects": 3, "disconnects": 1, "stateage": 0.5e6}
 LONG_AGO = {**REFUSED, "stateage": 11e6}
@@ -60,6 +62,7 @@ def test_what_cannot_be_reached_is_left_out_while_anything_can(
     assert {detour.partition("t") for _ in range(1000)} == set(left or [ANY])
 
 
+@pytest.mark.contract
 def test_librdkafka_writes_what_is_looked_for(broker: Service) -> None:
     heard: list[str] = []
     properties = {"statistics.interval.ms": 100, "stats_cb": heard.append}

@@ -33,6 +33,8 @@ from headworks._kafka.protocol.produce import Part, Result
 from headworks._kafka.records.file_slice import FileSlice
 from tests.broker.build import batch
 
+pytestmark = pytest.mark.contract
+
 
 def kio_class(name: str, version: int, side: str, kind: str | None = None) -> Any:
     module = importlib.import_module(f"kio.schema.{name}.v{version}.{side}")

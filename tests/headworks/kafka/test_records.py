@@ -19,6 +19,8 @@ from headworks._kafka.records import (
 )
 from headworks._kafka.records.varint import read_unsigned, read_varint, write_unsigned, write_varint
 
+pytestmark = pytest.mark.unit
+
 _bytes = st.none() | st.binary(max_size=40)
 _records = st.lists(
     st.builds(

@@ -15,6 +15,8 @@ from tests.headworks.compatibility.agreement import check_texts
 from tests.headworks.compatibility.generate import random_pair
 from tests.headworks.compatibility.oracle import Oracle, compact
 
+pytestmark = pytest.mark.unit
+
 ODD = r"""
 {"type":"bytes","logicalType":"decimal","precision":4,"zz":null,"scale":2,"doc":"x","default":3}
 {"type":"record","name":"R","fields":[{"name":"x","type":{"type":"record","name":"Q","doc":"1","fields":[]}},{"name":"y","type":{"type":"record","name":"Q","doc":"2","fields":[]}}]}
@@ -61,10 +63,12 @@ string
 """.strip().split("\n")
 
 
+@pytest.mark.contract
 def test_odd_texts(oracle: Oracle) -> None:
     assert check_texts(oracle, ODD) == []
 
 
+@pytest.mark.contract
 def test_generated_texts(oracle: Oracle) -> None:
     rng = random.Random(30)
     texts = [compact(one) for _ in range(500) for one in random_pair(rng)]

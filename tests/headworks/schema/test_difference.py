@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from headworks.schema import parse
 from headworks.schema._difference import differences
+
+pytestmark = pytest.mark.unit
 
 
 def changes(old: Any, new: Any) -> list[str]:

@@ -17,6 +17,8 @@ from headworks.schema import Schema, parse
 from headworks.schema._canonical import canonical_text, normalized_text, parsing_form
 from headworks.schema._difference import differences
 
+pytestmark = pytest.mark.unit
+
 
 @contextmanager
 def seconds(most: float) -> Iterator[None]:

@@ -15,6 +15,8 @@ import pytest
 from headworks._server import child_process
 from headworks.errors import UsageError
 
+pytestmark = pytest.mark.e2e
+
 
 def start_registry(folder: Path, listen: str = "127.0.0.1:0") -> child_process.Service:
     return child_process.start(

@@ -12,6 +12,8 @@ from headworks._server import metrics_page
 from headworks._server.metrics_page import MetricsEndpoint, MetricsPage
 from headworks.errors import UsageError
 
+pytestmark = pytest.mark.e2e
+
 
 def is_cut_off(slow: socket.socket) -> bool:
     """Return whether the server closes a connection that sends a byte now and then."""

@@ -6,6 +6,8 @@ import pytest
 
 from headworks._server.security.sasl import LoginError, ScramExchange
 
+pytestmark = pytest.mark.unit
+
 
 def test_a_proof_that_is_not_even_ascii_is_a_failed_login() -> None:
     exchange = ScramExchange(lambda _: None, lambda: "server")

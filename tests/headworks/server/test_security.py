@@ -26,6 +26,8 @@ from headworks._server.security.rereading import Reread
 from headworks._server.security.users import derive, new_secret, read_users, write_users
 from headworks.errors import UsageError
 
+pytestmark = pytest.mark.unit
+
 ALICE = Principal("alice")
 
 

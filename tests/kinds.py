@@ -1,0 +1,65 @@
+"""The three kinds of tests, and the rules that keep the unit tests quick.
+
+- `unit`: in this process. A unit test starts no process and opens no connection; it fails if it
+  tries to.
+- `contract`: against an independent implementation, such as Avro Java, fastavro, kio, librdkafka,
+  kafka-python, Confluent's clients, ZooKeeper, or PostgreSQL.
+- `e2e`: our servers and commands as processes, Spark, or a browser.
+
+Every test module names its kind once, in `pytestmark`. A single test of a unit module may carry the
+marker of a slower kind. It then leaves the quick loop, which selects `QUICK`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+KINDS = ("unit", "contract", "e2e")
+QUICK = "unit and not contract and not e2e"
+_FORBIDDEN = {
+    "os.exec",
+    "os.fork",
+    "os.forkpty",
+    "os.posix_spawn",
+    "os.system",
+    "socket.bind",
+    "socket.connect",
+    "subprocess.Popen",
+}
+
+
+class UnitTestError(AssertionError):
+    """A unit test tried to start a process or to open a connection."""
+
+
+def kinds_of(marks: list[pytest.Mark]) -> list[str]:
+    """Return the kinds among these markers, in their order."""
+    return [mark.name for mark in marks if mark.name in KINDS]
+
+
+def modules_without_a_kind(items: list[pytest.Item]) -> list[str]:
+    """Return the path of each collected test module that does not name exactly one kind."""
+    modules = {module for item in items if (module := item.getparent(pytest.Module))}
+    return sorted(module.nodeid for module in modules if len(kinds_of(module.own_markers)) != 1)
+
+
+class UnitTestGuard:
+    """Fails a unit test as soon as it starts a process or opens a connection."""
+
+    def __init__(self) -> None:
+        self._in_unit_test = False
+        sys.addaudithook(self._refuse)  # it cannot be removed: it is idle outside unit tests
+
+    def _refuse(self, event: str, _arguments: object) -> None:
+        if self._in_unit_test and event in _FORBIDDEN:
+            raise UnitTestError(f"{event} in a unit test: mark the test `contract` or `e2e`")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> object:
+        self._in_unit_test = set(kinds_of(list(item.iter_markers()))) == {"unit"}
+        try:
+            return (yield)
+        finally:
+            self._in_unit_test = False
