@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from headworks._ci.catalog import Catalogue, SchemaFile
-from headworks._ci.governance import Demand, Governance
-from headworks._ci.repository import Change, Repository
+from headworks._ci.catalog import SchemaCatalog, SchemaFile
+from headworks._ci.governance import GovernanceFile, SubjectGovernance
+from headworks._ci.repository import FileChange, Repository
 from headworks.compatibility import Version
 from headworks.errors import RefusedError, SchemaError, UsageError
 from headworks.registry_client import RegistryClient, SubjectVersion
@@ -22,19 +22,19 @@ from headworks.schema._canonical import canonical_text
 from headworks.schema._model import Named, named_types
 
 # Statuses by which a registry says no to the schema itself, and not to whoever asks.
-_REFUSALS = (409, 422)
+_REFUSAL_STATUSES = (409, 422)
 # The one mode in which a registry takes a schema without being told its id.
-_OPEN = "READWRITE"
+_READWRITE = "READWRITE"
 
-__all__ = ["Base", "GitBase", "Past", "RegistryBase", "open_base"]
+__all__ = ["Baseline", "GitBaseline", "RegistryBaseline", "SubjectHistory", "open_baseline"]
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class SubjectHistory:
     """The versions of a subject, oldest first, what it is held to, and where the file was."""
 
     versions: tuple[Version, ...]
-    demand: Demand
+    governance: SubjectGovernance
     labels: tuple[str, ...]
     path: str | None = None
     # Texts that registering would find there already, whatever came after them.
@@ -48,7 +48,7 @@ class Past:
         return None
 
 
-class Base(Protocol):
+class Baseline(Protocol):
     """One thing that a change is held against."""
 
     @property
@@ -62,20 +62,20 @@ class Base(Protocol):
     def subjects(self) -> dict[str, str | None]:
         """The subjects that exist there, with the file of each where there is one."""
 
-    def past(self, subject: str) -> Past | None:
+    def history(self, subject: str) -> SubjectHistory | None:
         """The versions of a subject, or None if it is new."""
 
     def refusal(self, subject: str, schema: Schema) -> str | None:
         """Why the base itself would not take the schema, beyond compatibility; None if it would."""
 
 
-def open_base(text: str, schemas: Path, governance: Governance) -> Base:
+def open_baseline(text: str, schemas: Path, governance: GovernanceFile) -> Baseline:
     """The base that `git:REF` or `registry:URL` names; UsageError for anything else."""
     kind, _, rest = text.partition(":")
     if kind == "git" and rest:
-        return GitBase(rest, schemas, governance)
+        return GitBaseline(rest, schemas, governance)
     if kind == "registry" and rest:
-        return RegistryBase(RegistryClient(rest))
+        return RegistryBaseline(RegistryClient(rest))
     raise UsageError(
         f"{text!r} is nothing to check against",
         fix="use git:REF (git:origin/main) or registry:URL (registry:http://127.0.0.1:8081)",
@@ -83,15 +83,15 @@ def open_base(text: str, schemas: Path, governance: Governance) -> Base:
 
 
 @dataclass(slots=True)
-class GitBase:
+class GitBaseline:
     """The commit where HEAD left `ref`, and the history of each file up to it."""
 
     ref: str
     schemas: Path
-    governance: Governance
+    governance: GovernanceFile
     _repository: Repository = field(init=False)
     _commit: str = field(init=False)
-    _now: Catalogue = field(init=False)
+    _now: SchemaCatalog = field(init=False)
     _files: dict[str, SchemaFile] = field(init=False)
     _read: tuple[str, Mapping[str, str]] | None = field(init=False, default=None)
 
@@ -100,8 +100,8 @@ class GitBase:
         self._commit = self._repository.merge_base(self.ref)
         here = self._texts(self._commit)
         moved = self._moved_here()
-        self._now = Catalogue({**moved, **here})
-        self._files = Catalogue(here).subjects()
+        self._now = SchemaCatalog({**moved, **here})
+        self._files = SchemaCatalog(here).subjects()
         for one in map(self._now.file, moved):
             if one.subject is not None:
                 self._files.setdefault(one.subject, one)
@@ -120,19 +120,19 @@ class GitBase:
         """The root of the repository."""
         return self._repository.root
 
-    def past(self, subject: str) -> Past | None:
+    def history(self, subject: str) -> SubjectHistory | None:
         """The distinct versions in the history of the subject's file."""
         found = self._files.get(subject)
         if found is None:
             return None
-        demand = self.governance.of(subject)
-        if self._repository.is_shallow() and demand.level.transitive:
+        governance = self.governance.of(subject)
+        if self._repository.is_shallow() and governance.level.transitive:
             raise UsageError(
-                f"the clone is shallow, and {demand.level} needs every version of {found.path}",
+                f"the clone is shallow, and {governance.level} needs every version of {found.path}",
                 fix="git fetch --unshallow (in CI: fetch-depth: 0)",
             )
         versions, labels = self._history(subject, found.path)
-        return Past(versions, demand, labels, found.path)
+        return SubjectHistory(versions, governance, labels, found.path)
 
     def refusal(self, subject: str, schema: Schema) -> None:
         """A commit takes anything."""
@@ -155,7 +155,7 @@ class GitBase:
                 last = text
         return tuple(versions), tuple(labels)
 
-    def _states(self, path: str) -> Iterator[tuple[SchemaFile, Change]]:
+    def _states(self, path: str) -> Iterator[tuple[SchemaFile, FileChange]]:
         """The file after each commit that changed it, or a file it uses; oldest first."""
         changes = list(self._repository.changes(self._commit, path))
         used = self._now.sources(path)
@@ -164,7 +164,7 @@ class GitBase:
         for other in used:
             changes += self._repository.changes(self._commit, other)
         ordered = self._repository.in_order(changes) if used else list(reversed(changes))
-        groups: list[tuple[Change, tuple[str, ...]]] = []
+        groups: list[tuple[FileChange, tuple[str, ...]]] = []
         for change in {change.commit: change for change in ordered}.values():
             here = own.get(change.commit, here)
             groups.append((change, (here, *used)))
@@ -177,11 +177,11 @@ class GitBase:
 
     def _in(self, commit: str, path: str, known: Mapping[str, str]) -> SchemaFile:
         """A file as it was in a commit; it may have used other files then than it does now."""
-        one = Catalogue(known).file(path)
+        one = SchemaCatalog(known).file(path)
         if one.error is None or one.error.rule != "undefined-type":
             return one
         beside = self._repository.texts(commit, path.rpartition("/")[0])
-        return Catalogue({**self._texts(commit), **beside}).file(path)
+        return SchemaCatalog({**self._texts(commit), **beside}).file(path)
 
     def _texts(self, commit: str) -> Mapping[str, str]:
         """The catalogue of a commit; one is kept, because files that changed together follow."""
@@ -204,7 +204,7 @@ class GitBase:
 
 
 @dataclass(slots=True)
-class RegistryBase:
+class RegistryBaseline:
     """A live registry: all its live versions, its own levels and policies."""
 
     client: RegistryClient
@@ -225,7 +225,7 @@ class RegistryBase:
             self._subjects = self.client.subjects()
         return dict.fromkeys(self._subjects)
 
-    def past(self, subject: str) -> Past | None:
+    def history(self, subject: str) -> SubjectHistory | None:
         """The live versions that the registry compares with, at its level and policy."""
         if subject not in self.subjects():
             return None
@@ -237,13 +237,13 @@ class RegistryBase:
         numbers = {one.version for one in compared}
         versions = tuple(one for one in parsed if one.number in numbers)
         labels = tuple(f"version {one.version}, id {one.id}" for one in compared)
-        demand = Demand(held.level, held.policy)
-        return Past(versions, demand, labels, registered=texts)
+        governance = SubjectGovernance(held.level, held.policy)
+        return SubjectHistory(versions, governance, labels, registered=texts)
 
     def closed(self, subject: str) -> str | None:
         """Why the registry's mode lets nobody register in the subject now; None if it does."""
         mode = self.client.mode(subject)
-        return None if mode == _OPEN else f"{self.name} is in mode {mode} for {subject}"
+        return None if mode == _READWRITE else f"{self.name} is in mode {mode} for {subject}"
 
     def refusal(self, subject: str, schema: Schema) -> str | None:
         """Its mode, or what the registry answers to the question itself."""
@@ -253,7 +253,7 @@ class RegistryBase:
         try:
             found = self.client.check(subject, canonical_text(schema))
         except RefusedError as error:
-            if error.status not in _REFUSALS:
+            if error.status not in _REFUSAL_STATUSES:
                 raise
             return error.message
         return found[0].message if found else None

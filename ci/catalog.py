@@ -23,7 +23,7 @@ from headworks.schema import Record, Schema, governance_of, parse, subject_of
 from headworks.schema._model import PRIMITIVES, EnumType, Fixed, Json, Named, named_types
 from headworks.schema._parse import decode
 
-__all__ = ["NOT_UTF8", "Catalogue", "SchemaFile", "read_folder", "within"]
+__all__ = ["NOT_UTF8", "SchemaCatalog", "SchemaFile", "read_folder", "within"]
 
 # A byte that no text is made of, as `read_folder` keeps it.
 NOT_UTF8: Final = re.compile("[\udc80-\udcff]")
@@ -62,7 +62,7 @@ def within(path: str, schemas: Sequence[Path]) -> bool:
 
 
 @dataclass(slots=True)
-class Catalogue:
+class SchemaCatalog:
     """The files of one tree. `texts` are their contents by path."""
 
     texts: Mapping[str, str]

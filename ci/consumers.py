@@ -10,34 +10,34 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headworks._ci.governance import FILE_NAME, Governance
-from headworks._ci.verdict import Consumer
+from headworks._ci.governance import FILE_NAME, GovernanceFile
+from headworks._ci.verdict import DownstreamConsumer
 from headworks._kafka.client_properties import broker_client
 from headworks.errors import UnreachableError
 from headworks.schema import subject_of
 
 __all__ = ["Consumers"]
 
-_TIMEOUT_S = 5.0
+_TIMEOUT_SECONDS = 5.0
 
 
 @dataclass(slots=True)
 class Consumers:
     """The readers of topics; `bootstrap` is the address of a broker, or None to ask none."""
 
-    governance: Governance
+    governance: GovernanceFile
     bootstrap: str | None = None
     _groups: dict[str, list[str]] | None = field(default=None, init=False)
 
-    def of(self, topic: str) -> list[Consumer]:
+    def of(self, topic: str) -> list[DownstreamConsumer]:
         """The readers of `topic`, declared ones first; UnreachableError if the broker is silent."""
         declared = self.governance.of(subject_of(topic)).consumers
-        found = [Consumer(name, FILE_NAME) for name in declared]
+        found = [DownstreamConsumer(name, FILE_NAME) for name in declared]
         if self.bootstrap is not None:
             if self._groups is None:
                 self._groups = _groups_by_topic(self.bootstrap)
             known = f"broker {self.bootstrap}"
-            found += [Consumer(name, known) for name in self._groups.get(topic, ())]
+            found += [DownstreamConsumer(name, known) for name in self._groups.get(topic, ())]
         return found
 
 
@@ -48,7 +48,7 @@ def _groups_by_topic(bootstrap: str) -> dict[str, list[str]]:
 
     client = AdminClient({**broker_client(bootstrap), "log_level": 0})
     try:
-        listed = client.list_consumer_groups(request_timeout=_TIMEOUT_S).result()
+        listed = client.list_consumer_groups(request_timeout=_TIMEOUT_SECONDS).result()
         if listed.errors:
             raise KafkaException(listed.errors[0])
         names = sorted(group.group_id for group in listed.valid)
@@ -56,7 +56,7 @@ def _groups_by_topic(bootstrap: str) -> dict[str, list[str]]:
         for name in names:
             # One group a call: the protocol's way, and every broker's.
             asked = [ConsumerGroupTopicPartitions(name)]
-            futures = client.list_consumer_group_offsets(asked, request_timeout=_TIMEOUT_S)
+            futures = client.list_consumer_group_offsets(asked, request_timeout=_TIMEOUT_SECONDS)
             for topic in sorted(_committed(futures.values())):
                 found.setdefault(topic, []).append(name)
     except KafkaException as error:

@@ -19,9 +19,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from headworks._ci.baselines import RegistryBase
-from headworks._ci.catalog import Catalogue, SchemaFile, read_folder, within
-from headworks._ci.governance import Demand, catalogue_root, nothing_there, read_governance
+from headworks._ci.baselines import RegistryBaseline
+from headworks._ci.catalog import SchemaCatalog, SchemaFile, read_folder, within
+from headworks._ci.governance import (
+    SubjectGovernance,
+    catalog_root,
+    no_schema_files,
+    read_governance,
+)
 from headworks.compatibility import Finding, check_level
 from headworks.errors import HeadworksError, RefusedError, SchemaError
 from headworks.registry_client import (
@@ -32,14 +37,14 @@ from headworks.registry_client import (
 )
 from headworks.schema._canonical import canonical_text
 
-__all__ = ["Outcome", "register"]
+__all__ = ["DeployResult", "register"]
 
 # Statuses by which a registry says no to one subject: the others may fare better.
-_REFUSALS = (403, 409, 422)
+_REFUSAL_STATUSES = (403, 409, 422)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DeployResult:
     """What came of one subject.
 
     `result`: registered, unchanged, would register, or refused. `settings`: what becomes of level
@@ -66,17 +71,19 @@ class Outcome:
         return {**asdict(self), "findings": [one.as_dict() for one in self.findings]}
 
 
-def register(schemas: Path, client: RegistryClient, *, dry_run: bool = False) -> Iterator[Outcome]:
+def register(
+    schemas: Path, client: RegistryClient, *, dry_run: bool = False
+) -> Iterator[DeployResult]:
     """Register every subject of the catalogue in `schemas` (a folder or one file).
 
     Raises SchemaError if a file cannot be read, before anything is sent.
     """
-    root = catalogue_root(schemas)
-    whole = Catalogue(read_folder(root))
+    root = catalog_root(schemas)
+    whole = SchemaCatalog(read_folder(root))
     governance = read_governance(root)
     files = [one for one in whole.files() if within(one.path, [schemas])]
     if not files:
-        raise nothing_there([schemas])
+        raise no_schema_files([schemas])
     for one in files:
         if one.error is not None:
             raise SchemaError(
@@ -91,8 +98,8 @@ def register(schemas: Path, client: RegistryClient, *, dry_run: bool = False) ->
 
 
 def _register(
-    subject: str, one: SchemaFile, client: RegistryClient, demand: Demand, dry_run: bool
-) -> Outcome:
+    subject: str, one: SchemaFile, client: RegistryClient, demand: SubjectGovernance, dry_run: bool
+) -> DeployResult:
     assert one.schema is not None
     text = canonical_text(one.schema)
     held = client.compatibility(subject)
@@ -101,30 +108,30 @@ def _register(
     try:
         known = client.lookup(subject, text)
         if known is None:
-            base = RegistryBase(client)
-            past = base.past(subject)
-            versions = () if past is None else past.versions
+            base = RegistryBaseline(client)
+            history = base.history(subject)
+            versions = () if history is None else history.versions
             findings = tuple(check_level(one.schema, versions, demand.level, demand.policy))
             if findings:
-                return Outcome(subject, one.path, "refused", findings=findings)
+                return DeployResult(subject, one.path, "refused", findings=findings)
             if dry_run:
                 # The registry can be asked for its verdict only at the level that it has now.
                 reason = base.closed(subject) if settings else base.refusal(subject, one.schema)
                 result = "would register" if reason is None else "refused"
-                return Outcome(subject, one.path, result, settings=settings, reason=reason)
+                return DeployResult(subject, one.path, result, settings=settings, reason=reason)
             known = _write(subject, text, client, held, wanted)
             result = "registered"
         else:
             result = "unchanged"
         if settings is not None and not dry_run:
             client.set_compatibility(subject, wanted.level, wanted.policy)
-        return Outcome(subject, one.path, result, known.version, known.id, settings)
+        return DeployResult(subject, one.path, result, known.version, known.id, settings)
     except IncompatibleSchemaError as error:
-        return Outcome(subject, one.path, "refused", findings=tuple(error.findings))
+        return DeployResult(subject, one.path, "refused", findings=tuple(error.findings))
     except RefusedError as error:
-        if error.status not in _REFUSALS:
+        if error.status not in _REFUSAL_STATUSES:
             raise
-        return Outcome(subject, one.path, "refused", reason=error.message)
+        return DeployResult(subject, one.path, "refused", reason=error.message)
 
 
 def _write(

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 from headworks import __version__
 from headworks._ci.report import grouped, summary, text_report
 from headworks._ci.rules import kind_of, title_of
-from headworks._ci.verdict import Impact, PlacedFinding, Verdict
+from headworks._ci.verdict import Impact, LocatedFinding, Verdict
 
 __all__ = ["FORMATS", "render"]
 
@@ -38,17 +38,17 @@ def _github(verdict: Verdict) -> str:
     for group in grouped(verdict.findings):
         one = group[0]
         level = "error" if one.waiver is None else "notice"
-        place = one.position
+        region = one.region
         properties = {
             "file": one.file,
-            "line": str(place.line),
-            "endLine": str(place.end_line),
+            "line": str(region.line),
+            "endLine": str(region.end_line),
             "title": f"{one.finding.rule} {one.finding.kind}",
         }
-        if place.line == place.end_line:
-            properties |= {"col": str(place.column), "endColumn": str(place.end_column)}
+        if region.line == region.end_line:
+            properties |= {"col": str(region.column), "endColumn": str(region.end_column)}
         text = ",".join(f"{key}={_github_escape(v, True)}" for key, v in properties.items())
-        message = f"{_told(group)}\nFix: {one.finding.fix}"
+        message = f"{_message(group)}\nFix: {one.finding.fix}"
         lines.append(f"::{level} {text}::{_github_escape(message)}")
     return "\n".join([*lines, summary(verdict)]) + "\n"
 
@@ -74,11 +74,11 @@ def _junit(verdict: Verdict) -> str:
         )
         standing = [g for g in grouped(one.findings) if g[0].waiver is None]
         if standing:
-            message = f"{len(standing)} finding(s): {_told(standing[0])}"
+            message = f"{len(standing)} finding(s): {_message(standing[0])}"
             failure = ElementTree.SubElement(case, "failure", message=message, type="incompatible")
             failure.text = "\n".join(
-                f"{f.file}:{f.position.line}:{f.position.column}: {f.finding.rule} "
-                f"{_told(group)}\n  fix: {f.finding.fix}"
+                f"{f.file}:{f.region.line}:{f.region.column}: {f.finding.rule} "
+                f"{_message(group)}\n  fix: {f.finding.fix}"
                 for group in standing
                 for f in group[:1]
             )
@@ -118,23 +118,23 @@ def _sarif(verdict: Verdict) -> str:
     return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
 
 
-def _sarif_result(group: Sequence[PlacedFinding], index: int) -> dict[str, object]:
+def _sarif_result(group: Sequence[LocatedFinding], index: int) -> dict[str, object]:
     one = group[0]
-    place = one.position
+    region = one.region
     result: dict[str, object] = {
         "ruleId": one.finding.rule,
         "ruleIndex": index,
         "level": "error",
-        "message": {"text": f"{_told(group)}. Fix: {one.finding.fix}"},
+        "message": {"text": f"{_message(group)}. Fix: {one.finding.fix}"},
         "locations": [
             {
                 "physicalLocation": {
                     "artifactLocation": {"uri": quote(one.file)},
                     "region": {
-                        "startLine": place.line,
-                        "startColumn": place.column,
-                        "endLine": place.end_line,
-                        "endColumn": place.end_column,
+                        "startLine": region.line,
+                        "startColumn": region.column,
+                        "endLine": region.end_line,
+                        "endColumn": region.end_column,
                     },
                 }
             }
@@ -150,13 +150,13 @@ def _gitlab(verdict: Verdict) -> str:
     """Code Quality: one issue each, told apart by fingerprint."""
     issues = [
         {
-            "description": f"{_told(group)}. Fix: {one.finding.fix}",
+            "description": f"{_message(group)}. Fix: {one.finding.fix}",
             "check_name": one.finding.rule,
             "fingerprint": _identity(one),
             "severity": "major" if one.waiver is None else "info",
             "location": {
                 "path": one.file,
-                "lines": {"begin": one.position.line, "end": one.position.end_line},
+                "lines": {"begin": one.region.line, "end": one.region.end_line},
             },
         }
         for group in grouped(verdict.findings)
@@ -165,13 +165,13 @@ def _gitlab(verdict: Verdict) -> str:
     return json.dumps(issues, indent=2, ensure_ascii=False) + "\n"
 
 
-def _told(group: Sequence[PlacedFinding]) -> str:
+def _message(group: Sequence[LocatedFinding]) -> str:
     """What is wrong, and how often."""
     more = len({one.against for one in group}) - 1
     return group[0].finding.message + (f"; the same against {more} more" if more else "")
 
 
-def _identity(one: PlacedFinding) -> str:
+def _identity(one: LocatedFinding) -> str:
     """The same fault has the same identity in the next run, wherever its line is by then."""
     finding = one.finding
     proposed_reads = finding.reader_version is None
@@ -199,12 +199,12 @@ def _markdown(verdict: Verdict) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _markdown_finding(group: Sequence[PlacedFinding]) -> Iterator[str]:
+def _markdown_finding(group: Sequence[LocatedFinding]) -> Iterator[str]:
     first = group[0]
     finding = first.finding
     yield from (
         "",
-        f"**{finding.rule}** `{first.file}:{first.position.line}` {finding.message}",
+        f"**{finding.rule}** `{first.file}:{first.region.line}` {finding.message}",
         "",
     )
     if first.lines:

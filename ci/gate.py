@@ -15,22 +15,28 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from headworks._ci.baselines import Base, Past, open_base
-from headworks._ci.catalog import Catalogue, SchemaFile, read_folder, within
+from headworks._ci.baselines import Baseline, SubjectHistory, open_baseline
+from headworks._ci.catalog import SchemaCatalog, SchemaFile, read_folder, within
 from headworks._ci.consumers import Consumers
 from headworks._ci.governance import (
-    Governance,
+    GovernanceFile,
     Waiver,
-    catalogue_root,
-    nothing_there,
+    catalog_root,
+    no_schema_files,
     read_governance,
 )
 from headworks._ci.impact import impact_of
 from headworks._ci.lint import lint_file
-from headworks._ci.locations import place, refusal
-from headworks._ci.rules import CATALOGUE_RULES
-from headworks._ci.source_map import Position
-from headworks._ci.verdict import Consumer, Impact, PlacedFinding, SubjectVerdict, Verdict
+from headworks._ci.locations import locate, refusal
+from headworks._ci.rules import CATALOG_RULES
+from headworks._ci.source_map import Region
+from headworks._ci.verdict import (
+    DownstreamConsumer,
+    Impact,
+    LocatedFinding,
+    SubjectVerdict,
+    Verdict,
+)
 from headworks.compatibility import Finding, Level, check_level
 from headworks.errors import UsageError
 from headworks.schema import Record, Schema, governance_of, topic_of
@@ -43,13 +49,13 @@ PROPOSED = "proposed.avsc"
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _CheckContext:
     """What every subject is asked: the catalogue, what it is held to and against, and the day."""
 
-    whole: Catalogue
-    governance: Governance
-    bases: tuple[Base, ...]
-    readers_of: Callable[[str], Sequence[Consumer]]
+    catalog: SchemaCatalog
+    governance: GovernanceFile
+    baselines: tuple[Baseline, ...]
+    readers_of: Callable[[str], Sequence[DownstreamConsumer]]
     waived: tuple[Waiver, ...]
     day: date
 
@@ -78,27 +84,29 @@ def check(
             fix="give --against git:origin/main, or --against registry:URL, or both",
         )
     paths = [schemas] if isinstance(schemas, Path) else list(schemas)
-    root = catalogue_root(*paths, home=home)
+    root = catalog_root(*paths, home=home)
     governance = read_governance(root)
-    bases = tuple(open_base(text, root, governance) for text in against)
-    whole = Catalogue(read_folder(root))
-    whole.subjects()  # refuses a catalogue in which two files claim one subject
+    baselines = tuple(open_baseline(text, root, governance) for text in against)
+    catalog = SchemaCatalog(read_folder(root))
+    catalog.subjects()  # refuses a catalogue in which two files claim one subject
     day = today or datetime.now(tz=UTC).date()
     consumers = Consumers(governance, bootstrap)
-    question = _Question(whole, governance, bases, consumers.of, tuple(waive), day)
-    verdicts = [_of_file(one, question) for one in whole.files() if whole.touches(one.path, paths)]
-    verdicts += _deleted(question, paths)
+    context = _CheckContext(catalog, governance, baselines, consumers.of, tuple(waive), day)
+    verdicts = [
+        _check_file(one, context) for one in catalog.files() if catalog.touches(one.path, paths)
+    ]
+    verdicts += _deleted(context, paths)
     if not verdicts:
-        raise nothing_there(paths)
-    return Verdict(tuple(verdicts), tuple(base.name for base in bases))
+        raise no_schema_files(paths)
+    return Verdict(tuple(verdicts), tuple(baseline.name for baseline in baselines))
 
 
 def check_text(
     text: str,
-    base: Base,
+    baseline: Baseline,
     *,
-    governance: Governance,
-    readers_of: Callable[[str], Sequence[Consumer]],
+    governance: GovernanceFile,
+    readers_of: Callable[[str], Sequence[DownstreamConsumer]],
     subject: str | None = None,
     beside: Mapping[str, str] | None = None,
     today: date | None = None,
@@ -108,127 +116,133 @@ def check_text(
     It is held against `subject` (None: the one that it names itself). `beside` are texts, by any
     names, whose types it may use.
     """
-    whole = Catalogue({**(beside or {}), PROPOSED: text})
-    one = whole.file(PROPOSED)
+    catalog = SchemaCatalog({**(beside or {}), PROPOSED: text})
+    one = catalog.file(PROPOSED)
     if subject is not None and one.schema is not None:
         one = replace(one, subject=subject)
     day = today or datetime.now(tz=UTC).date()
-    question = _Question(whole, governance, (base,), readers_of, (), day)
-    return _of_file(one, question), lint_file(one, whole, governance, day)
+    context = _CheckContext(catalog, governance, (baseline,), readers_of, (), day)
+    return _check_file(one, context), lint_file(one, catalog, governance, day)
 
 
 def named_subject(text: str, beside: Mapping[str, str]) -> str | None:
     """The subject that a schema that is no file yet is for, by its own words."""
-    return Catalogue({**beside, PROPOSED: text}).file(PROPOSED).subject
+    return SchemaCatalog({**beside, PROPOSED: text}).file(PROPOSED).subject
 
 
-def _of_file(one: SchemaFile, question: _Question) -> SubjectVerdict:
+def _check_file(one: SchemaFile, context: _CheckContext) -> SubjectVerdict:
     if one.error is not None:
-        return SubjectVerdict(None, one.path, (place(one, refusal(one), texts=question.whole),))
+        return SubjectVerdict(None, one.path, (locate(one, refusal(one), texts=context.catalog),))
     assert one.schema is not None
     if one.subject is None:
         note = "shared types: checked in every subject that uses them"
         return SubjectVerdict(None, one.path, (), (note,))
-    found: list[PlacedFinding] = []
+    found: list[LocatedFinding] = []
     notes: list[str] = []
-    pasts = [(base, base.past(one.subject)) for base in question.bases]
-    for base, past in pasts:
-        notes += _notes(one, base, past)
-        for finding, against in _findings(one, base, past):
-            found.append(_placed(one, finding, against, question))
+    histories = [(baseline, baseline.history(one.subject)) for baseline in context.baselines]
+    for baseline, history in histories:
+        notes += _notes(one, baseline, history)
+        for finding, against in _findings(one, baseline, history):
+            found.append(_locate(one, finding, against, context))
     text = canonical_text(one.schema)
-    histories = [
-        [version.schema for version in past.versions] for _, past in pasts if past is not None
-    ]
-    changed = not any(canonical_text(history[-1]) == text for history in histories if history)
-    impact = _impact(one.schema, one.subject, histories, question) if changed else None
+    known = [[v.schema for v in history.versions] for _, history in histories if history]
+    changed = not any(canonical_text(schemas[-1]) == text for schemas in known if schemas)
+    impact = _impact(one.schema, one.subject, known, context) if changed else None
     return SubjectVerdict(one.subject, one.path, tuple(found), tuple(notes), impact, changed)
 
 
-def _findings(one: SchemaFile, base: Base, past: Past | None) -> Iterator[tuple[Finding, str]]:
+def _findings(
+    one: SchemaFile, baseline: Baseline, history: SubjectHistory | None
+) -> Iterator[tuple[Finding, str]]:
     """The findings against one base, each with what it was held against."""
     assert one.schema is not None
     assert one.subject is not None
     found = []
-    if past is not None:
-        if canonical_text(one.schema) in past.registered:
+    if history is not None:
+        if canonical_text(one.schema) in history.registered:
             return
-        demand = past.demand
+        governance = history.governance
         try:
-            found = check_level(one.schema, past.versions, demand.level, demand.policy)
+            found = check_level(one.schema, history.versions, governance.level, governance.policy)
         except UsageError as error:
             raise UsageError(f"{one.path}: {error.message}", fix=error.fix) from None
         for finding in found:
             number = finding.writer_version or finding.reader_version
-            label = past.label(number)
-            yield finding, base.name if label is None else f"{base.name} ({label})"
-    own = None if found else base.refusal(one.subject, one.schema)
+            label = history.label(number)
+            yield finding, baseline.name if label is None else f"{baseline.name} ({label})"
+    own = None if found else baseline.refusal(one.subject, one.schema)
     if own is not None:
         fix = "the registry's own settings decide this: its mode, its limits, its level"
-        kind = CATALOGUE_RULES["HW303"][0]
-        yield Finding("HW303", kind, own, fix, "", f"{one.path}#", ""), base.name
+        kind = CATALOG_RULES["HW303"][0]
+        yield Finding("HW303", kind, own, fix, "", f"{one.path}#", ""), baseline.name
 
 
-def _placed(one: SchemaFile, finding: Finding, against: str, question: _Question) -> PlacedFinding:
+def _locate(
+    one: SchemaFile, finding: Finding, against: str, context: _CheckContext
+) -> LocatedFinding:
     assert one.subject is not None
-    waivers = (*question.waived, *question.governance.of(one.subject).waivers)
+    waivers = (*context.waived, *context.governance.of(one.subject).waivers)
     covering = [waiver for waiver in waivers if waiver.covers(finding, one.subject)]
-    waiver = next((each for each in covering if each.counts_on(question.day)), None)
-    placed = place(one, finding, texts=question.whole, against=against, waiver=waiver)
+    waiver = next((each for each in covering if each.counts_on(context.day)), None)
+    located = locate(one, finding, texts=context.catalog, against=against, waiver=waiver)
     if waiver is None and covering:
-        return replace(placed, expired=covering[0])
-    return placed
+        return replace(located, expired=covering[0])
+    return located
 
 
 def _impact(
-    schema: Schema, subject: str, histories: Sequence[Sequence[Schema]], question: _Question
+    schema: Schema, subject: str, histories: Sequence[Sequence[Schema]], context: _CheckContext
 ) -> Impact | None:
     """What the change leads to; the longest history knows the table best."""
     if not isinstance(schema, Record):
         return None
     topic = topic_of(subject) or governance_of(schema).topic
     history = max(histories, key=len, default=())
-    return impact_of(topic, schema, history, question.readers_of(topic))
+    return impact_of(topic, schema, history, context.readers_of(topic))
 
 
-def _notes(one: SchemaFile, base: Base, past: Past | None) -> Iterator[str]:
-    if past is None:
-        yield f"new subject: not in {base.name}"
+def _notes(one: SchemaFile, baseline: Baseline, history: SubjectHistory | None) -> Iterator[str]:
+    if history is None:
+        yield f"new subject: not in {baseline.name}"
         return
-    count = len(past.versions)
-    held = f"{past.demand.level}, policy {past.demand.policy}"
-    yield f"held against {count} version{'s' * (count != 1)} of {base.name} ({held})"
-    if past.path is not None and Path(past.path).name != Path(one.path).name:
-        yield f"renamed: the file was {past.path}"
-    elif past.path is not None and not Path(one.path).resolve().as_posix().endswith(past.path):
-        yield f"moved: the file was {past.path}"
+    count = len(history.versions)
+    held = f"{history.governance.level}, policy {history.governance.policy}"
+    yield f"held against {count} version{'s' * (count != 1)} of {baseline.name} ({held})"
+    if history.path is not None and Path(history.path).name != Path(one.path).name:
+        yield f"renamed: the file was {history.path}"
+    elif history.path is not None and not Path(one.path).resolve().as_posix().endswith(
+        history.path
+    ):
+        yield f"moved: the file was {history.path}"
 
 
-def _deleted(question: _Question, paths: Sequence[Path]) -> Iterator[SubjectVerdict]:
+def _deleted(context: _CheckContext, paths: Sequence[Path]) -> Iterator[SubjectVerdict]:
     """Subjects that had a file in `paths` in a git base, and that no file describes any more."""
-    whole, governance = question.whole, question.governance
-    kept = {one.subject for one in whole.files()}
+    catalog, governance = context.catalog, context.governance
+    kept = {one.subject for one in catalog.files()}
     # A file that cannot be read may be the one: its own finding says enough.
-    broken = {Path(one.path).name for one in whole.files() if one.error is not None}
-    for base in question.bases:
-        for subject, path in base.subjects().items():
+    broken = {Path(one.path).name for one in catalog.files() if one.error is not None}
+    for baseline in context.baselines:
+        for subject, path in baseline.subjects().items():
             if subject in kept or path is None or Path(path).name in broken:
                 continue
-            if base.home is None or not within(str(base.home / path), paths):
+            if baseline.home is None or not within(str(baseline.home / path), paths):
                 continue
             if governance.of(subject).level is Level.NONE:
                 note = f"deleted: {path}, level NONE"
                 yield SubjectVerdict(subject, path, (), (note,))
                 continue
-            yield _gone(subject, path, base)
+            yield _deleted_subject(subject, path, baseline)
 
 
-def _gone(subject: str, path: str, base: Base) -> SubjectVerdict:
-    message = f"Subject {subject} has no file any more ({path} in {base.name}): its producers can "
+def _deleted_subject(subject: str, path: str, baseline: Baseline) -> SubjectVerdict:
+    message = (
+        f"Subject {subject} has no file any more ({path} in {baseline.name}): its producers can "
+    )
     message += "no longer be checked, its consumers and its table stay"
     fix = "restore the file; if the topic is really gone, set the subject's compatibility to NONE "
     fix += "in governance.toml"
-    kind = CATALOGUE_RULES["HW302"][0]
+    kind = CATALOG_RULES["HW302"][0]
     finding = Finding("HW302", kind, message, fix, "", "", "")
-    placed = PlacedFinding(finding, subject, path, Position(1, 1, 1, 1), (), base.name)
-    return SubjectVerdict(subject, path, (placed,))
+    located = LocatedFinding(finding, subject, path, Region(1, 1, 1, 1), (), baseline.name)
+    return SubjectVerdict(subject, path, (located,))

@@ -24,19 +24,19 @@ from datetime import date
 from pathlib import Path
 from typing import cast
 
-from headworks._ci.rules import CATALOGUE_RULES, LINT_RULES
+from headworks._ci.rules import CATALOG_RULES, LINT_RULES
 from headworks.compatibility import RULES, Finding, Level, Policy
 from headworks.errors import UsageError
 
 __all__ = [
     "FILE_NAME",
-    "Demand",
-    "Governance",
+    "GovernanceFile",
+    "SubjectGovernance",
     "Waiver",
-    "catalogue_root",
-    "nothing_there",
+    "catalog_root",
+    "no_schema_files",
+    "one_time_waivers",
     "read_governance",
-    "waivers_of_today",
 ]
 
 FILE_NAME = "governance.toml"
@@ -72,7 +72,7 @@ class Waiver:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class SubjectGovernance:
     """What a subject is held to."""
 
     level: Level = Level.BACKWARD_TRANSITIVE
@@ -87,25 +87,25 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Governance:
-    """The demands of a catalogue; without a file, the default of `Demand`."""
+class GovernanceFile:
+    """The demands of a catalogue; without a file, the default of `SubjectGovernance`."""
 
-    default: Demand = Demand()
-    subjects: Mapping[str, Demand] = field(default_factory=dict)
+    default: SubjectGovernance = SubjectGovernance()
+    subjects: Mapping[str, SubjectGovernance] = field(default_factory=dict)
 
-    def of(self, subject: str) -> Demand:
+    def of(self, subject: str) -> SubjectGovernance:
         """What `subject` is held to."""
         return self.subjects.get(subject, self.default)
 
 
-def waivers_of_today(texts: Sequence[str], reason: str) -> list[Waiver]:
+def one_time_waivers(texts: Sequence[str], reason: str) -> list[Waiver]:
     """Waivers for one run: each text is RULE, RULE:SUBJECT or `all`; they need a reason."""
     if texts and not reason.strip():
         raise UsageError("a waiver needs a reason", fix='add --reason "why this may pass"')
     waivers = []
     for text in texts:
         rule, _, subject = text.partition(":")
-        if rule != "all" and rule not in RULES and rule not in CATALOGUE_RULES:
+        if rule != "all" and rule not in RULES and rule not in CATALOG_RULES:
             raise UsageError(
                 f"{text!r} waives {rule!r}, which is no rule of the gate",
                 fix="use RULE, RULE:SUBJECT or all: --waive HW205:trips-value",
@@ -114,7 +114,7 @@ def waivers_of_today(texts: Sequence[str], reason: str) -> list[Waiver]:
     return waivers
 
 
-def catalogue_root(*schemas: Path, home: Path | None = None) -> Path:
+def catalog_root(*schemas: Path, home: Path | None = None) -> Path:
     """The folder of the catalogue that `schemas`, folders or files, are part of.
 
     It is the nearest folder above the first with a `governance.toml`, never above the repository.
@@ -139,7 +139,7 @@ def catalogue_root(*schemas: Path, home: Path | None = None) -> Path:
     return _holding(start, schemas)
 
 
-def nothing_there(schemas: Iterable[Path]) -> UsageError:
+def no_schema_files(schemas: Iterable[Path]) -> UsageError:
     """The refusal of a question about no schema at all: it would be answered "pass"."""
     return UsageError(
         f"there is no .avsc file in {', '.join(map(str, schemas))}", fix=_WHAT_TO_NAME
@@ -160,19 +160,19 @@ def _holds(root: Path, schemas: Sequence[Path]) -> bool:
     return all(inside in (path.resolve(), *path.resolve().parents) for path in schemas)
 
 
-def read_governance(root: Path) -> Governance:
+def read_governance(root: Path) -> GovernanceFile:
     """Read `governance.toml` in the root of a catalogue."""
     path = root / FILE_NAME
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return Governance()
+        return GovernanceFile()
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
     _only(path, "", content, "default", "subjects")
-    default = _demand(path, "[default]", content.get("default", {}), Demand())
+    default = _demand(path, "[default]", content.get("default", {}), SubjectGovernance())
     subjects = _table(path, "[subjects]", content.get("subjects", {}))
-    return Governance(
+    return GovernanceFile(
         default,
         {
             name: _demand(path, f'[subjects."{name}"]', value, default)
@@ -181,7 +181,7 @@ def read_governance(root: Path) -> Governance:
     )
 
 
-def _demand(path: Path, where: str, value: object, base: Demand) -> Demand:
+def _demand(path: Path, where: str, value: object, base: SubjectGovernance) -> SubjectGovernance:
     table = _table(path, where, value)
     _only(path, where, table, "compatibility", "policy", "waivers", "consumers")
     waivers = table.get("waivers", [])
@@ -191,7 +191,7 @@ def _demand(path: Path, where: str, value: object, base: Demand) -> Demand:
     if not isinstance(consumers, list) or not all(isinstance(one, str) for one in consumers):
         raise UsageError(f"{path}: consumers in {where} must be a list of names")
     try:
-        return Demand(
+        return SubjectGovernance(
             Level.read(str(table.get("compatibility", base.level))),
             Policy.read(str(table.get("policy", base.policy))),
             base.waivers + tuple(_waiver(path, where, waiver) for waiver in waivers),

@@ -14,7 +14,7 @@ from functools import reduce
 from hadoop_loader._tables.columns import METADATA, StructField, quoted, table_columns, table_name
 from hadoop_loader._tables.hive_catalog import column_list, create_table
 from hadoop_loader._tables.widening import widened
-from headworks._ci.verdict import Consumer, Impact
+from headworks._ci.verdict import DownstreamConsumer, Impact
 from headworks.errors import HeadworksError
 from headworks.schema import Record, Schema, governance_of
 
@@ -22,7 +22,7 @@ __all__ = ["impact_of"]
 
 
 def impact_of(
-    topic: str, new: Schema, history: Sequence[Schema], consumers: Sequence[Consumer]
+    topic: str, new: Schema, history: Sequence[Schema], consumers: Sequence[DownstreamConsumer]
 ) -> Impact:
     """The impact of `new` on the table of `history` (oldest first) and on its readers."""
     table = table_name(topic)

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from headworks._ci.catalog import Catalogue, SchemaFile, read_folder, within
-from headworks._ci.governance import Governance, catalogue_root, nothing_there, read_governance
-from headworks._ci.locations import place, refusal
+from headworks._ci.catalog import SchemaCatalog, SchemaFile, read_folder, within
+from headworks._ci.governance import GovernanceFile, catalog_root, no_schema_files, read_governance
+from headworks._ci.locations import locate, refusal
 from headworks._ci.rules import LINT_RULES
 from headworks._ci.verdict import SubjectVerdict, Verdict
 from headworks.compatibility import Finding, Policy
@@ -22,7 +22,7 @@ from headworks.compatibility._hive import column_problems
 from headworks.schema import governance_of
 from headworks.schema._model import EnumType, Field, Record, Schema, Union, named_types
 
-__all__ = ["lint", "lint_catalogue", "lint_file"]
+__all__ = ["lint", "lint_catalog", "lint_file"]
 
 _UPPER_CAMEL = re.compile(r"[A-Z][A-Za-z0-9]*\Z")
 _LOWER_SNAKE = re.compile(r"[a-z][a-z0-9_]*\Z")
@@ -43,37 +43,37 @@ _RESERVED = frozenset(
 )
 
 
-def lint_catalogue(
+def lint_catalog(
     schemas: Path | Sequence[Path], *, today: date | None = None, home: Path | None = None
 ) -> Verdict:
     """Lint every file of `schemas`, folders or files of one catalogue (in `home`, see `check`)."""
     paths = [schemas] if isinstance(schemas, Path) else list(schemas)
-    root = catalogue_root(*paths, home=home)
-    whole = Catalogue(read_folder(root))
+    root = catalog_root(*paths, home=home)
+    catalog = SchemaCatalog(read_folder(root))
     governance = read_governance(root)
-    files = [one for one in whole.files() if within(one.path, paths)]
+    files = [one for one in catalog.files() if within(one.path, paths)]
     if not files:
-        raise nothing_there(paths)
+        raise no_schema_files(paths)
     day = today or datetime.now(tz=UTC).date()
-    return Verdict(tuple(lint_file(one, whole, governance, day) for one in files))
+    return Verdict(tuple(lint_file(one, catalog, governance, day) for one in files))
 
 
 def lint_file(
-    one: SchemaFile, whole: Catalogue, governance: Governance, day: date
+    one: SchemaFile, catalog: SchemaCatalog, governance: GovernanceFile, day: date
 ) -> SubjectVerdict:
     """What is to be said of one file of a catalogue."""
     if one.error is not None:
-        return SubjectVerdict(None, one.path, (place(one, refusal(one), texts=whole),))
+        return SubjectVerdict(None, one.path, (locate(one, refusal(one), texts=catalog),))
     assert one.schema is not None
-    found = [_repeated(one, pointer) for pointer in whole.source(one.path).repeated()]
+    found = [_repeated(one, pointer) for pointer in catalog.source(one.path).repeated()]
     found += list(lint(one.schema, event=one.subject is not None, home=f"{one.path}#"))
     demand = governance.of(one.subject or "")
     if one.subject is not None and demand.policy is Policy.WAREHOUSE:
         found += [_no_column(problem) for problem in column_problems(one.schema)]
-    placed = tuple(
-        place(one, finding, texts=whole, waiver=demand.waiver(finding, day)) for finding in found
+    located = tuple(
+        locate(one, finding, texts=catalog, waiver=demand.waiver(finding, day)) for finding in found
     )
-    return SubjectVerdict(one.subject, one.path, placed)
+    return SubjectVerdict(one.subject, one.path, located)
 
 
 def _repeated(one: SchemaFile, pointer: str) -> Finding:

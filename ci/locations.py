@@ -5,38 +5,38 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from headworks._ci.catalog import NOT_UTF8, Catalogue, SchemaFile
+from headworks._ci.catalog import NOT_UTF8, SchemaCatalog, SchemaFile
 from headworks._ci.governance import Waiver
-from headworks._ci.rules import CATALOGUE_RULES
-from headworks._ci.source_map import Position, SourceMap
-from headworks._ci.verdict import PlacedFinding
+from headworks._ci.rules import CATALOG_RULES
+from headworks._ci.source_map import Region, SourceMap
+from headworks._ci.verdict import LocatedFinding
 from headworks.compatibility import Finding
 from headworks.errors import SchemaError
 from headworks.schema._parse import without_comments
 
-__all__ = ["place", "refusal"]
+__all__ = ["locate", "refusal"]
 
 
-def place(
+def locate(
     one: SchemaFile,
     finding: Finding,
     *,
-    texts: Catalogue,
+    texts: SchemaCatalog,
     against: str | None = None,
     waiver: Waiver | None = None,
-) -> PlacedFinding:
+) -> LocatedFinding:
     """Put a finding at its lines: in `one`, or in the file that defines the type it is about."""
     proposed = finding.reader_version is None
     pointer = finding.reader_pointer if proposed else finding.writer_pointer
     path, _, inside = pointer.rpartition("#")
     file = path if path in texts.texts else one.path
     source = texts.source(file)
-    position = (
-        source.position(inside) if one.error is None else _place_of(one.error, source, inside)
+    region = (
+        source.region(inside) if one.error is None else _region_of_error(one.error, source, inside)
     )
-    mark = source.value(f"{inside}/name") if position.line < position.end_line else position
-    last = min(position.end_line, position.line + 7)
-    lines = tuple(source.line(number) for number in range(position.line, last + 1))
+    mark = source.value(f"{inside}/name") if region.line < region.end_line else region
+    last = min(region.end_line, region.line + 7)
+    lines = tuple(source.line(number) for number in range(region.line, last + 1))
     plain = replace(
         finding,
         reader_pointer=finding.reader_pointer.removeprefix(f"{one.path}#"),
@@ -44,10 +44,10 @@ def place(
         if proposed
         else finding.writer_pointer.removeprefix(f"{one.path}#"),
     )
-    return PlacedFinding(plain, one.subject, file, position, lines, against, waiver, mark=mark)
+    return LocatedFinding(plain, one.subject, file, region, lines, against, waiver, mark=mark)
 
 
-def _place_of(error: SchemaError, source: SourceMap, pointer: str) -> Position:
+def _region_of_error(error: SchemaError, source: SourceMap, pointer: str) -> Region:
     """Where an error stands: text that is no JSON has lines, but no pointers."""
     if error.rule == "utf-8":
         wrong = NOT_UTF8.search(source.text)
@@ -59,7 +59,7 @@ def _place_of(error: SchemaError, source: SourceMap, pointer: str) -> Position:
             return source.at(found.pos)
         except (ValueError, RecursionError):
             return source.at(0)
-    return source.position(pointer)
+    return source.region(pointer)
 
 
 def refusal(one: SchemaFile) -> Finding:
@@ -67,7 +67,7 @@ def refusal(one: SchemaFile) -> Finding:
     assert one.error is not None
     return Finding(
         rule="HW301",
-        kind=CATALOGUE_RULES["HW301"][0],
+        kind=CATALOG_RULES["HW301"][0],
         message=one.error.reason[:1].upper() + one.error.reason[1:],
         fix=one.error.fix or "correct the schema",
         path="",

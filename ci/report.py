@@ -14,14 +14,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from headworks._ci.rules import title_of
-from headworks._ci.source_map import Position
-from headworks._ci.verdict import Impact, PlacedFinding, SubjectVerdict, Verdict
+from headworks._ci.source_map import Region
+from headworks._ci.verdict import Impact, LocatedFinding, SubjectVerdict, Verdict
 
 __all__ = ["PLAIN", "Style", "grouped", "summary", "text_report"]
 
-_MOST_LINES = 6
+_MAX_LINES = 6
 _TAB = "    "
-_NARROWEST = 40
+_MIN_COLUMNS = 40
 _BOLD, _RED, _GREEN, _YELLOW, _BLUE, _OFF = (
     f"\x1b[{code}m" for code in ("1", "1;31", "32", "33", "1;34", "0")
 )
@@ -40,7 +40,7 @@ class Style:
 
     def wrap(self, text: str, first: str, rest: str) -> Iterator[str]:
         """The text behind `first`, and behind `rest` on the lines that follow."""
-        if self.width is None or self.width < _NARROWEST:
+        if self.width is None or self.width < _MIN_COLUMNS:
             yield first + text
             return
         yield from textwrap.wrap(
@@ -80,12 +80,12 @@ def summary(verdict: Verdict) -> str:
     return f"refused: {findings} in {len(refused)} of {files}{tail}"
 
 
-def grouped(findings: Iterable[PlacedFinding]) -> list[list[PlacedFinding]]:
+def grouped(findings: Iterable[LocatedFinding]) -> list[list[LocatedFinding]]:
     """Findings that are one for people: the same rule at the same place, against many versions."""
-    groups: dict[tuple[object, ...], list[PlacedFinding]] = {}
+    groups: dict[tuple[object, ...], list[LocatedFinding]] = {}
     for one in findings:
         proposed_reads = one.finding.reader_version is None
-        key = (one.file, one.position, one.finding.rule, one.finding.fix, proposed_reads)
+        key = (one.file, one.region, one.finding.rule, one.finding.fix, proposed_reads)
         groups.setdefault(key, []).append(one)
     return list(groups.values())
 
@@ -120,15 +120,15 @@ def _impact(impact: Impact, style: Style) -> Iterator[str]:
         yield f"    owner: {impact.owner}"
 
 
-def _finding(group: Sequence[PlacedFinding], style: Style) -> Iterator[str]:
+def _finding(group: Sequence[LocatedFinding], style: Style) -> Iterator[str]:
     first, finding = group[0], group[0].finding
     word, colour = ("error", _RED) if first.waiver is None else ("waived", _YELLOW)
     head = style.paint(f"{word}[{finding.rule}]", colour)
     for line in style.wrap(finding.message, f"{word}[{finding.rule}]: ", "  "):
         yield line.replace(f"{word}[{finding.rule}]", head, 1)
-    gutter = " " * len(str(first.position.line + _MOST_LINES))
-    place = f"{first.file}:{first.position.line}:{first.position.column}"
-    yield f"{style.paint(f'{gutter}-->', _BLUE)} {place}"
+    gutter = " " * len(str(first.region.line + _MAX_LINES))
+    location = f"{first.file}:{first.region.line}:{first.region.column}"
+    yield f"{style.paint(f'{gutter}-->', _BLUE)} {location}"
     yield from _excerpt(first, gutter, style)
     for label, text in _remarks(group):
         lead = f"{gutter} = {label}: "
@@ -137,14 +137,14 @@ def _finding(group: Sequence[PlacedFinding], style: Style) -> Iterator[str]:
             yield line.replace(lead, painted, 1)
 
 
-def _excerpt(one: PlacedFinding, gutter: str, style: Style) -> Iterator[str]:
+def _excerpt(one: LocatedFinding, gutter: str, style: Style) -> Iterator[str]:
     """The offending lines, with what they are about underlined."""
     if not one.lines:
         return
     bar = style.paint(f"{gutter} |", _BLUE)
-    room = None if style.width is None else max(style.width - len(gutter) - 3, _NARROWEST)
+    room = None if style.width is None else max(style.width - len(gutter) - 3, _MIN_COLUMNS)
     yield bar
-    for number, line in enumerate(one.lines[:_MOST_LINES], start=one.position.line):
+    for number, line in enumerate(one.lines[:_MAX_LINES], start=one.region.line):
         label = style.paint(f"{number:>{len(gutter)}} |", _BLUE)
         text = line.replace("\t", _TAB)
         yield f"{label} {text if room is None or len(text) <= room else text[: room - 3] + '...'}"
@@ -154,12 +154,12 @@ def _excerpt(one: PlacedFinding, gutter: str, style: Style) -> Iterator[str]:
             if room is not None and len(under) > room:
                 under = _underline(line, mark)
             yield f"{bar} {style.paint(under, _RED)}"
-    if one.position.end_line >= one.position.line + _MOST_LINES:
+    if one.region.end_line >= one.region.line + _MAX_LINES:
         yield f"{bar} ..."
     yield bar
 
 
-def _underline(line: str, mark: Position) -> str:
+def _underline(line: str, mark: Region) -> str:
     before = line[: mark.column - 1]
     marked = line[mark.column - 1 : mark.end_column - 1]
     return " " * _cells(before) + "^" * max(1, _cells(marked))
@@ -172,7 +172,7 @@ def _cells(text: str) -> int:
     return len(text.replace("\t", _TAB)) + wide - combining
 
 
-def _remarks(group: Sequence[PlacedFinding]) -> Iterator[tuple[str, str]]:
+def _remarks(group: Sequence[LocatedFinding]) -> Iterator[tuple[str, str]]:
     first = group[0]
     for label in dict.fromkeys(one.against for one in group if one.against):
         yield "against", label

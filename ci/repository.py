@@ -13,13 +13,13 @@ from pathlib import Path
 
 from headworks.errors import UsageError
 
-__all__ = ["Change", "Repository"]
+__all__ = ["FileChange", "Repository"]
 
-_TIMEOUT_S = 120
+_TIMEOUT_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     """One commit that touched a file: the commit, its day, and the file's path after it."""
 
     commit: str
@@ -99,14 +99,14 @@ class Repository:
             yield answer[end + 1 : at].decode("utf-8", "replace").removeprefix("\ufeff")
             at += 1
 
-    def in_order(self, changes: Sequence[Change]) -> list[Change]:
+    def in_order(self, changes: Sequence[FileChange]) -> list[FileChange]:
         """Changes of several files in one order, oldest first, whatever their clocks said."""
         wanted = {change.commit for change in changes}
         listed = self._ask("rev-list", "--topo-order", "--reverse", *sorted(wanted)) or ""
-        place = {commit: i for i, commit in enumerate(listed.split()) if commit in wanted}
-        return sorted(changes, key=lambda change: place.get(change.commit, -1))
+        order = {commit: i for i, commit in enumerate(listed.split()) if commit in wanted}
+        return sorted(changes, key=lambda change: order.get(change.commit, -1))
 
-    def changes(self, commit: str, path: str) -> Iterator[Change]:
+    def changes(self, commit: str, path: str) -> Iterator[FileChange]:
         """The commits up to `commit` that touched the file, newest first, across renames."""
         log = self._ask(
             "log", "--follow", "--format=%x00%H %cs", "--name-only", "-z", commit, "--", path
@@ -121,7 +121,7 @@ class Repository:
                 head = part
             else:
                 hash_, _, day = head.partition(" ")
-                yield Change(hash_, day, part)
+                yield FileChange(hash_, day, part)
                 head = None
 
     def _ask(self, *arguments: str) -> str | None:
@@ -137,10 +137,10 @@ def _git(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes | None:
     command = ["git", "-c", "core.quotePath=false", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(
-            command, capture_output=True, check=False, timeout=_TIMEOUT_S, input=stdin
+            command, capture_output=True, check=False, timeout=_TIMEOUT_SECONDS, input=stdin
         )
     except FileNotFoundError:
         raise UsageError("git is not installed", fix="install git") from None
     except subprocess.TimeoutExpired:
-        raise UsageError(f"git {arguments[0]} took more than {_TIMEOUT_S} s") from None
+        raise UsageError(f"git {arguments[0]} took more than {_TIMEOUT_SECONDS} s") from None
     return done.stdout if done.returncode == 0 else None

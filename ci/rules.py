@@ -10,9 +10,9 @@ from typing import Final
 
 from headworks.compatibility import RULES
 
-__all__ = ["CATALOGUE_RULES", "LINT_RULES", "kind_of", "title_of"]
+__all__ = ["CATALOG_RULES", "LINT_RULES", "kind_of", "title_of"]
 
-CATALOGUE_RULES: Final = {
+CATALOG_RULES: Final = {
     "HW301": ("INVALID_SCHEMA", "a file that is no Avro schema"),
     "HW302": ("SUBJECT_DELETED", "a subject whose file is gone"),
     "HW303": ("REGISTRY_REFUSES", "the registry refuses for a reason of its own"),
@@ -33,7 +33,7 @@ LINT_RULES: Final = {
 }
 _ALL: Final = {
     **{rule.id: (rule.kind, rule.title) for rule in RULES.values()},
-    **CATALOGUE_RULES,
+    **CATALOG_RULES,
     **LINT_RULES,
 }
 

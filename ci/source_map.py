@@ -16,7 +16,7 @@ import json
 import re
 from dataclasses import dataclass, field
 
-__all__ = ["MAX_DEPTH", "Position", "SourceMap"]
+__all__ = ["MAX_DEPTH", "Region", "SourceMap"]
 
 MAX_DEPTH = 500
 
@@ -33,7 +33,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class Region:
     """The extent of a value: first line and column, last line and the column after its end."""
 
     line: int
@@ -43,7 +43,7 @@ class Position:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenContainer:
     """A container being read: its pointer, where it starts, the next key or index."""
 
     pointer: str
@@ -69,19 +69,19 @@ class SourceMap:
         self._lines = [0, *(m.end() for m in re.finditer("\n", self.text))]
         self._scan()
 
-    def position(self, pointer: str) -> Position:
+    def region(self, pointer: str) -> Region:
         """The extent of the value at `pointer`, or of the nearest value around it."""
         while pointer and pointer not in self._spans:
             pointer = pointer.rpartition("/")[0]
         start, end = self._spans.get(pointer, (0, len(self.text)))
         line, column = self._at(start)
-        return Position(line, column, *self._at(end))
+        return Region(line, column, *self._at(end))
 
-    def value(self, pointer: str) -> Position | None:
+    def value(self, pointer: str) -> Region | None:
         """The extent of the value at `pointer` without its key; None if there is none."""
         if pointer not in self._spans:
             return None
-        return Position(*self._at(self._values[pointer]), *self._at(self._spans[pointer][1]))
+        return Region(*self._at(self._values[pointer]), *self._at(self._spans[pointer][1]))
 
     def repeated(self) -> list[str]:
         """The members that their object has twice, as pointers; not what is inside of them."""
@@ -92,9 +92,9 @@ class SourceMap:
         parts = pointer.split("/")
         return {"/".join(parts[:i]) for i in range(1, len(parts))}
 
-    def at(self, offset: int) -> Position:
+    def at(self, offset: int) -> Region:
         """The one character at an offset."""
-        return Position(*self._at(offset), *self._at(min(offset + 1, len(self.text))))
+        return Region(*self._at(offset), *self._at(min(offset + 1, len(self.text))))
 
     def line(self, number: int) -> str:
         """The text of a line, counted from 1, without its end; printable whatever it holds."""
@@ -107,12 +107,12 @@ class SourceMap:
         return index + 1, offset - self._lines[index] + 1
 
     def _scan(self) -> None:
-        stack: list[_Open] = []
+        stack: list[_OpenContainer] = []
         expect_key = False
         for token in _TOKEN.finditer(self.text):
             text, start, end = token.group(), token.start(), token.end()
             if token["mark"] in ("{", "["):
-                stack.append(_Open(_pointer(stack), start, text == "["))
+                stack.append(_OpenContainer(_pointer(stack), start, text == "["))
                 expect_key = text == "{"
             elif token["mark"] in ("}", "]") and stack:
                 done = stack.pop()
@@ -126,7 +126,7 @@ class SourceMap:
             elif token["string"] or token["word"]:
                 self._note(stack, _pointer(stack), start, end)
 
-    def _note(self, stack: list[_Open], pointer: str, start: int, end: int) -> None:
+    def _note(self, stack: list[_OpenContainer], pointer: str, start: int, end: int) -> None:
         self._values[pointer] = start
         if stack and stack[-1].is_list:
             stack[-1].index += 1
@@ -145,7 +145,7 @@ def _unescaped(text: str) -> str:
         return text.strip('"')
 
 
-def _pointer(stack: list[_Open]) -> str:
+def _pointer(stack: list[_OpenContainer]) -> str:
     if not stack:
         return ""
     around = stack[-1]

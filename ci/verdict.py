@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from headworks._ci.governance import Waiver
-from headworks._ci.source_map import Position
+from headworks._ci.source_map import Region
 from headworks.compatibility import Finding
 
-__all__ = ["Consumer", "Impact", "PlacedFinding", "SubjectVerdict", "Verdict"]
+__all__ = ["DownstreamConsumer", "Impact", "LocatedFinding", "SubjectVerdict", "Verdict"]
 
 
 @dataclass(frozen=True, slots=True)
-class Consumer:
+class DownstreamConsumer:
     """Somebody who reads a topic: a name, and how we know (`governance.toml`, a broker)."""
 
     name: str
@@ -34,7 +34,7 @@ class Impact:
     ddl: tuple[str, ...] = ()
     note: str | None = None
     owner: str | None = None
-    consumers: tuple[Consumer, ...] = ()
+    consumers: tuple[DownstreamConsumer, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
         """The impact as JSON."""
@@ -46,20 +46,20 @@ class Impact:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedFinding:
+class LocatedFinding:
     """A finding at its place in a file of the catalogue, and what it was held against."""
 
     finding: Finding
     subject: str | None
     file: str
-    position: Position
+    region: Region
     lines: tuple[str, ...] = ()
     against: str | None = None
     waiver: Waiver | None = None
     # A waiver that covered the finding until its last day, which is over.
     expired: Waiver | None = None
     # What to underline: the name of the field or type, where the finding is about all of it.
-    mark: Position | None = None
+    mark: Region | None = None
 
     def as_dict(self) -> dict[str, object]:
         """The finding as JSON."""
@@ -67,10 +67,10 @@ class PlacedFinding:
             **self.finding.as_dict(),
             "subject": self.subject,
             "file": self.file,
-            "line": self.position.line,
-            "column": self.position.column,
-            "end_line": self.position.end_line,
-            "end_column": self.position.end_column,
+            "line": self.region.line,
+            "column": self.region.column,
+            "end_line": self.region.end_line,
+            "end_column": self.region.end_column,
             "against": self.against,
             "waived": None if self.waiver is None else self.waiver.reason,
             "expired": None if self.expired is None else self.expired.until.isoformat(),
@@ -83,7 +83,7 @@ class SubjectVerdict:
 
     subject: str | None
     file: str
-    findings: tuple[PlacedFinding, ...] = ()
+    findings: tuple[LocatedFinding, ...] = ()
     notes: tuple[str, ...] = ()
     impact: Impact | None = None
     changed: bool = True
@@ -129,7 +129,7 @@ class Verdict:
         return "refused" if self.refused else "pass"
 
     @property
-    def findings(self) -> tuple[PlacedFinding, ...]:
+    def findings(self) -> tuple[LocatedFinding, ...]:
         """The findings of all subjects, in order."""
         return tuple(one for subject in self.subjects for one in subject.findings)
 

@@ -88,10 +88,10 @@ def start(
 
     end_with_parent()
     from headworks._registry.model.schema_limits import SchemaLimits
-    from headworks._registry.server import Options, bind, serve
-    from headworks._registry.service.app import Limits
+    from headworks._registry.server import RegistryOptions, bind, serve
+    from headworks._registry.service.app import ServiceLimits
 
-    options = Options(
+    options = RegistryOptions(
         guarding_of(
             users=users,
             access=access,
@@ -104,7 +104,7 @@ def start(
             anonymous=anonymous,
             insecure=insecure,
         ),
-        Limits(
+        ServiceLimits(
             SchemaLimits(max_schema_length, max_schema_depth, max_schema_fields), max_request_bytes
         ),
         tls_of(tls_cert, tls_key),

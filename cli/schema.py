@@ -90,7 +90,7 @@ def check(
 ) -> None:
     """Would this change break a reader? Exit 1 if so, 3 if a registry does not answer."""
     from headworks._ci.gate import check as run_check
-    from headworks._ci.governance import waivers_of_today
+    from headworks._ci.governance import one_time_waivers
     from headworks._ci.settings import read_settings
 
     settings = read_settings(Path(FILE_NAME))
@@ -99,7 +99,7 @@ def check(
         [_with_address(base) for base in against or settings.against],
         home=Path(resolve("schemas")),
         bootstrap=bootstrap or settings.bootstrap,
-        waive=waivers_of_today(waive or (), reason),
+        waive=one_time_waivers(waive or (), reason),
     )
     _report(verdict, form, output, reports or ())
 
@@ -112,10 +112,10 @@ def lint(
     reports: ReportsOption = None,
 ) -> None:
     """Find what will be regretted: missing docs, bad names, no event time. Exit 1 if any."""
-    from headworks._ci.lint import lint_catalogue
+    from headworks._ci.lint import lint_catalog
 
     _report(
-        lint_catalogue(_paths(schemas), home=Path(resolve("schemas"))), form, output, reports or ()
+        lint_catalog(_paths(schemas), home=Path(resolve("schemas"))), form, output, reports or ()
     )
 
 
@@ -188,7 +188,7 @@ def list_subjects(registry: RegistryOption = None, form: FormatOption = Format.T
     """The subjects of the registry, with their versions, level and policy."""
     client = _client(registry)
     versions: dict[str, list[int]] = {}
-    for one in client.listing(":*:"):  # of every context
+    for one in client.list_versions(":*:"):  # of every context
         versions.setdefault(one.subject, []).append(one.version)
     rows = []
     for subject, numbers in versions.items():
@@ -302,12 +302,12 @@ def _schema(text: str, registry: str | None) -> Schema:
     from headworks.schema import parse
 
     if text.endswith(".avsc") or Path(text).is_file():
-        from headworks._ci.catalog import Catalogue, read_folder
+        from headworks._ci.catalog import SchemaCatalog, read_folder
 
         path = Path(text)
         if not path.is_file():
             raise UsageError(f"{text} does not exist")
-        one = Catalogue(read_folder(path.parent)).file(path.as_posix())
+        one = SchemaCatalog(read_folder(path.parent)).file(path.as_posix())
         if one.schema is None:
             raise one.error or UsageError(f"{text} cannot be read")
         return one.schema

@@ -14,7 +14,7 @@ from headworks.errors import UsageError
 if TYPE_CHECKING:
     import ssl
 
-    from headworks._registry.security.options import Guarding
+    from headworks._registry.security.options import SecurityOptions
 
 __all__ = [
     "AccessOption",
@@ -95,11 +95,11 @@ def guarding_of(
     jwt_groups: str,
     anonymous: Anonymous,
     insecure: bool,
-) -> Guarding:
+) -> SecurityOptions:
     """How the server is guarded, by its options and the settings users and access."""
-    from headworks._registry.security.options import Guarding
+    from headworks._registry.security.options import SecurityOptions
 
-    return Guarding(
+    return SecurityOptions(
         users=file_setting("users", users),
         access=file_setting("access", access),
         jwks=jwks,

@@ -16,7 +16,7 @@ import confluent_kafka
 from headworks._audit_counting import AUDIT_TOPIC, window_of
 from headworks._audit_counting.counters import CONSUMED, SKIPPED
 from headworks._audit_counting.publishing import Publishing
-from headworks.registry_client._schema_ids import SchemaIds
+from headworks.registry_client._schema_ids import EventSchemaIds
 
 __all__ = ["AuditTier"]
 
@@ -36,7 +36,7 @@ class AuditTier:
     ) -> None:
         self._publishing = Publishing(
             client,
-            SchemaIds(registry, state_dir),
+            EventSchemaIds(registry, state_dir),
             state_dir / group.replace("/", "%2F"),
             tier=f"consumer:{group}",
             application=application,

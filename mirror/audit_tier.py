@@ -14,7 +14,7 @@ from typing import Any
 from headworks._audit_counting import AUDIT_TOPIC
 from headworks._audit_counting.counters import ATTEMPTED, MIRRORED, TOO_LARGE, UNRESOLVED
 from headworks._audit_counting.publishing import Publishing
-from headworks.registry_client._schema_ids import SchemaIds
+from headworks.registry_client._schema_ids import EventSchemaIds
 
 __all__ = ["Counts", "MirrorAuditTier"]
 
@@ -31,7 +31,7 @@ class MirrorAuditTier:
     ) -> None:
         self._publishing = Publishing(
             client,
-            SchemaIds(registry, folder),
+            EventSchemaIds(registry, folder),
             folder,
             tier=tier,
             application="headworks-mirror",

@@ -32,7 +32,7 @@ from headworks._wire import prefix
 from headworks.codec import EventType, event_type
 from headworks.codec._forms import Message
 from headworks.errors import HeadworksError, UsageError
-from headworks.registry_client._schema_ids import SchemaIds
+from headworks.registry_client._schema_ids import EventSchemaIds
 from producer_sdk._context import Headers, headers_of, tracing
 from producer_sdk._interceptors import Delivery, Interceptor, Interceptors
 from producer_sdk._transport import OnDelivery, Running, RunningConfig
@@ -101,7 +101,9 @@ class Producer:
         folder = state_dir or _default_state_dir()
         self._clock = clock
         self._brokers = Brokers(bootstrap, zookeeper)
-        self._ids = SchemaIds(resolve("registry", registry), folder, auto_register=auto_register)
+        self._ids = EventSchemaIds(
+            resolve("registry", registry), folder, auto_register=auto_register
+        )
         self._wait_ms = block_ms if when_full is WhenFull.BLOCK else 0
         self._queue_messages = queue_messages
         self._close_timeout = close_timeout

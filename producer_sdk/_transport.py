@@ -37,7 +37,7 @@ from headworks._audit_counting.reporting import Reporter, through
 from headworks._kafka.clients import KafkaProducer
 from headworks._kafka.partitioner import ANY, Detour
 from headworks.errors import HeadworksError
-from headworks.registry_client._schema_ids import SchemaIds
+from headworks.registry_client._schema_ids import EventSchemaIds
 from producer_sdk._context import Headers
 from producer_sdk._spill import Spill, Spilled, leftover_spills
 
@@ -60,7 +60,7 @@ class RunningConfig:
     client: Mapping[str, Any]
     state_dir: Path
     application: str
-    ids: SchemaIds
+    ids: EventSchemaIds
     audit_every: float
     spill_bytes: int
 

@@ -1,6 +1,6 @@
 """One HTTP connection, with a bound on what comes before a request's body.
 
-Rules: the line and the headers of a request have LARGEST_HEAD bytes and HEAD_SECONDS at most. The
+Rules: the line and the headers of a request have MAX_HEAD_BYTES bytes and HEAD_SECONDS at most. The
 parser would keep whatever comes, for as long as it comes. Bodies are the application's business.
 """
 
@@ -11,9 +11,9 @@ import json
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["HEAD_SECONDS", "LARGEST_HEAD", "BoundedConnection"]
+__all__ = ["HEAD_SECONDS", "MAX_HEAD_BYTES", "BoundedConnection"]
 
-LARGEST_HEAD = 64 * 1024
+MAX_HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 10.0
 _REASONS = {408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
 
@@ -53,8 +53,8 @@ class BoundedConnection(HttpToolsProtocol):
                 self._stop_waiting()
             return
         self._head_size += len(data)
-        if self._head_size > LARGEST_HEAD:
-            self._refuse(431, f"the request's headers are longer than {LARGEST_HEAD} bytes")
+        if self._head_size > MAX_HEAD_BYTES:
+            self._refuse(431, f"the request's headers are longer than {MAX_HEAD_BYTES} bytes")
         elif self._deadline is None:
             self._deadline = self.loop.call_later(HEAD_SECONDS, self._too_slow)
 

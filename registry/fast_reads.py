@@ -12,7 +12,7 @@ Rules:
   within half a second if another process made it, because the store's revision is looked at
   twice a second. An answer by id never changes; it can only be deleted, or be registered in a
   further version.
-- Memory is bounded by LARGEST_TOTAL bytes of bodies.
+- Memory is bounded by MAX_CACHE_BYTES bytes of bodies.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from threading import Lock
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["LARGEST_TOTAL", "SUBJECTS", "Admits", "FastReads"]
+__all__ = ["MAX_CACHE_BYTES", "SUBJECTS", "FastReads", "MayRead"]
 
-LARGEST_TOTAL = 64 * 1024 * 1024
+MAX_CACHE_BYTES = 64 * 1024 * 1024
 # Where the application puts the subjects of which a reader may see its answer.
 SUBJECTS = "headworks.subjects"
 # So many subjects are looked through for every read; an answer with more is not kept.
-_MOST_SUBJECTS = 100
-Admits = Callable[[Scope, tuple[str, ...]], bool]
-_Kept = tuple[Message, Message, tuple[str, ...]]
+_MAX_SUBJECTS = 100
+MayRead = Callable[[Scope, tuple[str, ...]], bool]
+_CachedResponse = tuple[Message, Message, tuple[str, ...]]
 _PREFIX = b"/schemas/ids/"
 _REQUEST_ID = b"x-request-id"
 _V1 = b"application/vnd.schemaregistry.v1+json"
-_LOOK_EVERY = 0.5
+_REVISION_CHECK_SECONDS = 0.5
 _LOG = logging.getLogger(__name__)
 
 
@@ -49,7 +49,7 @@ class FastReads:
     """
 
     def __init__(
-        self, app: ASGIApp, revision: Callable[[], int], admits: Admits | None = None
+        self, app: ASGIApp, revision: Callable[[], int], admits: MayRead | None = None
     ) -> None:
         self._app = app
         self._revision = revision
@@ -57,7 +57,7 @@ class FastReads:
         self.hits = 0
         # Changes are made by worker threads, answers are kept by the event loop.
         self._lock = Lock()
-        self._answers: dict[bytes, _Kept] = {}
+        self._answers: dict[bytes, _CachedResponse] = {}
         self._size = 0
         self._generation = 0
 
@@ -105,7 +105,7 @@ class FastReads:
                 if now != seen:
                     self.forget()
                     seen = now
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(_REVISION_CHECK_SECONDS)
 
     async def _read(self, raw_path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         query: bytes = scope["query_string"]
@@ -137,14 +137,14 @@ class FastReads:
 
         return remember
 
-    def _keep(self, key: bytes, kept: _Kept, generation: int) -> None:
+    def _keep(self, key: bytes, kept: _CachedResponse, generation: int) -> None:
         size = len(key) + len(kept[1]["body"])
         with self._lock:
-            if generation != self._generation or size > LARGEST_TOTAL or key in self._answers:
+            if generation != self._generation or size > MAX_CACHE_BYTES or key in self._answers:
                 return
-            if len(kept[2]) > _MOST_SUBJECTS:
+            if len(kept[2]) > _MAX_SUBJECTS:
                 return
-            if self._size + size > LARGEST_TOTAL:
+            if self._size + size > MAX_CACHE_BYTES:
                 self._answers.clear()
                 self._size = 0
             self._answers[key] = kept

@@ -25,7 +25,7 @@ from headworks.errors import UsageError
 __all__ = ["DRAIN_SECONDS", "bind", "serve_app"]
 
 DRAIN_SECONDS = 5
-_BACKLOG = 1024
+_MAX_PENDING_CONNECTIONS = 1024
 
 
 def bind(
@@ -42,7 +42,7 @@ def bind(
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))
-        sock.listen(_BACKLOG)
+        sock.listen(_MAX_PENDING_CONNECTIONS)
     except OSError as error:
         sock.close()
         raise UsageError(

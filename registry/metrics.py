@@ -24,17 +24,17 @@ from sqlalchemy.exc import SQLAlchemyError
 import headworks
 from headworks._registry.model.refusals import ServiceError
 
-__all__ = ["UNMATCHED", "FastReadsSeen", "Metrics"]
+__all__ = ["UNMATCHED", "FastReadStatistics", "RegistryMetrics"]
 
 # The route of a request that no route takes.
 UNMATCHED = "none"
 _PREFIX = "headworks_registry"
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_BUCKET_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _LOG = logging.getLogger(__name__)
-_REGISTER = ("POST", "/subjects/{subject}/versions")
+_REGISTER_ROUTE = ("POST", "/subjects/{subject}/versions")
 
 
-class FastReadsSeen(Protocol):
+class FastReadStatistics(Protocol):
     """What the memory of reads by id knows of itself."""
 
     hits: int
@@ -44,7 +44,7 @@ class FastReadsSeen(Protocol):
         """The size of what it holds."""
 
 
-class Metrics:
+class RegistryMetrics:
     """The counters of one server."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Metrics:
             f"{_PREFIX}_request_seconds",
             "time to answer, without reads by id from memory",
             ["method", "route"],
-            buckets=_SECONDS,
+            buckets=_BUCKET_SECONDS,
             registry=self._registry,
         )
         self.in_flight = Gauge(
@@ -77,32 +77,32 @@ class Metrics:
 
     def watch(
         self,
-        fast_reads: FastReadsSeen,
+        fast_reads: FastReadStatistics,
         revision: Callable[[], int],
         totals: Callable[[], Mapping[str, int]],
     ) -> None:
         """Report also what these know; `totals` is asked again when `revision` has moved."""
-        self._registry.register(_Collector(fast_reads, revision, totals))
+        self._registry.register(_RegistryCollector(fast_reads, revision, totals))
 
-    def answered(self, method: str, route: str, status: str, seconds: float) -> None:
+    def count_request(self, method: str, route: str, status: str, seconds: float) -> None:
         """A request is over."""
         self._requests.labels(method, route, status).inc()
         self._seconds.labels(method, route).observe(seconds)
-        if (method, route) == _REGISTER:
+        if (method, route) == _REGISTER_ROUTE:
             self._registrations.labels("registered" if status == "200" else "refused").inc()
 
-    def refused(self, error: ServiceError) -> None:
+    def count_refusal(self, error: ServiceError) -> None:
         """A request was refused."""
         self._refusals.labels(str(error.code)).inc()
         findings = error.extra.get("findings")
         for rule in {str(one["rule"]) for one in findings} if isinstance(findings, list) else ():
             self._findings.labels(rule).inc()
 
-    def store_failed(self) -> None:
+    def count_store_error(self) -> None:
         """The store did not do what a request needed."""
         self._store_errors.inc()
 
-    def not_admitted(self, reason: str) -> None:
+    def count_authentication_failure(self, reason: str) -> None:
         """A credential was not taken."""
         self._failures.labels(reason).inc()
 
@@ -114,10 +114,10 @@ class Metrics:
         return Counter(f"{_PREFIX}_{name}", meaning, labels, registry=self._registry)
 
 
-class _Collector:
+class _RegistryCollector:
     def __init__(
         self,
-        fast_reads: FastReadsSeen,
+        fast_reads: FastReadStatistics,
         revision: Callable[[], int],
         totals: Callable[[], Mapping[str, int]],
     ) -> None:

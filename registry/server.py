@@ -15,21 +15,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headworks._registry.listening import DRAIN_SECONDS, bind, serve_app
-from headworks._registry.metrics import Metrics
-from headworks._registry.security.options import Guarding, open_security
-from headworks._registry.service.app import Limits, create_app
-from headworks._registry.store import Database
+from headworks._registry.metrics import RegistryMetrics
+from headworks._registry.security.options import SecurityOptions, open_security
+from headworks._registry.service.app import ServiceLimits, create_app
+from headworks._registry.store import RegistryStore
 from headworks._server import logs
 
-__all__ = ["DRAIN_SECONDS", "Options", "bind", "serve"]
+__all__ = ["DRAIN_SECONDS", "RegistryOptions", "bind", "serve"]
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RegistryOptions:
     """How to serve: who may do what, over TLS or not, how much at a time, how to log."""
 
-    guarding: Guarding = field(default_factory=Guarding)
-    limits: Limits = field(default_factory=Limits)
+    guarding: SecurityOptions = field(default_factory=SecurityOptions)
+    limits: ServiceLimits = field(default_factory=ServiceLimits)
     tls: ssl.SSLContext | None = None
     log_format: str = "text"
     log_level: str = "info"
@@ -40,17 +40,17 @@ def serve(
     sock: socket.socket,
     store: str,
     ready: Callable[[str], None],
-    options: Options | None = None,
+    options: RegistryOptions | None = None,
 ) -> None:
     """Serve the store on a bound socket until SIGTERM or SIGINT; then finish what is under way.
 
     Calls `ready` with "HOST:PORT" once requests are answered.
     """
-    chosen = options or Options()
+    chosen = options or RegistryOptions()
     logs.configure(chosen.log_format, chosen.log_level)
-    metrics = Metrics()
-    security = open_security(chosen.guarding, metrics.not_admitted)
-    app = create_app(Database(store), chosen.limits, security=security, metrics=metrics)
+    metrics = RegistryMetrics()
+    security = open_security(chosen.guarding, metrics.count_authentication_failure)
+    app = create_app(RegistryStore(store), chosen.limits, security=security, metrics=metrics)
     # What is loaded now stays: looking through it again whenever a thousand versions are read costs
     # more than the versions.
     gc.freeze()

@@ -17,7 +17,7 @@ from headworks._kafka.protocol.apis import (
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
 )
-from headworks._server.security import Access, Kind, Principal, Role
+from headworks._server.security import Access, Principal, ResourceType, Role
 from headworks.errors import UsageError
 
 __all__ = ["RULES", "Permissions", "Rule"]
@@ -80,8 +80,8 @@ class Permissions:
     def __init__(self, access: Access, principal: Principal) -> None:
         self._access = access
         self._principal = principal
-        self._topics = self._by_api(Kind.TOPICS, lambda rule: rule.topic)
-        self._groups = self._by_api(Kind.GROUPS, lambda rule: rule.group)
+        self._topics = self._by_api(ResourceType.TOPICS, lambda rule: rule.topic)
+        self._groups = self._by_api(ResourceType.GROUPS, lambda rule: rule.group)
         self.version = 0
 
     def topic(self, api: int, name: str) -> bool:
@@ -98,9 +98,12 @@ class Permissions:
         try:
             if rule.all_topics:
                 return any(
-                    access.allows_everywhere(me, role, Kind.TOPICS) for role in rule.all_topics
+                    access.allows_everywhere(me, role, ResourceType.TOPICS)
+                    for role in rule.all_topics
                 )
-            return any(access.allows_somewhere(me, role, Kind.TOPICS) for role in rule.any_topic)
+            return any(
+                access.allows_somewhere(me, role, ResourceType.TOPICS) for role in rule.any_topic
+            )
         except UsageError:
             return False
 
@@ -111,7 +114,7 @@ class Permissions:
             decisions.clear()
 
     def _by_api(
-        self, kind: Kind, roles_of: Callable[[Rule], tuple[Role, ...]]
+        self, kind: ResourceType, roles_of: Callable[[Rule], tuple[Role, ...]]
     ) -> dict[int, _Decisions]:
         by_roles: dict[tuple[Role, ...], _Decisions] = {}
         by_api = {}
@@ -127,7 +130,7 @@ class _Decisions(dict[str, bool]):
     """Decisions by name, made when they are first asked for; grants that cannot be read refuse."""
 
     def __init__(
-        self, access: Access, principal: Principal, kind: Kind, roles: tuple[Role, ...]
+        self, access: Access, principal: Principal, kind: ResourceType, roles: tuple[Role, ...]
     ) -> None:
         super().__init__()
         self._ask = (access, principal, kind, roles)

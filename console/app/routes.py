@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from headworks._ci.verdict import Consumer
+from headworks._ci.verdict import DownstreamConsumer
 from headworks._console.app.commands import curl, gate_command, headworks
 from headworks._console.app.formatting import iso
 from headworks._console.app.page import Page
@@ -314,7 +314,7 @@ def _topic_schemas(request: PageRequest, topic: str) -> TopicSchemas:
 def _history(request: PageRequest, subject: str) -> list[SubjectVersion]:
     found: list[SubjectVersion] = []
     if request.visibility.subject(subject):
-        listed = request.sources.registry.listing(subject)
+        listed = request.sources.registry.list_versions(subject)
         found = sorted(
             (one for one in listed if one.subject == subject), key=lambda one: one.version
         )
@@ -330,7 +330,7 @@ def _fields(request: PageRequest, subject: SubjectRow | None) -> tuple[str, ...]
     return field_paths(request.sources.registry.schema_text(subject.schema_id))
 
 
-def _readers(request: PageRequest, topic: str | None) -> list[Consumer]:
+def _readers(request: PageRequest, topic: str | None) -> list[DownstreamConsumer]:
     if topic is None or not request.visibility.topic(topic):
         return []
     known = request.sources.groups.latest.value

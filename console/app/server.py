@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from headworks._console.app.application import create_app
 from headworks._console.sources import Endpoints, Sources
 from headworks._registry.listening import bind, serve_app
-from headworks._registry.security.options import Guarding, open_security
+from headworks._registry.security.options import SecurityOptions, open_security
 from headworks._server import logs
 
 __all__ = ["ConsoleOptions", "bind", "serve"]
@@ -21,7 +21,7 @@ class ConsoleOptions:
     """How to serve: from which places, who may see what, over TLS or not, how to log."""
 
     endpoints: Endpoints
-    guarding: Guarding
+    guarding: SecurityOptions
     tls: ssl.SSLContext | None = None
     log_format: str = "text"
     log_level: str = "info"

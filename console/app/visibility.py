@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headworks._registry.security.permission import ALL, Permission
-from headworks._server.security import ANONYMOUS, Kind, Role
+from headworks._server.security import ANONYMOUS, ResourceType, Role
 
 __all__ = ["ALL_VISIBLE", "Visibility"]
 
@@ -28,11 +28,11 @@ class Visibility:
 
     def topic(self, name: str) -> bool:
         """Whether a topic may be seen, with its messages, audit and table."""
-        return self.permission.may_read(Kind.TOPICS, name)
+        return self.permission.may_read(ResourceType.TOPICS, name)
 
     def group(self, name: str) -> bool:
         """Whether a consumer group may be seen."""
-        return self.permission.may_read(Kind.GROUPS, name)
+        return self.permission.may_read(ResourceType.GROUPS, name)
 
     def subject(self, name: str) -> bool:
         """Whether a subject may be seen, with its schemas."""

@@ -220,7 +220,7 @@ class MessageReader:
 
     def _all_versions(self, subject: str) -> Iterator[Schema]:
         """Every schema that a subject has had, deleted ones too: their messages are still there."""
-        for one in self._registry.listing(subject, deleted=True):
+        for one in self._registry.list_versions(subject, deleted=True):
             if one.subject == subject:
                 text = self._registry.schema_text(one.id) if one.references else one.text
                 yield parse(text, strict=False)

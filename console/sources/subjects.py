@@ -56,7 +56,7 @@ class SubjectReader:
 
     def __call__(self) -> SubjectsSnapshot:
         """Read now; UnreachableError if no registry answers."""
-        listed = self._client.listing(_OF_ALL_CONTEXTS, latest_only=True)
+        listed = self._client.list_versions(_OF_ALL_CONTEXTS, latest_only=True)
         rows = {one.subject: self._row(one) for one in sorted(listed, key=lambda one: one.subject)}
         self._known = rows
         return SubjectsSnapshot(rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from headworks._ci.verdict import Consumer
+from headworks._ci.verdict import DownstreamConsumer
 from headworks._console.sources.groups import GroupRow, GroupsSnapshot
 from headworks._console.views.paging import ListPage, ListQuery, list_page
 from headworks._console.views.visibility import CanSee
@@ -88,7 +88,10 @@ class TopicConsumer:
 
 
 def topic_consumers(
-    topic: str, readers: Iterable[Consumer], groups: GroupsSnapshot | None, can_see: CanSee
+    topic: str,
+    readers: Iterable[DownstreamConsumer],
+    groups: GroupsSnapshot | None,
+    can_see: CanSee,
 ) -> tuple[TopicConsumer, ...]:
     """The readers of a topic, the groups that are worst first, those that are declared last."""
     rows = groups.rows if groups else {}
@@ -107,7 +110,9 @@ def topic_consumers(
     )
 
 
-def _reader(topic: str, one: Consumer, row: GroupRow | None, can_see: CanSee) -> TopicConsumer:
+def _reader(
+    topic: str, one: DownstreamConsumer, row: GroupRow | None, can_see: CanSee
+) -> TopicConsumer:
     if row is None or not can_see.group(one.name):
         return TopicConsumer(one.name, one.known_from, None, None, 0, None)
     line = _line(row, can_see)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from headworks._ci.verdict import Consumer
+from headworks._ci.verdict import DownstreamConsumer
 from headworks._console.masking import sensitive_paths
 from headworks._console.sources.subjects import SubjectsSnapshot
 from headworks._console.views.paging import ListPage, ListQuery, list_page
@@ -163,7 +163,7 @@ class SchemaPage:
     changes: tuple[SchemaChange, ...]
     diff: tuple[str, ...]
     text: str
-    consumers: tuple[Consumer, ...]
+    consumers: tuple[DownstreamConsumer, ...]
     producers: tuple[str, ...]
     problem: str | None
 
@@ -175,7 +175,7 @@ def schema_page(
     *,
     version: int,
     before: int | None,
-    consumers: Sequence[Consumer],
+    consumers: Sequence[DownstreamConsumer],
     producers: Sequence[str],
 ) -> SchemaPage:
     """The page of a subject. `history` is oldest first; `texts` are complete schemas by version."""

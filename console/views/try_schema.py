@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headworks._ci.baselines import RegistryBase
+from headworks._ci.baselines import RegistryBaseline
 from headworks._ci.gate import check_text, named_subject
-from headworks._ci.governance import Governance
+from headworks._ci.governance import GovernanceFile
 from headworks._ci.report import grouped
 from headworks._ci.rules import title_of
-from headworks._ci.verdict import Consumer, Impact, PlacedFinding, SubjectVerdict
+from headworks._ci.verdict import DownstreamConsumer, Impact, LocatedFinding, SubjectVerdict
 from headworks._console.views.schema import SchemaChange, changes_between
 from headworks.compatibility import RULES
 from headworks.errors import HeadworksError, UsageError
@@ -62,8 +62,8 @@ def try_change(
     text: str,
     client: RegistryClient,
     *,
-    governance: Governance,
-    readers_of: Callable[[str], Sequence[Consumer]],
+    governance: GovernanceFile,
+    readers_of: Callable[[str], Sequence[DownstreamConsumer]],
     subject: str | None,
     beside: Mapping[str, str],
     sees: Callable[[str], bool],
@@ -80,7 +80,7 @@ def try_change(
         )
     verdict, lint = check_text(
         text,
-        RegistryBase(client),
+        RegistryBaseline(client),
         governance=governance,
         readers_of=readers_of,
         subject=subject,
@@ -104,7 +104,7 @@ def _reasons(verdict: SubjectVerdict) -> tuple[TrialFinding, ...]:
     return tuple(_reason(group) for group in grouped(verdict.findings))
 
 
-def _reason(group: Sequence[PlacedFinding]) -> TrialFinding:
+def _reason(group: Sequence[LocatedFinding]) -> TrialFinding:
     first, finding = group[0], group[0].finding
     versions = {one.finding.writer_version or one.finding.reader_version for one in group}
     rule = RULES.get(finding.rule)
@@ -114,8 +114,8 @@ def _reason(group: Sequence[PlacedFinding]) -> TrialFinding:
         finding.message,
         finding.fix,
         finding.path,
-        first.position.line,
-        first.position.column,
+        first.region.line,
+        first.region.column,
         first.lines[:8],
         tuple(sorted(number for number in versions if number is not None)),
         None if rule is None else str(rule.policy),

@@ -100,7 +100,9 @@ class Subjects:
         Only Confluent's interface as a whole has lists; parts of it are served by others.
         """
         try:
-            versions = self._registry.listing(prefix, aliases=True, most=most, deleted=deleted)
+            versions = self._registry.list_versions(
+                prefix, aliases=True, limit=most, deleted=deleted
+            )
         except RefusedError:
             return {}
         if most is not None and len(versions) >= most:

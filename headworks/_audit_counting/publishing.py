@@ -18,7 +18,7 @@ from headworks._audit_counting.reporting import Reporter, through
 from headworks._kafka.clients import KafkaProducer
 from headworks._kafka.partitioner import Detour
 from headworks.errors import HeadworksError
-from headworks.registry_client._schema_ids import SchemaIds
+from headworks.registry_client._schema_ids import EventSchemaIds
 
 __all__ = ["Publishing"]
 
@@ -36,7 +36,7 @@ class Publishing:
     def __init__(
         self,
         client: Mapping[str, Any],
-        ids: SchemaIds,
+        ids: EventSchemaIds,
         folder: Path,
         *,
         tier: str,

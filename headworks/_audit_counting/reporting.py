@@ -22,7 +22,7 @@ from headworks._kafka.clients import KafkaProducer
 from headworks._kafka.partitioner import Detour
 from headworks._wire import prefix
 from headworks.codec import event_type
-from headworks.registry_client._schema_ids import SchemaIds
+from headworks.registry_client._schema_ids import EventSchemaIds
 
 __all__ = ["Reporter", "through"]
 
@@ -37,7 +37,7 @@ class Reporter:
     """
 
     def __init__(
-        self, folder: Path, *, tier: str, application: str, ids: SchemaIds, send: Send
+        self, folder: Path, *, tier: str, application: str, ids: EventSchemaIds, send: Send
     ) -> None:
         self._folder = folder
         self._tier = tier

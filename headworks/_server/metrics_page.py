@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from headworks._server.security import Access, Kind, Principal, Role, Users
+from headworks._server.security import Access, Principal, ResourceType, Role, Users
 from headworks._server.security.exposure import parse_listen, refuse_exposure, refuse_plaintext
 from headworks.errors import UsageError
 
@@ -86,7 +86,7 @@ class MetricsEndpoint:
             if scheme.lower() != "basic" or not self.users.verify(name, password):
                 return 401
             if self.access is None or self.access.allows_everywhere(
-                Principal(name), Role.READER, Kind.TOPICS
+                Principal(name), Role.READER, ResourceType.TOPICS
             ):
                 return 200
         except ValueError:

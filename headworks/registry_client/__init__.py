@@ -8,7 +8,7 @@
 
 from headworks.registry_client._answers import (
     Compatibility,
-    Group,
+    CompatibilityGroup,
     IncompatibleSchemaError,
     Reference,
     Registered,
@@ -18,7 +18,7 @@ from headworks.registry_client._client import RegistryClient
 
 __all__ = [
     "Compatibility",
-    "Group",
+    "CompatibilityGroup",
     "IncompatibleSchemaError",
     "Reference",
     "Registered",

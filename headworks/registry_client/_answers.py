@@ -10,7 +10,7 @@ from headworks.errors import IncompatibleError
 
 __all__ = [
     "Compatibility",
-    "Group",
+    "CompatibilityGroup",
     "IncompatibleSchemaError",
     "Reference",
     "Registered",
@@ -55,7 +55,7 @@ class SubjectVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CompatibilityGroup:
     """A registry's `compatibilityGroup`: only versions with one value of `property` are compared.
 
     `default` and `override` are what the registry's own metadata make of that property.
@@ -84,7 +84,7 @@ class Compatibility:
 
     level: Level
     policy: Policy
-    group: Group | None = field(default=None, compare=False)
+    group: CompatibilityGroup | None = field(default=None, compare=False)
 
 
 class IncompatibleSchemaError(IncompatibleError):

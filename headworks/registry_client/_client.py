@@ -18,21 +18,21 @@ from headworks.compatibility import Finding, Level, Policy
 from headworks.errors import HeadworksError, RefusedError, UnreachableError
 from headworks.registry_client._answers import (
     Compatibility,
-    Group,
+    CompatibilityGroup,
     IncompatibleSchemaError,
     Reference,
     Registered,
     SubjectVersion,
 )
 from headworks.registry_client._credentials import Token
-from headworks.registry_client._transport import Answer, Transport
+from headworks.registry_client._transport import HttpTransport, JsonBody
 
 __all__ = ["RegistryClient"]
 
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
 _INVALID_SCHEMA = 42201
-_PAGE = 1000
-_MOST_STEPS_BACK = 50
+_PAGE_VERSIONS = 1000
+_MAX_REREAD_PAGES = 50
 _IMPORT = "IMPORT"
 
 
@@ -59,7 +59,7 @@ class RegistryClient:
         attempts: int = 4,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._transport = Transport(
+        self._transport = HttpTransport(
             url,
             timeout=timeout,
             attempts=attempts,
@@ -168,20 +168,20 @@ class RegistryClient:
         """Every live version of `subject`, oldest first."""
         return [self.version(subject, number) for number in self.versions(subject)]
 
-    def listing(
+    def list_versions(
         self,
         prefix: str = "",
         *,
         latest_only: bool = False,
         deleted: bool = False,
         aliases: bool = False,
-        most: int | None = None,
+        limit: int | None = None,
     ) -> list[SubjectVersion]:
         """The versions of the subjects whose names begin so; few requests, however many.
 
         Those of the default context, or of all with the prefix `:*:`. The live ones; with `deleted`
         also those that were deleted, but for good; with `aliases` also those of subjects for which
-        such a name stands. If there are `most` or more, the first of them, `most` at least.
+        such a name stands. If there are `limit` or more, the first of them, `limit` at least.
 
         Each page begins with the last version of the one before: where they do not join, something
         was registered or deleted meanwhile, and the page before is read again. A page may be
@@ -191,19 +191,19 @@ class RegistryClient:
         query = f"subjectPrefix={_quoted(prefix)}&latestOnly={str(latest_only).lower()}"
         query += "&deleted=true" if deleted else ""
         query += "&aliases=true" if aliases else ""
-        for _ in range(_MOST_STEPS_BACK):
+        for _ in range(_MAX_REREAD_PAGES):
             while True:
                 first = max(0, len(found) - 1)
-                at = f"/schemas?{query}&offset={first}&limit={_PAGE}"
+                at = f"/schemas?{query}&offset={first}&limit={_PAGE_VERSIONS}"
                 page = [_subject_version(one) for one in self._ask("GET", at)]
                 if page in (found, found[-1:]):  # all of it again: there are no pages
                     return found
                 if found and (not page or page[0] != found[-1]):
                     break
                 found[first:] = page
-                if most is not None and len(found) >= most:
+                if limit is not None and len(found) >= limit:
                     return found
-            del found[-_PAGE:]
+            del found[-_PAGE_VERSIONS:]
         raise UnreachableError(
             f"the schemas at {self.url} change faster than they can be listed",
             fix="run this again when less is registered or deleted there",
@@ -265,7 +265,7 @@ class RegistryClient:
             )
         return [Finding.from_dict(finding) for finding in found["findings"]]
 
-    def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
+    def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> JsonBody:
         status, answer = self._transport.request(method, path, body)
         if status >= 300:
             raise self._refusal(status, answer)
@@ -273,7 +273,7 @@ class RegistryClient:
 
     def _ask_optional(
         self, method: str, path: str, body: Mapping[str, object] | None = None
-    ) -> Answer | None:
+    ) -> JsonBody | None:
         try:
             return self._ask(method, path, body)
         except RefusedError as error:
@@ -281,7 +281,7 @@ class RegistryClient:
                 return None
             raise
 
-    def _refusal(self, status: int, answer: Answer) -> HeadworksError:
+    def _refusal(self, status: int, answer: JsonBody) -> HeadworksError:
         body = answer if isinstance(answer, dict) else {}
         code = int(body.get("error_code", status))
         message = str(body.get("message", f"status {status}"))
@@ -324,7 +324,7 @@ def _schema_body(text: str, references: Sequence[Reference]) -> dict[str, object
     return body
 
 
-def _subject_version(found: Answer) -> SubjectVersion:
+def _subject_version(found: JsonBody) -> SubjectVersion:
     return SubjectVersion(
         str(found["subject"]),
         int(found["version"]),
@@ -340,15 +340,15 @@ def _subject_version(found: Answer) -> SubjectVersion:
     )
 
 
-def _properties(metadata: Answer) -> dict[str, str]:
+def _properties(metadata: JsonBody) -> dict[str, str]:
     return dict((metadata or {}).get("properties") or {})
 
 
-def _group(config: Answer) -> Group | None:
+def _group(config: JsonBody) -> CompatibilityGroup | None:
     name = config.get("compatibilityGroup")
     if not name:
         return None
     default, override = (
         _properties(config.get(key)).get(name) for key in ("defaultMetadata", "overrideMetadata")
     )
-    return Group(name, default, override)
+    return CompatibilityGroup(name, default, override)

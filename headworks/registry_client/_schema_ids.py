@@ -13,19 +13,21 @@ from pathlib import Path
 from headworks.codec import EventType, event_type
 from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
-from headworks.registry_client._schema_lock import beside
+from headworks.registry_client._schema_lock import lock_beside
 
-__all__ = ["SchemaIds"]
+__all__ = ["EventSchemaIds"]
 
-_BRIEF = 1.0  # what is known already is asked for once, and not waited for
+_REFRESH_TIMEOUT_SECONDS = 1.0  # what is known already is asked for once, and not waited for
 
 
-class SchemaIds:
+class EventSchemaIds:
     """Finds schema ids at `registry`; remembers them in a file in `folder`."""
 
     def __init__(self, registry: str, folder: Path, *, auto_register: bool = False) -> None:
         self._client = RegistryClient(registry)
-        self._brief = RegistryClient(registry, timeout=_BRIEF, attempts=1)
+        self._refresh_client = RegistryClient(
+            registry, timeout=_REFRESH_TIMEOUT_SECONDS, attempts=1
+        )
         self._path = folder / "schema-ids.json"
         self._auto_register = auto_register
 
@@ -38,7 +40,7 @@ class SchemaIds:
         kind: EventType[object] = event_type(cls)
         key = f"{self._client.url} {kind.subject} {kind.fingerprint}"
         known = self._known(cls, kind, key)
-        client = self._client if known is None else self._brief
+        client = self._client if known is None else self._refresh_client
         try:
             if self._auto_register:
                 found = client.register(kind.subject, kind.schema)
@@ -64,7 +66,7 @@ class SchemaIds:
         remembered = self._remembered().get(key)
         if remembered is not None:
             return remembered
-        lock = beside(cls)
+        lock = lock_beside(cls)
         return None if lock is None else lock.id_of(kind, self._client.url)
 
     def _remembered(self) -> dict[str, int]:

@@ -20,13 +20,13 @@ from headworks.codec import EventType
 from headworks.errors import FindingsError, UsageError
 from headworks.registry_client._client import RegistryClient
 
-__all__ = ["FILE_NAME", "Locked", "SchemaLock", "beside", "lock_of", "read_lock"]
+__all__ = ["FILE_NAME", "LockedSchema", "SchemaLock", "lock_beside", "lock_of", "read_lock"]
 
 FILE_NAME = "schemas.lock"
 
 
 @dataclass(frozen=True, slots=True)
-class Locked:
+class LockedSchema:
     """A registered schema."""
 
     fingerprint: str
@@ -39,7 +39,7 @@ class SchemaLock:
     """Registered schemas by subject, and the registry (its URL) that knows them so."""
 
     registry: str
-    schemas: Mapping[str, Locked]
+    schemas: Mapping[str, LockedSchema]
 
     def id_of(self, kind: EventType[Any], registry: str) -> int | None:
         """The id of an event type's schema at `registry`, or None if the lock does not say."""
@@ -70,7 +70,7 @@ def read_lock(path: Path) -> SchemaLock | None:
         return SchemaLock(
             str(content["registry"]),
             {
-                str(subject): Locked(str(e["fingerprint"]), int(e["version"]), int(e["id"]))
+                str(subject): LockedSchema(str(e["fingerprint"]), int(e["version"]), int(e["id"]))
                 for subject, e in content["schemas"].items()
             },
         )
@@ -83,7 +83,7 @@ def read_lock(path: Path) -> SchemaLock | None:
         ) from None
 
 
-def beside(cls: type) -> SchemaLock | None:
+def lock_beside(cls: type) -> SchemaLock | None:
     """The lock beside the module of a generated class, or None if there is none."""
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     return None if file is None else read_lock(Path(file).parent / FILE_NAME)
@@ -94,14 +94,14 @@ def lock_of(events: Iterable[tuple[str, str, str]], client: RegistryClient) -> S
 
     Raises FindingsError for those that are not registered.
     """
-    found: dict[str, Locked] = {}
+    found: dict[str, LockedSchema] = {}
     missing: list[str] = []
     for subject, text, fingerprint in events:
         known = client.lookup(subject, text)
         if known is None:
             missing.append(subject)
         else:
-            found[subject] = Locked(fingerprint, known.version, known.id)
+            found[subject] = LockedSchema(fingerprint, known.version, known.id)
     if missing:
         raise FindingsError(
             f"not registered at {client.url}: {', '.join(sorted(missing))}",

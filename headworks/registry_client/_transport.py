@@ -28,17 +28,19 @@ from headworks._settings import resolve_optional
 from headworks.errors import RefusedError, UnreachableError, UsageError
 from headworks.registry_client._credentials import Token, choose, redacted
 
-__all__ = ["CONTENT_TYPE", "Answer", "Transport"]
+__all__ = ["CONTENT_TYPE", "HttpTransport", "JsonBody"]
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
-Answer = Any
-_RETRIED = frozenset({429, 502, 503, 504})
-_STORE_FAILED = frozenset({50001, 50002, 50003})  # it failed, took too long, or its leader was away
-_FIRST_PAUSE = 0.1
-_CONNECTIONS = 8
+JsonBody = Any
+_RETRIED_STATUSES = frozenset({429, 502, 503, 504})
+_STORE_ERROR_CODES = frozenset(
+    {50001, 50002, 50003}
+)  # it failed, took too long, or its leader was away
+_FIRST_PAUSE_SECONDS = 0.1
+_MAX_CONNECTIONS = 8
 
 
-class Transport:
+class HttpTransport:
     """Sends requests to the registry at `url`; safe to share between threads.
 
     `username` and `password` (or those in `url`, or the settings) are sent as HTTP basic
@@ -69,7 +71,7 @@ class Transport:
 
     def request(
         self, method: str, path: str, body: Mapping[str, object] | None = None
-    ) -> tuple[int, Answer]:
+    ) -> tuple[int, JsonBody]:
         """Send one request and return (status, decoded JSON); None for an empty body.
 
         `path` is percent-encoded and starts with "/". Raises UnreachableError if no registry
@@ -95,19 +97,19 @@ class Transport:
                 if attempt == self._attempts:
                     raise self._unreachable(_reason(error)) from None
             else:
-                if response.status in _RETRIED:
+                if response.status in _RETRIED_STATUSES:
                     trouble = self._unreachable(f"it answered with status {response.status}")
                 else:
                     answer = self._decode(response.status, response.data)
                     if not _store_failed(response.status, answer):
                         return response.status, answer
-                    trouble = self._storeless(answer)
+                    trouble = self._store_error(answer)
                 if attempt == self._attempts:
                     raise trouble
-            self._sleep(_FIRST_PAUSE * 2 ** (attempt - 1))
+            self._sleep(_FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
         raise AssertionError("the last attempt returns or raises")
 
-    def _decode(self, status: int, data: bytes) -> Answer:
+    def _decode(self, status: int, data: bytes) -> JsonBody:
         if not data:
             return None
         try:
@@ -127,7 +129,7 @@ class Transport:
             "or check the setting `registry` (`headworks config show`)",
         )
 
-    def _storeless(self, answer: Mapping[str, object]) -> UnreachableError:
+    def _store_error(self, answer: Mapping[str, object]) -> UnreachableError:
         return UnreachableError(
             f"the registry at {self.url} cannot reach its store ({answer['error_code']}): "
             f"{answer.get('message', 'it does not say why')}",
@@ -147,11 +149,17 @@ class Transport:
         return self._pool
 
     def _connect(self) -> urllib3.PoolManager:
-        return urllib3.PoolManager(maxsize=_CONNECTIONS, block=False, ssl_context=self._authority)
+        return urllib3.PoolManager(
+            maxsize=_MAX_CONNECTIONS, block=False, ssl_context=self._authority
+        )
 
 
-def _store_failed(status: int, answer: Answer) -> bool:
-    return status == 500 and isinstance(answer, dict) and answer.get("error_code") in _STORE_FAILED
+def _store_failed(status: int, answer: JsonBody) -> bool:
+    return (
+        status == 500
+        and isinstance(answer, dict)
+        and answer.get("error_code") in _STORE_ERROR_CODES
+    )
 
 
 def _reason(error: HTTPError) -> str:

@@ -15,13 +15,13 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-__all__ = ["Definition", "JsonObject", "Reference"]
+__all__ = ["Definition", "JsonObject", "SchemaReference"]
 
 JsonObject = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class SchemaReference:
     """A type used by a schema and defined by another: full name, subject and version."""
 
     name: str
@@ -38,7 +38,7 @@ class Definition:
     """The content that one schema id stands for; never changed once stored."""
 
     text: str
-    references: tuple[Reference, ...] = ()
+    references: tuple[SchemaReference, ...] = ()
     metadata: JsonObject | None = None
     rule_set: JsonObject | None = None
 

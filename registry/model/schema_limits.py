@@ -15,12 +15,12 @@ from headworks._registry.model.refusals import ServiceError
 from headworks.errors import SchemaError
 from headworks.schema._parse import MAX_DEPTH, decode
 
-__all__ = ["DEEPEST", "SchemaLimits"]
+__all__ = ["MAX_SCHEMA_DEPTH", "SchemaLimits"]
 
-DEEPEST = MAX_DEPTH
+MAX_SCHEMA_DEPTH = MAX_DEPTH
 # A record in a record is three levels of JSON; the rest is for defaults and attributes.
 _JSON_LEVELS, _JSON_REST = 3, 50
-_LONGEST_NAME = 1000
+_MAX_NAME_CHARACTERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class SchemaLimits:
             if fields > self.fields:
                 raise _too_large(f"it has more than {self.fields} fields")
             for name in _names(node):
-                if len(name) > _LONGEST_NAME:
+                if len(name) > _MAX_NAME_CHARACTERS:
                     raise _too_large(f"the name {name[:40]}... has more than 1000 characters")
 
 

@@ -15,19 +15,19 @@ from sqlalchemy import Connection
 from headworks._registry.model.config import Config
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.model.metadata_and_rules import property_of
-from headworks._registry.operations.parsed_schemas import Loader
+from headworks._registry.operations.parsed_schemas import SchemaCache
 from headworks._registry.store.schemas import StoredVersion
 from headworks.compatibility import Finding, Level, Version, check_level
 from headworks.schema import Record, Schema
 
-__all__ = ["Verdict", "judge"]
+__all__ = ["CompatibilityResult", "check_compatibility"]
 
-_LONGEST_SHOWN = 2_000
+_MAX_SCHEMA_CHARACTERS = 2_000
 _RESERVED = "confluent:reserved"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CompatibilityResult:
     """The findings against a new schema, and Confluent's strings; no strings: it is fine.
 
     Reserved field names are a rule of metadata, so what breaks it has a string and no finding.
@@ -42,28 +42,28 @@ class Verdict:
         return not self.messages
 
 
-def judge(
+def check_compatibility(
     connection: Connection,
-    loader: Loader,
+    schema_cache: SchemaCache,
     schema: Schema,
     metadata: JsonObject | None,
     history: Sequence[StoredVersion],
     config: Config,
-) -> Verdict:
+) -> CompatibilityResult:
     """Compare a new schema with live versions, oldest first, as the settings ask."""
     reserved = []
     if config.flag("validateFields", default=False):
         reserved = _reserved_fields(schema, metadata, history)
     if config.level is Level.NONE or not history:
-        return Verdict(messages=tuple(reserved))
+        return CompatibilityResult(messages=tuple(reserved))
     compared = _same_group(metadata, history, config.group)
     found = check_level(
         schema,
-        [Version(one.number, loader.load(connection, one.schema)) for one in compared],
+        [Version(one.number, schema_cache.load(connection, one.schema)) for one in compared],
         config.level,
         config.policy,
     )
-    return Verdict(tuple(found), (*reserved, *_messages(found, compared, config)))
+    return CompatibilityResult(tuple(found), (*reserved, *_messages(found, compared, config)))
 
 
 def _reserved_fields(
@@ -113,7 +113,7 @@ def _messages(
         if _old_version(one) == newest
     ]
     text = next(one.schema.definition.text for one in history if one.number == newest)
-    cut = text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
+    cut = text if len(text) <= _MAX_SCHEMA_CHARACTERS else text[:_MAX_SCHEMA_CHARACTERS] + "..."
     messages.append(f"{{oldSchemaVersion: {newest}}}")
     messages.append(f"{{oldSchema: '{cut}'}}")
     validates = str(config.flag("validateFields", default=False)).lower()

@@ -19,8 +19,8 @@ from headworks._registry.model import refusals
 from headworks._registry.model.mode import must_accept_deletion
 from headworks._registry.model.subject import Subject
 from headworks._registry.operations.scopes import mode_of
-from headworks._registry.store import Database, schemas, settings
-from headworks._registry.store.changes import Change, add_change
+from headworks._registry.store import RegistryStore, schemas, settings
+from headworks._registry.store.changes import AuditEntry, add_audit_entry
 from headworks._registry.store.schemas import StoredVersion
 
 __all__ = ["Deleter"]
@@ -29,7 +29,7 @@ __all__ = ["Deleter"]
 class Deleter:
     """Deletes subjects, versions and contexts, and undeletes."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: RegistryStore) -> None:
         self._database = database
 
     def delete_subject(self, name: str, *, permanent: bool, who: str) -> list[int]:
@@ -85,7 +85,7 @@ class Deleter:
             numbers = [one.number for one in back]
             schemas.mark_deleted(connection, subject, numbers, deleted=False)
             for one in back:
-                change = Change("undelete", str(subject), one.number, one.schema.id)
+                change = AuditEntry("undelete", str(subject), one.number, one.schema.id)
                 self._note(connection, change, who)
             return numbers
 
@@ -97,7 +97,7 @@ class Deleter:
             scope = str(Subject(context, ""))
             settings.drop_config(connection, scope)
             settings.drop_mode(connection, scope)
-            self._note(connection, Change("delete context", scope), who)
+            self._note(connection, AuditEntry("delete context", scope), who)
 
     def _delete(
         self,
@@ -121,8 +121,8 @@ class Deleter:
         action = "delete permanently" if permanent else "delete"
         for version in versions:
             self._note(
-                connection, Change(action, str(subject), version.number, version.schema.id), who
+                connection, AuditEntry(action, str(subject), version.number, version.schema.id), who
             )
 
-    def _note(self, connection: Connection, change: Change, who: str) -> None:
-        add_change(connection, change, who=who, at_ms=self._database.clock())
+    def _note(self, connection: Connection, change: AuditEntry, who: str) -> None:
+        add_audit_entry(connection, change, who=who, at_ms=self._database.clock())

@@ -20,32 +20,32 @@ from typing import cast
 from sqlalchemy import Connection
 
 from headworks._registry.model import refusals
-from headworks._registry.model.definition import Reference
+from headworks._registry.model.definition import SchemaReference
 from headworks._registry.model.subject import Subject
 from headworks._registry.store import schemas
-from headworks._registry.store.schemas import Stored, StoredVersion
+from headworks._registry.store.schemas import StoredSchema, StoredVersion
 from headworks.errors import SchemaError
 from headworks.schema import Schema, parse
 from headworks.schema._canonical import canonical_text, normalized_text
 from headworks.schema._model import Named, Primitive, PrimitiveKind, named_types
 from headworks.schema._parse import SharedFields
 
-__all__ = ["Loader", "Parsed"]
+__all__ = ["ParsedSchema", "SchemaCache"]
 
-_KEPT = 4096
-_SHARED = 100_000
+_MAX_CACHED_SCHEMAS = 4096
+_MAX_SHARED_FIELDS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedSchema:
     """New text, read: its nodes, its canonical text, and its references with real versions."""
 
     schema: Schema
     text: str
-    references: tuple[Reference, ...]
+    references: tuple[SchemaReference, ...]
 
 
-class Loader:
+class SchemaCache:
     """Parses schemas and remembers the stored ones; safe to share between threads."""
 
     def __init__(self) -> None:
@@ -58,11 +58,11 @@ class Loader:
         connection: Connection,
         subject: Subject,
         text: str,
-        references: Iterable[Reference],
+        references: Iterable[SchemaReference],
         *,
         normalize: bool,
         strict: bool,
-    ) -> Parsed:
+    ) -> ParsedSchema:
         """Parse a request's text; ServiceError 42201 if it or a reference is not valid."""
         pinned = tuple(self._pin(connection, subject, one, strict) for one in references)
         names = self._names(connection, subject.context, pinned)
@@ -73,9 +73,9 @@ class Loader:
         except SchemaError as error:
             fix = f" Fix: {error.fix}." if error.fix else ""
             raise refusals.invalid_schema(f"Invalid schema: {error.message}.{fix}") from None
-        return Parsed(schema, printed, pinned)
+        return ParsedSchema(schema, printed, pinned)
 
-    def load(self, connection: Connection, stored: Stored) -> Schema:
+    def load(self, connection: Connection, stored: StoredSchema) -> Schema:
         """The nodes of a stored schema."""
         key = (stored.context, stored.id)
         with self._lock:
@@ -88,21 +88,21 @@ class Loader:
         schema = parse(definition.text, references=names, strict=False, shared=self._fields)
         with self._lock:
             self._kept[key] = schema
-            if len(self._fields) > _SHARED:
+            if len(self._fields) > _MAX_SHARED_FIELDS:
                 self._fields.clear()
-            if len(self._kept) > _KEPT:
+            if len(self._kept) > _MAX_CACHED_SCHEMAS:
                 self._kept.popitem(last=False)
         return schema
 
-    def resolved_text(self, connection: Connection, stored: Stored) -> str:
+    def resolved_text(self, connection: Connection, stored: StoredSchema) -> str:
         """The text of a stored schema with its references written out in it."""
         if not stored.definition.references:
             return stored.definition.text
         return canonical_text(self.load(connection, stored))
 
     def _pin(
-        self, connection: Connection, subject: Subject, reference: Reference, strict: bool
-    ) -> Reference:
+        self, connection: Connection, subject: Subject, reference: SchemaReference, strict: bool
+    ) -> SchemaReference:
         """The reference with the version it means now (-1: the latest)."""
         target = Subject.parse(reference.subject, within=subject.context)
         found = _target(connection, target, reference.version, deleted=not strict)
@@ -111,10 +111,10 @@ class Loader:
                 f"Invalid schema: reference '{reference.name}' names subject "
                 f"'{reference.subject}', version {reference.version}, which does not exist"
             )
-        return Reference(reference.name, reference.subject, found.number)
+        return SchemaReference(reference.name, reference.subject, found.number)
 
     def _names(
-        self, connection: Connection, context: str, references: Iterable[Reference]
+        self, connection: Connection, context: str, references: Iterable[SchemaReference]
     ) -> dict[str, Named]:
         """Every named type that the references bring, by full name."""
         names: dict[str, Named] = {}

@@ -16,19 +16,19 @@ from sqlalchemy import Connection
 
 from headworks._registry.model import metadata_and_rules, refusals
 from headworks._registry.model.config import Config
-from headworks._registry.model.definition import Definition, JsonObject, Reference
+from headworks._registry.model.definition import Definition, JsonObject, SchemaReference
 from headworks._registry.model.schema_limits import SchemaLimits
 from headworks._registry.model.subject import Subject
 from headworks._registry.model.tags import Tags, inline_tags, retagged
-from headworks._registry.operations.parsed_schemas import Loader, Parsed
-from headworks._registry.store.schemas import Stored, StoredVersion
+from headworks._registry.operations.parsed_schemas import ParsedSchema, SchemaCache
+from headworks._registry.store.schemas import StoredSchema, StoredVersion
 from headworks.schema import Schema
 
 __all__ = [
     "NUMBERED",
-    "Draft",
-    "Drafter",
-    "Proposal",
+    "Candidate",
+    "CandidateBuilder",
+    "ProposedSchema",
     "annotated",
     "is_equivalent",
     "is_same_schema",
@@ -39,7 +39,7 @@ NUMBERED = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class ProposedSchema:
     """A schema as a request gives it.
 
     `id` is set only if the caller chooses it. `version` is None, NUMBERED, or the number that the
@@ -48,7 +48,7 @@ class Proposal:
     """
 
     text: str = ""
-    references: tuple[Reference, ...] = ()
+    references: tuple[SchemaReference, ...] = ()
     metadata: JsonObject | None = None
     rules: JsonObject | None = None
     id: int | None = None
@@ -59,32 +59,32 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class Candidate:
     """What would be stored, and its nodes (their pointers are into the proposed text)."""
 
     definition: Definition
     schema: Schema
 
 
-class Drafter:
+class CandidateBuilder:
     """Makes drafts of proposals whose text is within `limits`."""
 
-    def __init__(self, loader: Loader, limits: SchemaLimits) -> None:
-        self._loader = loader
+    def __init__(self, schema_cache: SchemaCache, limits: SchemaLimits) -> None:
+        self._schema_cache = schema_cache
         self._limits = limits
 
     def draft(
         self,
         connection: Connection,
         subject: Subject,
-        proposal: Proposal,
+        proposal: ProposedSchema,
         previous: StoredVersion | None,
         config: Config,
         number: int,
         *,
         normalize: bool,
         importing: bool = False,
-    ) -> Draft:
+    ) -> Candidate:
         """The proposal as the subject's version `number`; ServiceError 42201 if it cannot be."""
         before = None if importing or previous is None else previous.schema
         parsed = self.parse(
@@ -95,19 +95,19 @@ class Drafter:
             metadata, rules = annotated(proposal, before, config)
             if proposal.version is not None or metadata_and_rules.has_number(metadata):
                 metadata = metadata_and_rules.numbered(metadata, number)
-        return Draft(Definition(parsed.text, parsed.references, metadata, rules), parsed.schema)
+        return Candidate(Definition(parsed.text, parsed.references, metadata, rules), parsed.schema)
 
     def parse(
         self,
         connection: Connection,
         subject: Subject,
-        proposal: Proposal,
+        proposal: ProposedSchema,
         config: Config,
-        previous: Stored | None = None,
+        previous: StoredSchema | None = None,
         *,
         normalize: bool,
         strict: bool = True,
-    ) -> Parsed:
+    ) -> ParsedSchema:
         """The proposal's text (or the previous one) with its references, read and printed."""
         text, references = proposal.text, proposal.references
         if not text.strip():
@@ -116,11 +116,11 @@ class Drafter:
             text, references = previous.definition.text, previous.definition.references
         self._limits.check(text)
         if proposal.keeps_tags and previous is not None:
-            tags = inline_tags(self._loader.load(connection, previous))
+            tags = inline_tags(self._schema_cache.load(connection, previous))
             text = retagged(text, tags, {}, lenient=True)
         if proposal.add_tags or proposal.remove_tags:
             text = retagged(text, proposal.add_tags, proposal.remove_tags)
-        return self._loader.parse_new(
+        return self._schema_cache.parse_new(
             connection,
             subject,
             text,
@@ -131,7 +131,7 @@ class Drafter:
 
 
 def annotated(
-    proposal: Proposal, previous: Stored | None, config: Config
+    proposal: ProposedSchema, previous: StoredSchema | None, config: Config
 ) -> tuple[JsonObject | None, JsonObject | None]:
     """Metadata and rule set: given, or the previous version's; between defaults and overrides."""
     metadata, rules = proposal.metadata, proposal.rules
@@ -150,7 +150,7 @@ def annotated(
 
 
 def is_equivalent(
-    connection: Connection, loader: Loader, stored: Stored, definition: Definition
+    connection: Connection, schema_cache: SchemaCache, stored: StoredSchema, definition: Definition
 ) -> bool:
     """Whether content means what is stored: but for its version's number, and for references
     that are written out in the text instead."""
@@ -161,11 +161,11 @@ def is_equivalent(
         definition.metadata
     ):
         return False
-    return is_same_schema(connection, loader, stored, definition)
+    return is_same_schema(connection, schema_cache, stored, definition)
 
 
 def is_same_schema(
-    connection: Connection, loader: Loader, stored: Stored, definition: Definition
+    connection: Connection, schema_cache: SchemaCache, stored: StoredSchema, definition: Definition
 ) -> bool:
     """Whether text and references are those stored, or the text has the references written out."""
     there = stored.definition
@@ -173,4 +173,4 @@ def is_same_schema(
         return there.text == definition.text
     if definition.references:
         return False
-    return loader.resolved_text(connection, stored) == definition.text
+    return schema_cache.resolved_text(connection, stored) == definition.text

@@ -16,26 +16,26 @@ from sqlalchemy import Connection
 from headworks._registry.model import refusals
 from headworks._registry.model.definition import Definition, JsonObject
 from headworks._registry.model.subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
-from headworks._registry.operations.parsed_schemas import Loader
+from headworks._registry.operations.parsed_schemas import SchemaCache
 from headworks._registry.operations.response_bodies import (
-    PLAIN,
+    DEFAULT_FORMAT,
     Entity,
-    Shape,
+    ResponseFormat,
     schema_entity,
     version_entity,
 )
 from headworks._registry.operations.scopes import in_other_contexts, real_subject
-from headworks._registry.store import Database, changes, schemas, settings
-from headworks._registry.store.schemas import Numbered, Stored, StoredVersion
+from headworks._registry.store import RegistryStore, changes, schemas, settings
+from headworks._registry.store.schemas import StoredSchema, StoredVersion, VersionRecord
 from headworks.schema._difference import differences
 
-__all__ = ["LATEST", "Listing", "Reader", "Wanted"]
+__all__ = ["LATEST", "RegistryReader", "VersionFilter", "VersionQuery"]
 
 LATEST = "latest"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class VersionFilter:
     """Which versions a listing shows: live ones, soft-deleted ones too, or only these.
 
     `negative` shows both, and the soft-deleted ones as negative numbers.
@@ -45,7 +45,7 @@ class Wanted:
     deleted_only: bool = False
     negative: bool = False
 
-    def shows(self, version: StoredVersion | Numbered) -> bool:
+    def includes(self, version: StoredVersion | VersionRecord) -> bool:
         """Whether the listing shows this version."""
         if self.deleted_only:
             return version.deleted
@@ -53,14 +53,14 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class VersionQuery:
     """Which versions of all subjects are asked for: `first` to `last`, exclusive, in order.
 
     `aliases` also lists the subjects that those under the prefix are other names of.
     """
 
     prefix: str = ""
-    wanted: Wanted = Wanted()
+    version_filter: VersionFilter = VersionFilter()
     latest_only: bool = False
     aliases: bool = False
     rule_types: tuple[str, ...] = ()
@@ -68,43 +68,50 @@ class Listing:
     last: int = 1000
 
 
-class Reader:
+class RegistryReader:
     """Answers every request that changes nothing."""
 
-    def __init__(self, database: Database, loader: Loader) -> None:
+    def __init__(self, database: RegistryStore, schema_cache: SchemaCache) -> None:
         self._database = database
-        self._loader = loader
+        self._schema_cache = schema_cache
 
-    def subjects(self, prefix: str, wanted: Wanted) -> list[str]:
+    def subjects(self, prefix: str, version_filter: VersionFilter) -> list[str]:
         """The names of subjects that start with `prefix` (":*:" for every context)."""
         with self._database.read() as connection:
-            return [str(one) for one in self._subjects(connection, prefix, wanted)]
+            return [str(one) for one in self._subjects(connection, prefix, version_filter)]
 
     def every_subject(self) -> list[str]:
         """The names of all subjects of all contexts, soft-deleted ones too."""
-        return self.subjects(f":{ANY_CONTEXT}:", Wanted(deleted=True))
+        return self.subjects(f":{ANY_CONTEXT}:", VersionFilter(deleted=True))
 
     def context_of(self, name: str) -> str:
         """The context of a subject, or of the one that it is another name of."""
         with self._database.read() as connection:
             return real_subject(connection, Subject.parse(name)).context
 
-    def versions(self, name: str, wanted: Wanted) -> list[int]:
+    def versions(self, name: str, version_filter: VersionFilter) -> list[int]:
         """The version numbers of a subject, ascending."""
         with self._database.read() as connection:
             subject = real_subject(connection, Subject.parse(name))
-            found = [v for v in schemas.numbers_of(connection, [subject]) if wanted.shows(v)]
+            found = [
+                v for v in schemas.numbers_of(connection, [subject]) if version_filter.includes(v)
+            ]
             if not found:
                 raise refusals.no_subject(subject)
-            return [-v.number if wanted.negative and v.deleted else v.number for v in found]
+            return [-v.number if version_filter.negative and v.deleted else v.number for v in found]
 
     def version(
-        self, name: str, number: int | str, *, deleted: bool = False, shape: Shape = PLAIN
+        self,
+        name: str,
+        number: int | str,
+        *,
+        deleted: bool = False,
+        response_format: ResponseFormat = DEFAULT_FORMAT,
     ) -> Entity:
         """One version of a subject; LATEST is the highest live one."""
         with self._database.read() as connection:
             version = self._version(connection, name, number, deleted)
-            return version_entity(connection, self._loader, version, shape)
+            return version_entity(connection, self._schema_cache, version, response_format)
 
     def definitions(self, name: str, number: int | str) -> tuple[Definition, Definition]:
         """The content of one version of a subject, and of its latest one.
@@ -119,7 +126,12 @@ class Reader:
             return version.schema.definition, latest.schema.definition
 
     def latest_with(
-        self, name: str, pairs: JsonObject, *, deleted: bool, shape: Shape = PLAIN
+        self,
+        name: str,
+        pairs: JsonObject,
+        *,
+        deleted: bool,
+        response_format: ResponseFormat = DEFAULT_FORMAT,
     ) -> Entity:
         """The highest version of a subject whose metadata has all of these properties."""
         with self._database.read() as connection:
@@ -134,7 +146,7 @@ class Reader:
             for version in reversed(versions):
                 properties = (version.schema.definition.metadata or {}).get("properties") or {}
                 if pairs.items() <= properties.items():
-                    return version_entity(connection, self._loader, version, shape)
+                    return version_entity(connection, self._schema_cache, version, response_format)
             raise refusals.no_schema()
 
     def difference(self, name: str, old: int | str, new: int | str) -> Entity:
@@ -143,8 +155,8 @@ class Reader:
             before = self._version(connection, name, old, True)
             after = self._version(connection, name, new, True)
             found = differences(
-                self._loader.load(connection, before.schema),
-                self._loader.load(connection, after.schema),
+                self._schema_cache.load(connection, before.schema),
+                self._schema_cache.load(connection, after.schema),
             )
             return {
                 "subject": str(after.subject),
@@ -160,31 +172,36 @@ class Reader:
             found = schemas.referrers(connection, version.subject, version.number, deleted=deleted)
             return [schema_id for _, schema_id in found]
 
-    def every_version(self, listing: Listing, *, seen: Callable[[str], bool]) -> list[Entity]:
+    def every_version(self, query: VersionQuery, *, seen: Callable[[str], bool]) -> list[Entity]:
         """The versions of the subjects under a prefix, by subject and number.
 
         Only of subjects for which `seen` is true.
         """
         with self._database.read() as connection:
             names: dict[Subject, list[str]] = {}
-            if listing.aliases:
-                names = _names_under(connection, listing.prefix)
-            under = self._subjects(connection, listing.prefix, listing.wanted)
+            if query.aliases:
+                names = _names_under(connection, query.prefix)
+            under = self._subjects(connection, query.prefix, query.version_filter)
             subjects = [one for one in sorted({*under, *names}) if seen(str(one))]
-            found = self._listed(connection, listing, subjects)
+            found = self._listed(connection, query, subjects)
             return [
-                version_entity(connection, self._loader, one)
+                version_entity(connection, self._schema_cache, one)
                 | ({"aliases": names[one.subject]} if one.subject in names else {})
                 for one in found
             ]
 
     def schema(
-        self, schema_id: int, *, hint: str = "", shape: Shape = PLAIN, with_max_id: bool = False
+        self,
+        schema_id: int,
+        *,
+        hint: str = "",
+        response_format: ResponseFormat = DEFAULT_FORMAT,
+        with_max_id: bool = False,
     ) -> Entity:
         """A schema by id; with a subject as `hint`, also that subject's name and version."""
         with self._database.read() as connection:
             found, version = self._schema(connection, schema_id, hint)
-            entity = schema_entity(connection, self._loader, found, shape)
+            entity = schema_entity(connection, self._schema_cache, found, response_format)
             if version is not None:
                 entity |= {"subject": str(version.subject), "version": version.number}
             if with_max_id:
@@ -201,13 +218,15 @@ class Reader:
                 if deleted or not version.deleted
             ]
 
-    def schema_by_guid(self, guid: str, *, shape: Shape = PLAIN) -> Entity:
+    def schema_by_guid(
+        self, guid: str, *, response_format: ResponseFormat = DEFAULT_FORMAT
+    ) -> Entity:
         """A schema by guid."""
         with self._database.read() as connection:
             context, schema_id = self._by_guid(connection, guid)[0]
             found = schemas.schema_by_id(connection, context, schema_id)
             assert found is not None
-            return schema_entity(connection, self._loader, found, shape)
+            return schema_entity(connection, self._schema_cache, found, response_format)
 
     def subjects_of_guid(self, guid: str) -> list[str]:
         """The subjects that have the schema with this guid, in any context."""
@@ -240,33 +259,35 @@ class Reader:
         """Whether the store answers; raises what it raises."""
         return self._database.revision() >= 0
 
-    def _subjects(self, connection: Connection, prefix: str, wanted: Wanted) -> list[Subject]:
+    def _subjects(
+        self, connection: Connection, prefix: str, version_filter: VersionFilter
+    ) -> list[Subject]:
         within = Subject.parse(prefix)
         return schemas.subjects_in(
             connection,
             None if within.context == ANY_CONTEXT else within.context,
             within.name,
-            live=not wanted.deleted_only,
-            deleted=wanted.deleted or wanted.deleted_only,
+            live=not version_filter.deleted_only,
+            deleted=version_filter.deleted or version_filter.deleted_only,
         )
 
     @staticmethod
     def _listed(
-        connection: Connection, listing: Listing, subjects: Sequence[Subject]
+        connection: Connection, query: VersionQuery, subjects: Sequence[Subject]
     ) -> Iterator[StoredVersion]:
         every = schemas.numbers_of(connection, subjects)
-        shown = [one for one in every if listing.wanted.shows(one)]
-        if listing.latest_only:  # the last of a subject stands in the place of its first
+        shown = [one for one in every if query.version_filter.includes(one)]
+        if query.latest_only:  # the last of a subject stands in the place of its first
             shown = list({one.subject: one for one in shown}.values())
-        if not listing.rule_types:
-            yield from schemas.with_schemas(connection, shown[listing.first : listing.last])
+        if not query.rule_types:
+            yield from schemas.with_schemas(connection, shown[query.first : query.last])
             return
         ruled = (
             one
             for one in schemas.with_schemas(connection, shown)
-            if _has_rule(one.schema, listing.rule_types)
+            if _has_rule(one.schema, query.rule_types)
         )
-        yield from islice(ruled, listing.first, listing.last)
+        yield from islice(ruled, query.first, query.last)
 
     def _version(
         self, connection: Connection, name: str, number: int | str, deleted: bool
@@ -283,12 +304,12 @@ class Reader:
 
     def _schema(
         self, connection: Connection, schema_id: int, hint: str
-    ) -> tuple[Stored, StoredVersion | None]:
+    ) -> tuple[StoredSchema, StoredVersion | None]:
         subject = Subject.parse(hint)
         contexts = [subject.context]
         if subject.context == DEFAULT_CONTEXT and not hint.startswith(":.:"):
             contexts += [c for c in schemas.context_names(connection) if c != DEFAULT_CONTEXT]
-        found: Stored | None = None
+        found: StoredSchema | None = None
         for context in contexts:
             if not schemas.is_registered(connection, context, schema_id):
                 continue
@@ -330,6 +351,6 @@ def _names_under(connection: Connection, prefix: str) -> dict[Subject, list[str]
     return names
 
 
-def _has_rule(stored: Stored, types: Sequence[str]) -> bool:
+def _has_rule(stored: StoredSchema, types: Sequence[str]) -> bool:
     rules = stored.definition.rule_set or {}
     return any(rule.get("type") in types for part in rules.values() for rule in part)

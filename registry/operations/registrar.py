@@ -27,36 +27,44 @@ from headworks._registry.model.mode import Mode, must_accept_registration
 from headworks._registry.model.names import valid_subject
 from headworks._registry.model.schema_limits import SchemaLimits
 from headworks._registry.model.subject import Subject
-from headworks._registry.operations.compatibility_check import Verdict, judge
-from headworks._registry.operations.parsed_schemas import Loader
+from headworks._registry.operations.compatibility_check import (
+    CompatibilityResult,
+    check_compatibility,
+)
+from headworks._registry.operations.parsed_schemas import SchemaCache
 from headworks._registry.operations.proposals import (
-    Draft,
-    Drafter,
-    Proposal,
+    Candidate,
+    CandidateBuilder,
+    ProposedSchema,
     annotated,
     is_equivalent,
     is_same_schema,
 )
 from headworks._registry.operations.reader import LATEST
-from headworks._registry.operations.response_bodies import PLAIN, Entity, Shape, version_entity
+from headworks._registry.operations.response_bodies import (
+    DEFAULT_FORMAT,
+    Entity,
+    ResponseFormat,
+    version_entity,
+)
 from headworks._registry.operations.scopes import (
     config_of,
     in_other_contexts,
     mode_of,
     real_subject,
 )
-from headworks._registry.store import Database, schemas
-from headworks._registry.store.changes import Change, add_change
-from headworks._registry.store.schemas import Stored, StoredVersion
+from headworks._registry.store import RegistryStore, schemas
+from headworks._registry.store.changes import AuditEntry, add_audit_entry
+from headworks._registry.store.schemas import StoredSchema, StoredVersion
 
-__all__ = ["Proposal", "Registrar"]
+__all__ = ["ProposedSchema", "Registrar"]
 
-_LARGEST_ID = 2**31 - 1
-_CHECKS_AT_ONCE = 2
+_MAX_ID = 2**31 - 1
+_MAX_CONCURRENT_CHECKS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Decision:
+class _RegistrationPlan:
     """What registering a proposal would do: nothing (`existing`), or add `number`.
 
     `replaced` is a soft-deleted version whose place an import takes.
@@ -72,20 +80,22 @@ class _Decision:
 class Registrar:
     """Registers, looks up and checks schemas; it takes those within `limits`."""
 
-    def __init__(self, database: Database, loader: Loader, limits: SchemaLimits) -> None:
+    def __init__(
+        self, database: RegistryStore, schema_cache: SchemaCache, limits: SchemaLimits
+    ) -> None:
         self._database = database
-        self._loader = loader
-        self._drafter = Drafter(loader, limits)
-        self._checking = BoundedSemaphore(_CHECKS_AT_ONCE)
+        self._schema_cache = schema_cache
+        self._candidates = CandidateBuilder(schema_cache, limits)
+        self._checking = BoundedSemaphore(_MAX_CONCURRENT_CHECKS)
 
     def register(
         self,
         name: str,
-        proposal: Proposal,
+        proposal: ProposedSchema,
         *,
         who: str,
         normalize: bool = False,
-        shape: Shape = PLAIN,
+        response_format: ResponseFormat = DEFAULT_FORMAT,
         dry_run: bool = False,
     ) -> Entity:
         """Make the proposal a version of a subject, or find it there; return that version.
@@ -97,20 +107,20 @@ class Registrar:
             actual = real_subject(connection, subject)
             known = self._known(connection, actual, proposal, normalize)
             if known is not None:
-                return version_entity(connection, self._loader, known, shape)
+                return version_entity(connection, self._schema_cache, known, response_format)
             if dry_run:
-                return self._forecast(connection, actual, proposal, normalize, shape)
+                return self._forecast(connection, actual, proposal, normalize, response_format)
         with self._database.write() as connection:
             version = self._add(connection, actual, proposal, normalize, who)
-            return version_entity(connection, self._loader, version, shape)
+            return version_entity(connection, self._schema_cache, version, response_format)
 
     def look_up(
         self,
         name: str,
-        proposal: Proposal,
+        proposal: ProposedSchema,
         *,
         normalize: bool = False,
-        shape: Shape = PLAIN,
+        response_format: ResponseFormat = DEFAULT_FORMAT,
         deleted: bool = False,
     ) -> Entity:
         """The version of a subject that has the proposal's content.
@@ -126,12 +136,19 @@ class Registrar:
                 if versions:
                     found = self._matching(connection, place, proposal, versions, normalize)
                     if found is not None:
-                        return version_entity(connection, self._loader, found, shape)
+                        return version_entity(
+                            connection, self._schema_cache, found, response_format
+                        )
             raise refusals.no_schema() if is_known else refusals.no_subject(subject)
 
     def check(
-        self, name: str, proposal: Proposal, number: int | str | None, *, normalize: bool = False
-    ) -> Verdict:
+        self,
+        name: str,
+        proposal: ProposedSchema,
+        number: int | str | None,
+        *,
+        normalize: bool = False,
+    ) -> CompatibilityResult:
         """Compare the proposal with one version ("latest" or a number), or as the level asks."""
         with self._database.read() as connection:
             subject = real_subject(connection, Subject.parse(name))
@@ -143,12 +160,16 @@ class Registrar:
                 compared = _chosen(connection, subject, latest, number)
             self._look_at(connection, latest)
             metadata = annotated(proposal, latest.schema if latest else None, config)[0]
-            parsed = self._drafter.parse(connection, subject, proposal, config, normalize=normalize)
+            parsed = self._candidates.parse(
+                connection, subject, proposal, config, normalize=normalize
+            )
             with self._checking:
-                return judge(connection, self._loader, parsed.schema, metadata, compared, config)
+                return check_compatibility(
+                    connection, self._schema_cache, parsed.schema, metadata, compared, config
+                )
 
     def _known(
-        self, connection: Connection, subject: Subject, proposal: Proposal, normalize: bool
+        self, connection: Connection, subject: Subject, proposal: ProposedSchema, normalize: bool
     ) -> StoredVersion | None:
         """The live version that the proposal means, if it is found without reading all of them."""
         mode = mode_of(connection, subject)
@@ -156,7 +177,7 @@ class Registrar:
         if proposal.version is not None:
             return None
         latest = schemas.latest_version(connection, subject)
-        draft = self._drafter.draft(
+        draft = self._candidates.draft(
             connection,
             subject,
             proposal,
@@ -169,25 +190,27 @@ class Registrar:
         exact = _registered(connection, subject, draft.definition, proposal.id)
         if exact is not None or latest is None or proposal.id not in (None, latest.schema.id):
             return exact
-        same = is_equivalent(connection, self._loader, latest.schema, draft.definition)
+        same = is_equivalent(connection, self._schema_cache, latest.schema, draft.definition)
         return latest if same else None
 
     def _forecast(
         self,
         connection: Connection,
         subject: Subject,
-        proposal: Proposal,
+        proposal: ProposedSchema,
         normalize: bool,
-        shape: Shape,
+        response_format: ResponseFormat,
     ) -> Entity:
         decision = self._decide(connection, subject, proposal, normalize)
         if decision.existing is not None:
-            return version_entity(connection, self._loader, decision.existing, shape)
+            return version_entity(
+                connection, self._schema_cache, decision.existing, response_format
+            )
         now = self._database.clock()
-        stored = Stored(subject.context, decision.id or 0, decision.definition, now)
+        stored = StoredSchema(subject.context, decision.id or 0, decision.definition, now)
         version = StoredVersion(subject, decision.number, stored, False, now)
         # Nothing is stored under this id yet, so the text cannot be shown in another form.
-        entity = version_entity(connection, self._loader, version, PLAIN)
+        entity = version_entity(connection, self._schema_cache, version, DEFAULT_FORMAT)
         if decision.id is None:
             del entity["id"]
         return entity
@@ -196,7 +219,7 @@ class Registrar:
         self,
         connection: Connection,
         subject: Subject,
-        proposal: Proposal,
+        proposal: ProposedSchema,
         normalize: bool,
         who: str,
     ) -> StoredVersion:
@@ -205,9 +228,9 @@ class Registrar:
             return decision.existing
         now, chosen = self._database.clock(), decision.id
         if chosen is None or schemas.schema_by_id(connection, subject.context, chosen) is None:
-            if chosen is None and schemas.last_id(connection, subject.context) >= _LARGEST_ID:
+            if chosen is None and schemas.last_id(connection, subject.context) >= _MAX_ID:
                 raise refusals.not_permitted(
-                    f"Context {subject.context} has given out its last id, {_LARGEST_ID}"
+                    f"Context {subject.context} has given out its last id, {_MAX_ID}"
                 )
             chosen = schemas.add_schema(
                 connection, subject.context, decision.definition, now, schema_id=chosen
@@ -215,13 +238,13 @@ class Registrar:
         if decision.replaced is not None:
             schemas.drop_versions(connection, subject, [decision.number])
         schemas.add_version(connection, subject, decision.number, chosen, now)
-        change = Change("register", str(subject), decision.number, chosen)
-        add_change(connection, change, who=who, at_ms=now)
+        change = AuditEntry("register", str(subject), decision.number, chosen)
+        add_audit_entry(connection, change, who=who, at_ms=now)
         return schemas.versions_of(connection, subject, number=decision.number)[0]
 
     def _decide(
-        self, connection: Connection, subject: Subject, proposal: Proposal, normalize: bool
-    ) -> _Decision:
+        self, connection: Connection, subject: Subject, proposal: ProposedSchema, normalize: bool
+    ) -> _RegistrationPlan:
         """All of a registration but its effects; raises what refuses it."""
         mode = mode_of(connection, subject)
         must_accept_registration(mode, subject, with_id=proposal.id is not None)
@@ -229,7 +252,7 @@ class Registrar:
         config = config_of(connection, subject)
         following = schemas.highest_number(connection, subject) + 1
         self._look_at(connection, latest)
-        draft = self._drafter.draft(
+        draft = self._candidates.draft(
             connection,
             subject,
             proposal,
@@ -241,7 +264,9 @@ class Registrar:
         )
         existing = self._existing(connection, subject, proposal, draft)
         if existing is not None:
-            return _Decision(draft.definition, existing.number, existing.schema.id, existing)
+            return _RegistrationPlan(
+                draft.definition, existing.number, existing.schema.id, existing
+            )
         if mode is Mode.IMPORT:
             return _import(connection, subject, proposal, draft.definition, following)
         if (proposal.version or 0) > 0 and proposal.version != following:
@@ -252,23 +277,25 @@ class Registrar:
         metadata = draft.definition.metadata
         history = _history(connection, subject, latest, config)
         with self._checking:
-            verdict = judge(connection, self._loader, draft.schema, metadata, history, config)
+            verdict = check_compatibility(
+                connection, self._schema_cache, draft.schema, metadata, history, config
+            )
         if not verdict.is_compatible:
             raise refusals.incompatible(subject, verdict.messages, verdict.findings)
         ids = schemas.find_ids(connection, subject.context, draft.definition)
-        return _Decision(draft.definition, following, ids[0] if ids else None)
+        return _RegistrationPlan(draft.definition, following, ids[0] if ids else None)
 
     def _look_at(self, connection: Connection, latest: StoredVersion | None) -> None:
         """Have the newest version parsed: what is proposed next takes the fields that it keeps."""
         if latest is not None:
-            self._loader.load(connection, latest.schema)
+            self._schema_cache.load(connection, latest.schema)
 
     def _existing(
         self,
         connection: Connection,
         subject: Subject,
-        proposal: Proposal,
-        draft: Draft,
+        proposal: ProposedSchema,
+        draft: Candidate,
     ) -> StoredVersion | None:
         """The live version that the proposal means, if there is one.
 
@@ -282,7 +309,7 @@ class Registrar:
                     one
                     for one in reversed(alike)
                     if proposal.id in (None, one.schema.id)
-                    and is_equivalent(connection, self._loader, one.schema, draft.definition)
+                    and is_equivalent(connection, self._schema_cache, one.schema, draft.definition)
                 ),
                 None,
             )
@@ -296,14 +323,14 @@ class Registrar:
         self,
         connection: Connection,
         subject: Subject,
-        proposal: Proposal,
+        proposal: ProposedSchema,
         versions: Sequence[StoredVersion],
         normalize: bool,
     ) -> StoredVersion | None:
         """The newest version with the content given; else with what a registration would fill in;
         else with the text given, metadata and rules counting only where the request has them."""
         config = config_of(connection, subject)
-        parsed = self._drafter.parse(
+        parsed = self._candidates.parse(
             connection, subject, proposal, config, normalize=normalize, strict=False
         )
         given = Definition(
@@ -312,18 +339,18 @@ class Registrar:
         metadata, rules = annotated(proposal, versions[-1].schema, config)
         filled = replace(given, metadata=metadata, rule_set=rules)
 
-        def is_of_text(stored: Stored) -> bool:
+        def is_of_text(stored: StoredSchema) -> bool:
             there = stored.definition
             number = metadata_and_rules.unnumbered
             return (
                 (proposal.metadata is None or number(there.metadata) == number(given.metadata))
                 and (proposal.rules is None or there.rule_set == given.rule_set)
-                and is_same_schema(connection, self._loader, stored, given)
+                and is_same_schema(connection, self._schema_cache, stored, given)
             )
 
-        ways: tuple[Callable[[Stored], bool], ...] = (
+        ways: tuple[Callable[[StoredSchema], bool], ...] = (
             lambda stored: stored.definition == given,
-            lambda stored: is_equivalent(connection, self._loader, stored, filled),
+            lambda stored: is_equivalent(connection, self._schema_cache, stored, filled),
             is_of_text,
         )
         for way in ways:
@@ -350,10 +377,10 @@ def _registered(
 def _import(
     connection: Connection,
     subject: Subject,
-    proposal: Proposal,
+    proposal: ProposedSchema,
     definition: Definition,
     following: int,
-) -> _Decision:
+) -> _RegistrationPlan:
     """A registration with the caller's id (and version): nothing live is ever overwritten."""
     assert proposal.id is not None
     there = schemas.schema_by_id(connection, subject.context, proposal.id)
@@ -374,7 +401,7 @@ def _import(
         )
     if taken is not None and schemas.referrers(connection, subject, number, deleted=True):
         raise refusals.reference_exists(subject, number)
-    return _Decision(definition, number, proposal.id, replaced=taken)
+    return _RegistrationPlan(definition, number, proposal.id, replaced=taken)
 
 
 def _visible(versions: Sequence[StoredVersion], *, deleted: bool) -> list[StoredVersion]:

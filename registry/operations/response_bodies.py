@@ -13,16 +13,16 @@ from sqlalchemy import Connection
 
 from headworks._registry.model.subject import Subject
 from headworks._registry.model.tags import inline_tags, shown_tags
-from headworks._registry.operations.parsed_schemas import Loader
-from headworks._registry.store.schemas import Stored, StoredVersion
+from headworks._registry.operations.parsed_schemas import SchemaCache
+from headworks._registry.store.schemas import StoredSchema, StoredVersion
 
-__all__ = ["PLAIN", "Entity", "Shape", "schema_entity", "version_entity"]
+__all__ = ["DEFAULT_FORMAT", "Entity", "ResponseFormat", "schema_entity", "version_entity"]
 
 Entity = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ResponseFormat:
     """How a caller wants schemas to be shown.
 
     `form` "resolved" writes references out in the text, `references` "qualified" names their
@@ -35,21 +35,24 @@ class Shape:
     tags: tuple[str, ...] = ()
 
 
-PLAIN = Shape()
+DEFAULT_FORMAT = ResponseFormat()
 
 
 def schema_entity(
-    connection: Connection, loader: Loader, stored: Stored, shape: Shape = PLAIN
+    connection: Connection,
+    schema_cache: SchemaCache,
+    stored: StoredSchema,
+    response_format: ResponseFormat = DEFAULT_FORMAT,
 ) -> Entity:
     """A schema by itself."""
     definition = stored.definition
     text, references = definition.text, [one.as_dict() for one in definition.references]
-    if references and shape.form.lower() == "resolved":
-        text, references = loader.resolved_text(connection, stored), []
-    if shape.references.lower() == "qualified":
+    if references and response_format.form.lower() == "resolved":
+        text, references = schema_cache.resolved_text(connection, stored), []
+    if response_format.references.lower() == "qualified":
         for one in references:
             one["subject"] = str(Subject.parse(str(one["subject"]), within=stored.context))
-    tags = inline_tags(loader.load(connection, stored)) if shape.tags else {}
+    tags = inline_tags(schema_cache.load(connection, stored)) if response_format.tags else {}
     return _without_empty(
         {
             "guid": definition.guid,
@@ -58,17 +61,20 @@ def schema_entity(
             "references": references,
             "metadata": definition.metadata,
             "ruleSet": definition.rule_set,
-            "schemaTags": shown_tags(tags, shape.tags),
+            "schemaTags": shown_tags(tags, response_format.tags),
             "ts": stored.created_ms,
         }
     )
 
 
 def version_entity(
-    connection: Connection, loader: Loader, version: StoredVersion, shape: Shape = PLAIN
+    connection: Connection,
+    schema_cache: SchemaCache,
+    version: StoredVersion,
+    response_format: ResponseFormat = DEFAULT_FORMAT,
 ) -> Entity:
     """A version of a subject."""
-    shown = schema_entity(connection, loader, version.schema, shape)
+    shown = schema_entity(connection, schema_cache, version.schema, response_format)
     head = {"subject": str(version.subject), "version": version.number, "id": version.schema.id}
     tail = {"ts": version.created_ms, "deleted": version.deleted or None}
     return _without_empty({**head, **shown, **tail})

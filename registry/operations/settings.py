@@ -12,17 +12,17 @@ from headworks._registry.model.mode import Mode
 from headworks._registry.model.names import valid_subject
 from headworks._registry.model.subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
 from headworks._registry.operations.scopes import GLOBAL, config_of, mode_of
-from headworks._registry.store import Database, schemas
+from headworks._registry.store import RegistryStore, schemas
 from headworks._registry.store import settings as rows
-from headworks._registry.store.changes import Change, add_change
+from headworks._registry.store.changes import AuditEntry, add_audit_entry
 
-__all__ = ["Settings"]
+__all__ = ["SubjectSettings"]
 
 
-class Settings:
+class SubjectSettings:
     """Reads and changes settings and modes. A name of None means: for everything."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: RegistryStore) -> None:
         self._database = database
 
     def config(self, name: str | None, *, in_force: bool = False) -> JsonObject:
@@ -54,7 +54,7 @@ class Settings:
             _must_be_writable(connection, name)
             before = rows.read_config(connection, scope)
             rows.write_config(connection, scope, config.updated(before, changes))
-            self._note(connection, Change("config", scope, detail=changes), who)
+            self._note(connection, AuditEntry("config", scope, detail=changes), who)
         return changes
 
     def drop_config(self, name: str | None, *, who: str) -> JsonObject:
@@ -66,7 +66,7 @@ class Settings:
             if before is None and name is not None:
                 raise refusals.no_subject(Subject.parse(name))
             rows.drop_config(connection, scope)
-            self._note(connection, Change("delete config", scope, detail=before or {}), who)
+            self._note(connection, AuditEntry("delete config", scope, detail=before or {}), who)
         return config.in_force(before).content if name is None else before or {}
 
     def mode(self, name: str | None, *, in_force: bool = False) -> str:
@@ -94,7 +94,7 @@ class Settings:
                     "Cannot import since found existing subjects: delete them, or use force=true"
                 )
             rows.write_mode(connection, scope, chosen.value)
-            self._note(connection, Change("mode", scope, detail={"mode": chosen.value}), who)
+            self._note(connection, AuditEntry("mode", scope, detail={"mode": chosen.value}), who)
         return chosen.value
 
     def drop_mode(self, name: str | None, *, recursive: bool, who: str) -> str:
@@ -115,11 +115,11 @@ class Settings:
                 raise refusals.no_subject(subject)
             for gone in {scope, *inside}:
                 rows.drop_mode(connection, gone)
-            self._note(connection, Change("delete mode", scope, detail={"mode": before}), who)
+            self._note(connection, AuditEntry("delete mode", scope, detail={"mode": before}), who)
         return before or Mode.READWRITE.value
 
-    def _note(self, connection: Connection, change: Change, who: str) -> None:
-        add_change(connection, change, who=who, at_ms=self._database.clock())
+    def _note(self, connection: Connection, change: AuditEntry, who: str) -> None:
+        add_audit_entry(connection, change, who=who, at_ms=self._database.clock())
 
 
 def _scope(name: str | None) -> str:

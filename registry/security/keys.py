@@ -2,11 +2,11 @@
 
 Rules:
 
-- Keys are fetched on a thread, by one request at a time, and at most every COOL_DOWN seconds,
-  however many tokens name keys that are not known.
-- They are fetched again when they are older than FRESH, and when a token names an unknown one. If
-  the provider is away, what is known stays trusted for TRUSTED seconds; after that nobody is
-  admitted.
+- Keys are fetched on a thread, by one request at a time, and at most once in COOLDOWN_SECONDS,
+  however many tokens name unknown keys.
+- They are fetched again when they are older than FRESH_SECONDS, and when a token names an unknown
+  key. If the provider does not answer, known keys stay trusted for TRUSTED_SECONDS. After that,
+  every token is refused.
 - Only public keys for signatures count, each for the algorithms of its kind. A symmetric key is
   none: whoever can check with it could sign with it.
 """
@@ -32,19 +32,19 @@ from headworks._server.security.exposure import is_loopback
 from headworks.errors import UsageError
 
 __all__ = [
-    "COOL_DOWN",
-    "FRESH",
-    "TRUSTED",
+    "COOLDOWN_SECONDS",
+    "FRESH_SECONDS",
+    "TRUSTED_SECONDS",
     "Key",
     "KeySet",
-    "KeysAwayError",
-    "NoSuchKeyError",
+    "KeysUnavailableError",
+    "UnknownKeyError",
     "read_keys",
 ]
 
-COOL_DOWN, FRESH, TRUSTED = 5.0, 300.0, 3600.0
-_LARGEST = 1_000_000
-_TIMEOUT = 3.0
+COOLDOWN_SECONDS, FRESH_SECONDS, TRUSTED_SECONDS = 5.0, 300.0, 3600.0
+_MAX_KEY_SET_BYTES = 1_000_000
+_TIMEOUT_SECONDS = 3.0
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _CURVES = {
     "P-256": ("ES256",),
@@ -56,11 +56,11 @@ _CURVES = {
 _LOG = logging.getLogger(__name__)
 
 
-class KeysAwayError(Exception):
+class KeysUnavailableError(Exception):
     """The provider does not answer, and what it said before is too old to be trusted."""
 
 
-class NoSuchKeyError(Exception):
+class UnknownKeyError(Exception):
     """The provider has no such key."""
 
 
@@ -117,14 +117,14 @@ class KeySet:
         self._fetch = _fetcher(source, ca, insecure=insecure)
         self._lock = asyncio.Lock()
         self._keys: Mapping[str | None, Key] = {}
-        self._fetched = self._tried = -TRUSTED
+        self._fetched = self._tried = -TRUSTED_SECONDS
         self._failed = False
         self.generation = 0
 
     @property
     def fresh(self) -> bool:
         """Whether the keys need not be looked at again yet."""
-        return self._clock() - self._fetched < FRESH
+        return self._clock() - self._fetched < FRESH_SECONDS
 
     async def find(self, name: str | None) -> Key:
         """The key of that name; None: the only key there is.
@@ -137,10 +137,10 @@ class KeySet:
         if found is None:
             await self._refresh()
             found = self._find(name)
-        if self._clock() - self._fetched >= TRUSTED or (found is None and self._failed):
-            raise KeysAwayError
+        if self._clock() - self._fetched >= TRUSTED_SECONDS or (found is None and self._failed):
+            raise KeysUnavailableError
         if found is None:
-            raise NoSuchKeyError
+            raise UnknownKeyError
         return found
 
     def _find(self, name: str | None) -> Key | None:
@@ -150,7 +150,7 @@ class KeySet:
 
     async def _refresh(self) -> None:
         async with self._lock:
-            if self._clock() - self._tried < COOL_DOWN:
+            if self._clock() - self._tried < COOLDOWN_SECONDS:
                 return
             try:
                 keys = await asyncio.to_thread(self._load)
@@ -199,18 +199,23 @@ def _is_local(host: str) -> bool:
 
 def _get(pool: urllib3.PoolManager, source: str) -> bytes:
     answer = pool.request(
-        "GET", source, timeout=_TIMEOUT, retries=False, redirect=False, preload_content=False
+        "GET",
+        source,
+        timeout=_TIMEOUT_SECONDS,
+        retries=False,
+        redirect=False,
+        preload_content=False,
     )
     try:
         if answer.status != 200:
             raise ValueError(f"it answered with status {answer.status}")
-        return _bounded(answer.read(_LARGEST + 1))
+        return _bounded(answer.read(_MAX_KEY_SET_BYTES + 1))
     finally:
         answer.drain_conn()
         answer.release_conn()
 
 
 def _bounded(data: bytes) -> bytes:
-    if len(data) > _LARGEST:
-        raise ValueError(f"it is longer than {_LARGEST} bytes")
+    if len(data) > _MAX_KEY_SET_BYTES:
+        raise ValueError(f"it is longer than {_MAX_KEY_SET_BYTES} bytes")
     return data

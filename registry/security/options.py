@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from headworks._registry.security.security import Security
     from headworks._registry.security.tokens import TokenRules
 
-__all__ = ["Guarding", "open_security"]
+__all__ = ["SecurityOptions", "open_security"]
 
 
 @dataclass(frozen=True, slots=True)
-class Guarding:
+class SecurityOptions:
     """Files of users and grants, where tokens come from, and whether all may read."""
 
     users: Path | None = None
@@ -51,29 +51,29 @@ class Guarding:
         return not (self.authenticates or self.access is not None or self.anonymous_reads)
 
 
-def open_security(guarding: Guarding, failed: Callable[[str], None]) -> Security | None:
+def open_security(guarding: SecurityOptions, failed: Callable[[str], None]) -> Security | None:
     """What guards the registry, or None if it is open; UsageError for options that do not fit."""
     rules = _token_rules(guarding)
     if guarding.is_open:
         return None
     # What checks signatures takes long to load, and an open server needs none of it.
     from headworks._registry.security.keys import KeySet
-    from headworks._registry.security.passwords import Passwords
+    from headworks._registry.security.passwords import PasswordVerifier
     from headworks._registry.security.security import Security
-    from headworks._registry.security.tokens import Tokens
+    from headworks._registry.security.tokens import TokenVerifier
 
     tokens = None
     if guarding.jwks is not None and rules is not None:
         keys = KeySet(guarding.jwks, ca=guarding.jwks_ca, insecure=guarding.insecure)
-        tokens = Tokens(keys, rules)
+        tokens = TokenVerifier(keys, rules)
     access = Access.load(guarding.access)
-    passwords = Passwords(Users(guarding.users)) if guarding.users is not None else None
+    passwords = PasswordVerifier(Users(guarding.users)) if guarding.users is not None else None
     return Security(
         access, passwords, tokens, anonymous_reads=guarding.anonymous_reads, failed=failed
     )
 
 
-def _token_rules(guarding: Guarding) -> TokenRules | None:
+def _token_rules(guarding: SecurityOptions) -> TokenRules | None:
     issuer, audience = guarding.issuer, guarding.audience
     if guarding.jwks is None:
         if issuer or audience or guarding.jwks_ca:

@@ -17,18 +17,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 from headworks._server.security import Principal, Secret, Users
 
-__all__ = ["MOST_WAITING", "Passwords", "TooManyError"]
+__all__ = ["MAX_WAITING_PASSWORDS", "PasswordVerifier", "TooManyPasswordsError"]
 
-MOST_WAITING = 64
-_REMEMBERED = 4096
+MAX_WAITING_PASSWORDS = 64
+_MAX_CACHED_CREDENTIALS = 4096
 _Memory = OrderedDict[bytes, tuple[str, Secret | None]]
 
 
-class TooManyError(Exception):
+class TooManyPasswordsError(Exception):
     """So many passwords wait to be checked that one more is not taken."""
 
 
-class Passwords:
+class PasswordVerifier:
     """Checks passwords; used by one event loop. Raises UsageError if the file is unreadable."""
 
     def __init__(self, users: Users) -> None:
@@ -51,8 +51,8 @@ class Passwords:
         secret = self._users.secret(name)
         if self._wrong.get(mark) == (name, secret):
             return None
-        if self._waiting >= MOST_WAITING:
-            raise TooManyError
+        if self._waiting >= MAX_WAITING_PASSWORDS:
+            raise TooManyPasswordsError
         self._waiting += 1
         try:
             right = await asyncio.get_running_loop().run_in_executor(
@@ -63,7 +63,7 @@ class Passwords:
         memory = self._right if right else self._wrong
         memory[mark] = (name, secret)
         memory.move_to_end(mark)
-        if len(memory) > _REMEMBERED:
+        if len(memory) > _MAX_CACHED_CREDENTIALS:
             memory.popitem(last=False)
         return Principal(name) if right else None
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.model.subject import Subject
-from headworks._registry.security.rules import On, Rule
-from headworks._server.security import ANONYMOUS, Grant, Kind, Principal, Role
+from headworks._registry.security.rules import RouteRule, RuleTarget
+from headworks._server.security import ANONYMOUS, Grant, Principal, ResourceType, Role
 
 __all__ = ["ALL", "Permission"]
 
-_DENIED = 40301
-_UNKNOWN = 401
+_FORBIDDEN_CODE = 40301
+_UNAUTHORIZED_CODE = 401
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Permission:
         """Whether the principal has the role for a subject (or a context, `:.context:`)."""
         return self._has(role, str(Subject.parse(name)))
 
-    def may_read(self, kind: Kind, name: str) -> bool:
+    def may_read(self, kind: ResourceType, name: str) -> bool:
         """Whether the principal may read a topic or a group; for a subject, ask `may`."""
         return self._has(Role.READER, name, kind)
 
@@ -51,17 +51,17 @@ class Permission:
         if not self.may(role, name):
             raise self.refusal(role, f"subject '{name}'")
 
-    def must_satisfy(self, rule: Rule, name: str) -> None:
+    def must_satisfy(self, rule: RouteRule, name: str) -> None:
         """ServiceError if the principal may not use a route; `name` as the rule asks for one."""
         if rule.role is None:
             return
-        if rule.on is On.SOMEWHERE:
+        if rule.on is RuleTarget.SOMEWHERE:
             if not self._has_somewhere(rule.role):
                 raise self.refusal(rule.role, "any subject")
-        elif rule.on is On.EVERYWHERE:
+        elif rule.on is RuleTarget.EVERYWHERE:
             if not self._has(rule.role, ""):
                 raise self.refusal(rule.role, "all subjects")
-        elif rule.on is On.CONTEXT:
+        elif rule.on is RuleTarget.CONTEXT:
             scope = str(Subject(name, ""))
             if not self._has(rule.role, scope):
                 raise self.refusal(rule.role, f"context '{name}'")
@@ -71,15 +71,17 @@ class Permission:
     def refusal(self, role: Role, what: str) -> ServiceError:
         """The answer to somebody who may not: 401 if they have not said who they are, else 403."""
         if self.principal == ANONYMOUS:
-            return ServiceError(401, _UNKNOWN, f"Say who you are: this takes a {role} of {what}")
+            return ServiceError(
+                401, _UNAUTHORIZED_CODE, f"Say who you are: this takes a {role} of {what}"
+            )
         return ServiceError(
             403,
-            _DENIED,
+            _FORBIDDEN_CODE,
             f"User '{self.principal.name}' has not the role {role} on {what}: "
             "the registry's file of grants must say so",
         )
 
-    def _has(self, role: Role, name: str, kind: Kind = Kind.SUBJECTS) -> bool:
+    def _has(self, role: Role, name: str, kind: ResourceType = ResourceType.SUBJECTS) -> bool:
         if self.grants is None or self._reads_anyway(role):
             return True
         return any(
@@ -92,7 +94,7 @@ class Permission:
         if self.grants is None or self._reads_anyway(role):
             return True
         return any(
-            grant.gives_somewhere(self.principal, one, Kind.SUBJECTS)
+            grant.gives_somewhere(self.principal, one, ResourceType.SUBJECTS)
             for grant in self.grants
             for one in _enough(role)
         )

@@ -18,10 +18,10 @@ from typing import Final
 
 from headworks._server.security import Role
 
-__all__ = ["NOBODY_ASKED", "RULES", "On", "Rule"]
+__all__ = ["PUBLIC", "RULES", "RouteRule", "RuleTarget"]
 
 
-class On(Enum):
+class RuleTarget(Enum):
     """For which name the role must be granted."""
 
     SUBJECT = "the subject in the path"
@@ -31,11 +31,11 @@ class On(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RouteRule:
     """What a route takes; a role of None: nobody is asked who they are."""
 
     role: Role | None
-    on: On = On.SOMEWHERE
+    on: RuleTarget = RuleTarget.SOMEWHERE
 
     @property
     def changes(self) -> bool:
@@ -43,18 +43,18 @@ class Rule:
         return self.role in (Role.WRITER, Role.ADMIN)
 
 
-NOBODY_ASKED: Final = Rule(None)
-_LISTED: Final = Rule(Role.READER, On.SOMEWHERE)
-_READ: Final = Rule(Role.READER, On.SUBJECT)
-_WRITE: Final = Rule(Role.WRITER, On.SUBJECT)
-_ADMIN: Final = Rule(Role.ADMIN, On.SUBJECT)
-_ADMIN_OF_ALL: Final = Rule(Role.ADMIN, On.EVERYWHERE)
+PUBLIC: Final = RouteRule(None)
+_LISTED: Final = RouteRule(Role.READER, RuleTarget.SOMEWHERE)
+_READ: Final = RouteRule(Role.READER, RuleTarget.SUBJECT)
+_WRITE: Final = RouteRule(Role.WRITER, RuleTarget.SUBJECT)
+_ADMIN: Final = RouteRule(Role.ADMIN, RuleTarget.SUBJECT)
+_ADMIN_OF_ALL: Final = RouteRule(Role.ADMIN, RuleTarget.EVERYWHERE)
 
-RULES: Final[Mapping[tuple[str, str], Rule]] = {
-    ("GET", "/health"): NOBODY_ASKED,
-    ("GET", "/health/ready"): NOBODY_ASKED,
-    ("GET", "/docs"): NOBODY_ASKED,
-    ("GET", "/openapi.json"): NOBODY_ASKED,
+RULES: Final[Mapping[tuple[str, str], RouteRule]] = {
+    ("GET", "/health"): PUBLIC,
+    ("GET", "/health/ready"): PUBLIC,
+    ("GET", "/docs"): PUBLIC,
+    ("GET", "/openapi.json"): PUBLIC,
     ("GET", "/"): _LISTED,
     ("GET", "/metrics"): _LISTED,
     ("GET", "/v1/metadata/id"): _LISTED,
@@ -96,7 +96,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("PUT", "/mode/{subject}"): _ADMIN,
     ("DELETE", "/mode/{subject}"): _ADMIN,
     ("GET", "/contexts"): _LISTED,
-    ("DELETE", "/contexts/{context}"): Rule(Role.ADMIN, On.CONTEXT),
+    ("DELETE", "/contexts/{context}"): RouteRule(Role.ADMIN, RuleTarget.CONTEXT),
     ("GET", "/associations"): _LISTED,
     ("GET", "/associations/{rest:path}"): _LISTED,
     ("PUT", "/associations"): _LISTED,

@@ -17,10 +17,10 @@ import secrets
 from collections.abc import Callable, Iterable
 
 from headworks._registry.model.refusals import ServiceError
-from headworks._registry.security.keys import KeysAwayError
-from headworks._registry.security.passwords import Passwords, TooManyError
+from headworks._registry.security.keys import KeysUnavailableError
+from headworks._registry.security.passwords import PasswordVerifier, TooManyPasswordsError
 from headworks._registry.security.permission import Permission
-from headworks._registry.security.tokens import TokenError, Tokens
+from headworks._registry.security.tokens import TokenError, TokenVerifier
 from headworks._server.security import ANONYMOUS, Access, Principal
 from headworks.errors import UsageError
 
@@ -46,8 +46,8 @@ class Security:
     def __init__(
         self,
         access: Access,
-        passwords: Passwords | None = None,
-        tokens: Tokens | None = None,
+        passwords: PasswordVerifier | None = None,
+        tokens: TokenVerifier | None = None,
         *,
         anonymous_reads: bool = False,
         failed: Callable[[str], None] = lambda _reason: None,
@@ -115,14 +115,16 @@ class Security:
         takes = " or ".join(one.partition(" ")[0] for one in self.challenges) or "no credentials"
         raise self._refusal("scheme", 401, f"Unauthorized: this registry takes {takes}")
 
-    async def _check_password(self, passwords: Passwords, mark: bytes, value: str) -> Principal:
+    async def _check_password(
+        self, passwords: PasswordVerifier, mark: bytes, value: str
+    ) -> Principal:
         try:
             name, colon, password = base64.b64decode(value, validate=True).decode().partition(":")
         except ValueError:
             name = colon = password = ""
         try:
             found = await passwords.check(mark, name, password) if colon else None
-        except TooManyError:
+        except TooManyPasswordsError:
             raise self._refusal(
                 "busy", 429, "too many passwords wait to be checked: try again in a second"
             ) from None
@@ -132,14 +134,14 @@ class Security:
             )
         return found
 
-    async def _check_token(self, tokens: Tokens, mark: bytes, token: str) -> Principal:
+    async def _check_token(self, tokens: TokenVerifier, mark: bytes, token: str) -> Principal:
         try:
             return await tokens.check(mark, token)
         except TokenError as error:
             raise self._refusal(
                 "token", 401, f"Unauthorized: the token will not do: {error}"
             ) from (None)
-        except KeysAwayError:
+        except KeysUnavailableError:
             raise self._refusal(
                 "unavailable", 503, "tokens cannot be checked: their keys are not to be had"
             ) from None

@@ -2,7 +2,7 @@
 
 Rules:
 
-- Signature, expiry, start, issuer and audience must all be right (LEEWAY seconds of clock
+- Signature, expiry, start, issuer and audience must all be right (LEEWAY_SECONDS seconds of clock
   difference); a token without an expiry is refused.
 - The algorithm is one that the key allows, never merely the one that the token names.
 - A name that would mean somebody or something else in a file of grants is refused.
@@ -19,19 +19,19 @@ from typing import Any
 
 import jwt
 
-from headworks._registry.security.keys import KeySet, NoSuchKeyError
+from headworks._registry.security.keys import KeySet, UnknownKeyError
 from headworks._server.security import ANONYMOUS, Principal
 
-__all__ = ["LEEWAY", "TokenError", "TokenRules", "Tokens"]
+__all__ = ["LEEWAY_SECONDS", "TokenError", "TokenRules", "TokenVerifier"]
 
-LEEWAY = 30
-_REMEMBERED = 4096
-_LONGEST_TOKEN = 16_384
-_LONGEST_NAME = 256
-_MOST_GROUPS = 1000
+LEEWAY_SECONDS = 30
+_MAX_CACHED_CREDENTIALS = 4096
+_MAX_TOKEN_CHARACTERS = 16_384
+_MAX_NAME_CHARACTERS = 256
+_MAX_GROUPS = 1000
 _NO_TOKEN = "it is not a signed token (JWT)"
 # What the library lets through of a header or a claim that is nested, infinite or of a wrong type.
-_NOT_JSON_OF_OURS = (ValueError, TypeError, OverflowError, RecursionError)
+_DECODE_ERRORS = (ValueError, TypeError, OverflowError, RecursionError)
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (jwt.ExpiredSignatureError, "it has expired"),
     (jwt.ImmatureSignatureError, "it is not valid yet"),
@@ -63,7 +63,7 @@ class _Known:
     generation: int
 
 
-class Tokens:
+class TokenVerifier:
     """Checks tokens; used by one event loop."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Tokens:
 
     async def check(self, mark: bytes, token: str) -> Principal:
         """Whose token this is. Raises TokenError, or KeysAwayError if that cannot be found out."""
-        if len(token) > _LONGEST_TOKEN:
+        if len(token) > _MAX_TOKEN_CHARACTERS:
             raise TokenError("it is too long")
         try:
             name = jwt.get_unverified_header(token).get("kid")
@@ -99,14 +99,14 @@ class Tokens:
                 algorithms=list(key.algorithms),
                 issuer=self._rules.issuer,
                 audience=self._rules.audience,
-                leeway=LEEWAY,
+                leeway=LEEWAY_SECONDS,
                 options={"require": ["exp", "iss", "aud"], "enforce_minimum_key_length": True},
             )
-        except NoSuchKeyError:
+        except UnknownKeyError:
             raise TokenError("it is signed with a key that the provider does not have") from None
         except jwt.PyJWTError as error:
             raise TokenError(_reason(error)) from None
-        except _NOT_JSON_OF_OURS:
+        except _DECODE_ERRORS:
             raise TokenError(_NO_TOKEN) from None
         principal = self._principal(claims)
         self._remember(mark, _Known(principal, float(claims["exp"]), self._keys.generation))
@@ -115,7 +115,7 @@ class Tokens:
     def _principal(self, claims: Mapping[str, Any]) -> Principal:
         claim = self._rules.principal
         name = _claim(claims, claim)
-        if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
+        if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME_CHARACTERS:
             raise TokenError(f"its claim `{claim}` is not a name")
         if not name.isprintable() or name in ("*", ANONYMOUS.name) or name.startswith("group:"):
             raise TokenError(f"its claim `{claim}` is {name!r}, which nobody may be called")
@@ -125,12 +125,12 @@ class Tokens:
         if not isinstance(groups, list):
             return Principal(name)
         texts = [one for one in groups if isinstance(one, str)]
-        return Principal(name, tuple(texts[:_MOST_GROUPS]))
+        return Principal(name, tuple(texts[:_MAX_GROUPS]))
 
     def _remember(self, mark: bytes, known: _Known) -> None:
         self._known[mark] = known
         self._known.move_to_end(mark)
-        if len(self._known) > _REMEMBERED:
+        if len(self._known) > _MAX_CACHED_CREDENTIALS:
             self._known.popitem(last=False)
 
 

@@ -19,24 +19,28 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headworks._registry.metrics import UNMATCHED, Metrics
-from headworks._registry.security.rules import NOBODY_ASKED, RULES
+from headworks._registry.metrics import UNMATCHED, RegistryMetrics
+from headworks._registry.security.rules import PUBLIC, RULES
 from headworks._registry.service.guard import PRINCIPAL
 
-__all__ = ["Observed"]
+__all__ = ["AccessLog"]
 
 _LOG = logging.getLogger("registry.access")
-_PLAIN = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
-_LONGEST_PATH = 300
+_PLAIN_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
+_MAX_PATH_CHARACTERS = 300
 # The status of a request whose caller hung up before there was an answer.
-_HUNG_UP = 499
+_CLIENT_CLOSED_REQUEST = 499
 
 
-class Observed:
+class AccessLog:
     """Wraps the application; `clock` gives seconds."""
 
     def __init__(
-        self, app: ASGIApp, metrics: Metrics, *, clock: Callable[[], float] = time.perf_counter
+        self,
+        app: ASGIApp,
+        metrics: RegistryMetrics,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._app = app
         self._metrics = metrics
@@ -48,7 +52,7 @@ class Observed:
             await self._app(scope, receive, send)
             return
         name = _request_id(scope)
-        status = _HUNG_UP
+        status = _CLIENT_CLOSED_REQUEST
 
         async def noting(message: Message) -> None:
             nonlocal status
@@ -70,7 +74,7 @@ class Observed:
         route = UNMATCHED if matched is None else str(matched.path)
         # A method that no route has is the caller's own word.
         method = str(scope["method"]) if (scope["method"], route) in RULES else "other"
-        self._metrics.answered(method, route, str(status), seconds)
+        self._metrics.count_request(method, route, str(status), seconds)
         level = _level(method, route, status)
         if not _LOG.isEnabledFor(level):
             return
@@ -81,7 +85,7 @@ class Observed:
             "peer": client[0] if client else "unknown",
             "method": method,
             "route": route,
-            "path": scope["raw_path"].decode("ascii", "replace")[:_LONGEST_PATH],
+            "path": scope["raw_path"].decode("ascii", "replace")[:_MAX_PATH_CHARACTERS],
             "status": status,
             "ms": round(seconds * 1000, 2),
         }
@@ -97,13 +101,13 @@ class Observed:
 def _level(method: str, route: str, status: int) -> int:
     if status >= 500:
         return logging.ERROR
-    if status >= 400 and status not in (404, _HUNG_UP):
+    if status >= 400 and status not in (404, _CLIENT_CLOSED_REQUEST):
         return logging.WARNING
-    return logging.INFO if RULES.get((method, route), NOBODY_ASKED).changes else logging.DEBUG
+    return logging.INFO if RULES.get((method, route), PUBLIC).changes else logging.DEBUG
 
 
 def _request_id(scope: Scope) -> bytes:
     for name, value in scope["headers"]:
-        if name == b"x-request-id" and _PLAIN.fullmatch(value):
+        if name == b"x-request-id" and _PLAIN_ID.fullmatch(value):
             return bytes(value)
     return secrets.token_hex(8).encode()

@@ -19,16 +19,16 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Scope
 
 import headworks
-from headworks._registry.fast_reads import Admits, FastReads
-from headworks._registry.metrics import Metrics
+from headworks._registry.fast_reads import FastReads, MayRead
+from headworks._registry.metrics import RegistryMetrics
 from headworks._registry.model import refusals
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.model.schema_limits import SchemaLimits
 from headworks._registry.operations.deleter import Deleter
-from headworks._registry.operations.parsed_schemas import Loader
-from headworks._registry.operations.reader import Reader
+from headworks._registry.operations.parsed_schemas import SchemaCache
+from headworks._registry.operations.reader import RegistryReader
 from headworks._registry.operations.registrar import Registrar
-from headworks._registry.operations.settings import Settings
+from headworks._registry.operations.settings import SubjectSettings
 from headworks._registry.security.security import Security, authorization_of
 from headworks._registry.service import (
     compatibility,
@@ -37,23 +37,23 @@ from headworks._registry.service import (
     settings,
     subjects,
 )
-from headworks._registry.service.access_log import Observed
-from headworks._registry.service.dependencies import Parts
+from headworks._registry.service.access_log import AccessLog
+from headworks._registry.service.dependencies import Dependencies
 from headworks._registry.service.guard import guard
-from headworks._registry.service.middleware import Edge
+from headworks._registry.service.middleware import ProtocolMiddleware
 from headworks._registry.service.openapi import describe
 from headworks._registry.service.parameters import answer
 from headworks._registry.service.swagger_page import serve_page
-from headworks._registry.store import Database
+from headworks._registry.store import RegistryStore
 from headworks._registry.store.totals import totals
 
-__all__ = ["Limits", "create_app"]
+__all__ = ["ServiceLimits", "create_app"]
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServiceLimits:
     """How large a schema and a request's body (bytes) may be."""
 
     schema: SchemaLimits = field(default_factory=SchemaLimits)
@@ -61,18 +61,18 @@ class Limits:
 
 
 def create_app(
-    database: Database,
-    limits: Limits | None = None,
+    database: RegistryStore,
+    limits: ServiceLimits | None = None,
     *,
     security: Security | None = None,
-    metrics: Metrics | None = None,
+    metrics: RegistryMetrics | None = None,
 ) -> ASGIApp:
     """The whole service over an open store; it closes the store when it ends.
 
     Without `security` everybody may do everything.
     """
-    allowed = limits or Limits()
-    loader = Loader()
+    allowed = limits or ServiceLimits()
+    schema_cache = SchemaCache()
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -91,15 +91,15 @@ def create_app(
         redirect_slashes=False,
         dependencies=[Depends(guard)],
     )
-    measured = metrics or Metrics()
+    measured = metrics or RegistryMetrics()
     app.state.largest_body = allowed.request
     app.state.security = security
     app.state.metrics = measured
-    app.state.parts = Parts(
-        Registrar(database, loader, allowed.schema),
-        Reader(database, loader),
+    app.state.dependencies = Dependencies(
+        Registrar(database, schema_cache, allowed.schema),
+        RegistryReader(database, schema_cache),
         Deleter(database),
-        Settings(database),
+        SubjectSettings(database),
     )
     for router in (subjects, schemas, compatibility, settings, contexts_and_health):
         app.include_router(router.router)
@@ -112,14 +112,14 @@ def create_app(
     app.add_exception_handler(RecursionError, _too_deep)
     app.add_exception_handler(ClientDisconnect, _hung_up)
     app.add_exception_handler(Exception, _broken)
-    observed = Observed(Edge(app, largest_body=allowed.request), measured)
+    observed = AccessLog(ProtocolMiddleware(app, largest_body=allowed.request), measured)
     fast_reads = FastReads(observed, database.revision, _admits(security) if security else None)
     measured.watch(fast_reads, database.revision, lambda: totals(database))
     database.on_change(fast_reads.forget)
     return fast_reads
 
 
-def _admits(security: Security) -> Admits:
+def _admits(security: Security) -> MayRead:
     """Whether who sends a request is known already, and reads one of some subjects."""
 
     def admits(scope: Scope, subjects: tuple[str, ...]) -> bool:
@@ -131,7 +131,7 @@ def _admits(security: Security) -> Admits:
 
 def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)
-    request.app.state.metrics.refused(error)
+    request.app.state.metrics.count_refusal(error)
     refusal = answer(error.as_body(), error.status)
     security: Security | None = request.app.state.security
     if error.status == 401 and security is not None:
@@ -155,7 +155,7 @@ def _no_route(_request: Request, error: Exception) -> Response:
 
 
 def _store_failed(request: Request, error: Exception) -> Response:
-    request.app.state.metrics.store_failed()
+    request.app.state.metrics.count_store_error()
     _LOG.error("%s %s: the store failed: %s", request.method, request.url.path, error)
     return answer(refusals.store_unavailable(str(error.__cause__ or error)).as_body(), 500)
 

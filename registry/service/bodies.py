@@ -12,11 +12,11 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from headworks._registry.model import metadata_and_rules, refusals
-from headworks._registry.model.definition import Definition, JsonObject, Reference
+from headworks._registry.model.definition import Definition, JsonObject, SchemaReference
 from headworks._registry.model.names import valid_subject
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.model.tags import read_tags
-from headworks._registry.operations.proposals import NUMBERED, Proposal
+from headworks._registry.operations.proposals import NUMBERED, ProposedSchema
 from headworks._registry.service.openapi_bodies import (
     BODY_OF_CONFIG,
     BODY_OF_MODE,
@@ -40,7 +40,7 @@ _ACCEPTED = (
     "application/json",
     "application/octet-stream",
 )
-_LARGEST_INT = 2**31 - 1
+_MAX_INT = 2**31 - 1
 
 
 async def _json_object(request: Request) -> JsonObject:
@@ -71,7 +71,7 @@ async def _json_object(request: Request) -> JsonObject:
 Body = Annotated[JsonObject, Depends(_json_object)]
 
 
-def read_proposal(body: JsonObject, *, validate_rules: bool = True) -> Proposal:
+def read_proposal(body: JsonObject, *, validate_rules: bool = True) -> ProposedSchema:
     """The schema that a body proposes; ServiceError 42201 or 42210 if a member is wrong."""
     kind = body.get("schemaType") or "AVRO"
     if kind != "AVRO":
@@ -84,7 +84,7 @@ def read_proposal(body: JsonObject, *, validate_rules: bool = True) -> Proposal:
     add = read_tags(body.get("schemaTagsToAdd"), "schemaTagsToAdd")
     remove = read_tags(body.get("schemaTagsToRemove"), "schemaTagsToRemove")
     version = _version(body, "version")
-    return Proposal(
+    return ProposedSchema(
         text,
         tuple(_reference(one) for one in _list(body, "references")),
         metadata_and_rules.read_metadata(body.get("metadata")),
@@ -99,7 +99,7 @@ def read_proposal(body: JsonObject, *, validate_rules: bool = True) -> Proposal:
 
 def read_retagging(
     body: JsonObject, old: Definition, latest_rules: JsonObject | None, *, validate_rules: bool
-) -> Proposal:
+) -> ProposedSchema:
     """What a change of tags makes of a version: its content, with what the body changes.
 
     Rules to merge or remove change the latest rule set; a whole `ruleSet` replaces it.
@@ -113,7 +113,7 @@ def read_retagging(
             metadata_and_rules.merged_rules(latest_rules, merge, None),
             [str(name) for name in removed],
         )
-    return Proposal(
+    return ProposedSchema(
         old.text,
         old.references,
         # From here on the versions have their numbers in their metadata.
@@ -125,7 +125,7 @@ def read_retagging(
     )
 
 
-def _reference(value: Any) -> Reference:
+def _reference(value: Any) -> SchemaReference:
     if not isinstance(value, dict):
         raise refusals.invalid_schema("Invalid schema: a reference must be an object")
     name, subject, version = value.get("name"), value.get("subject"), value.get("version", -1)
@@ -133,13 +133,13 @@ def _reference(value: Any) -> Reference:
         raise refusals.invalid_schema(
             "Invalid schema: a reference needs the strings `name` and `subject`"
         )
-    if type(version) is not int or not (version == -1 or 0 < version <= _LARGEST_INT):
+    if type(version) is not int or not (version == -1 or 0 < version <= _MAX_INT):
         raise refusals.invalid_schema(
             f"Invalid schema: reference '{name}' has the version {version!r}; "
             "give a version number, or -1 for the latest"
         )
     valid_subject(subject)
-    return Reference(name, subject, version)
+    return SchemaReference(name, subject, version)
 
 
 def _list(body: JsonObject, name: str) -> list[Any]:
@@ -154,7 +154,7 @@ def _positive(body: JsonObject, name: str) -> int | None:
     found = body.get(name)
     if found in (None, 0, -1) and not isinstance(found, bool):
         return None
-    if type(found) is not int or not 0 < found <= _LARGEST_INT:
+    if type(found) is not int or not 0 < found <= _MAX_INT:
         raise refusals.invalid_schema(
             f"Invalid schema: `{name}` is {found!r}, not a number above 0"
         )

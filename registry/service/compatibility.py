@@ -7,46 +7,50 @@ from fastapi import APIRouter, Response
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.service.bodies import BODY_OF_SCHEMA, Body, read_proposal
-from headworks._registry.service.dependencies import Parts, PartsOf
-from headworks._registry.service.guard import Sight, SightOf
+from headworks._registry.service.dependencies import Dependencies, DependenciesOf
+from headworks._registry.service.guard import RequestPermissions, RequestPermissionsOf
 from headworks._registry.service.parameters import Flag, SubjectName, VersionName, answer
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["compatibility"])
-_INVALID_SCHEMA = 42201
+_INVALID_SCHEMA_CODE = 42201
 
 
 @router.post("/compatibility/subjects/{subject}/versions", openapi_extra=BODY_OF_SCHEMA)
 def check_all(
-    parts: PartsOf,
+    dependencies: DependenciesOf,
     subject: SubjectName,
     body: Body,
-    sight: SightOf,
+    permissions: RequestPermissionsOf,
     normalize: Flag = False,
     verbose: Flag = False,
 ) -> Response:
     """Check a schema against the versions that the subject's level asks for."""
-    return _check(parts, sight, subject, body, None, normalize=normalize, verbose=verbose)
+    return _check(
+        dependencies, permissions, subject, body, None, normalize=normalize, verbose=verbose
+    )
 
 
 @router.post("/compatibility/subjects/{subject}/versions/{version}", openapi_extra=BODY_OF_SCHEMA)
 def check_one(
-    parts: PartsOf,
+    dependencies: DependenciesOf,
     subject: SubjectName,
     version: VersionName,
     body: Body,
-    sight: SightOf,
+    permissions: RequestPermissionsOf,
     normalize: Flag = False,
     verbose: Flag = False,
 ) -> Response:
     """Check a schema against one version."""
-    return _check(parts, sight, subject, body, version, normalize=normalize, verbose=verbose)
+    return _check(
+        dependencies, permissions, subject, body, version, normalize=normalize, verbose=verbose
+    )
 
 
 def _check(
-    parts: Parts,
-    sight: Sight,
+    dependencies: Dependencies,
+    permissions: RequestPermissions,
     subject: str,
     body: JsonObject,
     version: int | str | None,
@@ -55,11 +59,11 @@ def _check(
     verbose: bool,
 ) -> Response:
     try:
-        proposal = sight.proposal(subject, read_proposal(body))
-        verdict = parts.registrar.check(subject, proposal, version, normalize=normalize)
+        proposal = permissions.proposal(subject, read_proposal(body))
+        verdict = dependencies.registrar.check(subject, proposal, version, normalize=normalize)
     except ServiceError as error:
         # Asked for reasons, an invalid schema is an answer and not an error.
-        if verbose and error.code == _INVALID_SCHEMA:
+        if verbose and error.code == _INVALID_SCHEMA_CODE:
             return answer({"is_compatible": False, "messages": [error.message]})
         raise
     content: dict[str, object] = {"is_compatible": verdict.is_compatible}

@@ -7,16 +7,16 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Query, Request, Response
 
 import headworks
-from headworks._registry.metrics import Metrics
+from headworks._registry.metrics import RegistryMetrics
 from headworks._registry.model.refusals import ServiceError
-from headworks._registry.service.dependencies import PartsOf
-from headworks._registry.service.guard import SightOf
+from headworks._registry.service.dependencies import DependenciesOf
+from headworks._registry.service.guard import RequestPermissionsOf
 from headworks._registry.service.parameters import (
-    LARGEST_INT,
+    MAX_INT,
+    Author,
     Context,
     Page,
     SubjectHint,
-    Who,
     answer,
     page_of,
 )
@@ -24,7 +24,7 @@ from headworks._registry.service.parameters import (
 __all__ = ["router"]
 
 router = APIRouter(tags=["surroundings"])
-_LONGEST_LOG = 1000
+_MAX_AUDIT_ENTRIES = 1000
 
 
 @router.get("/")
@@ -35,19 +35,19 @@ def read_root() -> Response:
 
 @router.get("/contexts")
 def list_contexts(
-    parts: PartsOf,
+    dependencies: DependenciesOf,
     page: Page,
-    sight: SightOf,
+    permissions: RequestPermissionsOf,
     prefix: Annotated[str, Query(alias="contextPrefix")] = "",
 ) -> Response:
     """The contexts, the default one (".") first."""
-    return answer(page_of(sight.contexts(parts.reader.contexts(prefix)), page))
+    return answer(page_of(permissions.contexts(dependencies.reader.contexts(prefix)), page))
 
 
 @router.delete("/contexts/{context}")
-def delete_context(parts: PartsOf, context: Context, who: Who) -> Response:
+def delete_context(dependencies: DependenciesOf, context: Context, who: Author) -> Response:
     """Drop an empty context's settings."""
-    parts.deleter.delete_context(context, who=who)
+    dependencies.deleter.delete_context(context, who=who)
     return Response(status_code=204)
 
 
@@ -95,14 +95,14 @@ def create_association() -> Response:
 
 @router.get("/audit")
 def read_audit(
-    parts: PartsOf,
+    dependencies: DependenciesOf,
     subject: SubjectHint,
     after: Annotated[int, Query(ge=0, le=2**53)] = 0,
-    limit: Annotated[int, Query(ge=0, le=LARGEST_INT)] = _LONGEST_LOG,
+    limit: Annotated[int, Query(ge=0, le=MAX_INT)] = _MAX_AUDIT_ENTRIES,
 ) -> Response:
     """Who changed what, and when: the changes after number `after`, oldest first."""
-    found = parts.reader.changes(
-        subject=subject or None, after=after, limit=min(limit, _LONGEST_LOG)
+    found = dependencies.reader.changes(
+        subject=subject or None, after=after, limit=min(limit, _MAX_AUDIT_ENTRIES)
     )
     return answer(found)
 
@@ -114,14 +114,14 @@ def read_health() -> Response:
 
 
 @router.get("/health/ready")
-def read_readiness(parts: PartsOf) -> Response:
+def read_readiness(dependencies: DependenciesOf) -> Response:
     """The store answers too."""
-    parts.reader.is_ready()
+    dependencies.reader.is_ready()
     return answer({"status": "ok"})
 
 
 @router.get("/metrics", include_in_schema=False)
 def read_metrics(request: Request) -> Response:
     """What is counted and measured, for Prometheus."""
-    content, content_type = cast(Metrics, request.app.state.metrics).exposition()
+    content, content_type = cast(RegistryMetrics, request.app.state.metrics).exposition()
     return Response(content, media_type=content_type)

@@ -8,25 +8,25 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from headworks._registry.operations.deleter import Deleter
-from headworks._registry.operations.reader import Reader
+from headworks._registry.operations.reader import RegistryReader
 from headworks._registry.operations.registrar import Registrar
-from headworks._registry.operations.settings import Settings
+from headworks._registry.operations.settings import SubjectSettings
 
-__all__ = ["Parts", "PartsOf"]
+__all__ = ["Dependencies", "DependenciesOf"]
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Dependencies:
     """One worker per kind of request."""
 
     registrar: Registrar
-    reader: Reader
+    reader: RegistryReader
     deleter: Deleter
-    settings: Settings
+    settings: SubjectSettings
 
 
-async def _parts(request: Request) -> Parts:
-    return cast(Parts, request.app.state.parts)
+async def _dependencies(request: Request) -> Dependencies:
+    return cast(Dependencies, request.app.state.dependencies)
 
 
-PartsOf = Annotated[Parts, Depends(_parts)]
+DependenciesOf = Annotated[Dependencies, Depends(_dependencies)]

@@ -7,7 +7,8 @@ Rules:
   access log, the permission for the route.
 - A subject that names no context and is not in the default one is looked for in the others; but
   not for who may not read everything. What was allowed is the name that was written.
-- Where a request names further subjects (references, an alias, an id), the route asks `Sight`.
+- Where a request names further subjects (references, an alias, an id), the route asks
+  `RequestPermissions`.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from headworks._registry.fast_reads import SUBJECTS
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.model.subject import DEFAULT_CONTEXT, Subject
-from headworks._registry.operations.proposals import Proposal
+from headworks._registry.operations.proposals import ProposedSchema
 from headworks._registry.security.permission import ALL, Permission
 from headworks._registry.security.rules import RULES
 from headworks._registry.security.security import Security, authorization_of
-from headworks._registry.service.dependencies import Parts, PartsOf
+from headworks._registry.service.dependencies import Dependencies, DependenciesOf
 from headworks._registry.service.parameters import CONFINED, decoded
 from headworks._server.security import Role
 
-__all__ = ["PRINCIPAL", "Sight", "SightOf", "guard"]
+__all__ = ["PRINCIPAL", "RequestPermissions", "RequestPermissionsOf", "guard"]
 
 PRINCIPAL = "headworks.principal"
 _PERMISSION = "headworks.permission"
@@ -55,12 +56,12 @@ async def guard(request: Request) -> None:
         request.scope[CONFINED] = True
 
 
-class Sight:
+class RequestPermissions:
     """What one request may see and touch beyond the subject in its path."""
 
-    def __init__(self, scope: dict[str, Any], parts: Parts) -> None:
+    def __init__(self, scope: dict[str, Any], dependencies: Dependencies) -> None:
         self._scope = scope
-        self._reader = parts.reader
+        self._reader = dependencies.reader
         self._permission = cast(Permission, scope.get(_PERMISSION, ALL))
         self._guarded = _PERMISSION in scope
 
@@ -81,7 +82,7 @@ class Sight:
         seen = {Subject.parse(one).context for one in self.subjects(self._reader.every_subject())}
         return [name for name in names if name == DEFAULT_CONTEXT or name in seen]
 
-    def proposal(self, subject: str, proposal: Proposal) -> Proposal:
+    def proposal(self, subject: str, proposal: ProposedSchema) -> ProposedSchema:
         """The proposal itself; 403 unless every subject that it refers to may be read.
 
         An id of the caller's own choice takes an admin: it is how schemas are imported.
@@ -143,8 +144,10 @@ class Sight:
             raise self._permission.refusal(Role.READER, what)
 
 
-async def _sight(request: Request, parts: PartsOf) -> Sight:
-    return Sight(cast(dict[str, Any], request.scope), parts)
+async def _request_permissions(
+    request: Request, dependencies: DependenciesOf
+) -> RequestPermissions:
+    return RequestPermissions(cast(dict[str, Any], request.scope), dependencies)
 
 
-SightOf = Annotated[Sight, Depends(_sight)]
+RequestPermissionsOf = Annotated[RequestPermissions, Depends(_request_permissions)]

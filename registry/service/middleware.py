@@ -18,14 +18,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headworks._registry.model.refusals import ServiceError
 
-__all__ = ["Edge", "choose_type"]
+__all__ = ["ProtocolMiddleware", "choose_type"]
 
 V1: Final = "application/vnd.schemaregistry.v1+json"
 # In order of preference: a tie in `Accept` goes to the first.
-_PRODUCED = (V1, "application/vnd.schemaregistry+json", "application/json")
+_RESPONSE_TYPES = (V1, "application/vnd.schemaregistry+json", "application/json")
 _BODY_SECONDS = 60.0
 # Answered as they are, whatever is asked for.
-_PLAIN = ("/docs", "/openapi.json", "/metrics", "/health")
+_PLAIN_PATHS = ("/docs", "/openapi.json", "/metrics", "/health")
 _QUERY_NAMES = {
     b"deleted_only": b"deletedOnly",
     b"latest_only": b"latestOnly",
@@ -41,7 +41,7 @@ def choose_type(accept: str) -> str | None:
     if not accept.strip():
         return V1
     best, best_weight = None, 0.0
-    for produced in _PRODUCED:
+    for produced in _RESPONSE_TYPES:
         weight = _weight(accept, produced)
         if weight > best_weight:
             best, best_weight = produced, weight
@@ -70,7 +70,7 @@ def _quality(parameters: Iterable[str]) -> float:
     return 1.0
 
 
-class Edge:
+class ProtocolMiddleware:
     """Wraps the application; `largest_body` is in bytes."""
 
     def __init__(self, app: ASGIApp, *, largest_body: int) -> None:
@@ -91,12 +91,12 @@ class Edge:
             await _refuse(send, 413, f"the request is longer than {self._largest} bytes")
             return
         receive = _in_time(receive)
-        if path.startswith(_PLAIN):
+        if path.startswith(_PLAIN_PATHS):
             await self._app(scope, receive, send)
             return
         chosen = choose_type(headers.get(b"accept", b"").decode("latin-1"))
         if chosen is None:
-            await _refuse(send, 406, f"the answer can be {', '.join(_PRODUCED)}")
+            await _refuse(send, 406, f"the answer can be {', '.join(_RESPONSE_TYPES)}")
             return
         await self._app(scope, receive, _typed(send, chosen.encode()))
 

@@ -215,5 +215,5 @@ def _completed(page: dict[str, Any]) -> dict[str, Any]:
     return page
 
 
-def _content(shape: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: {"schema": dict(shape)} for name in _TYPES}
+def _content(response_format: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: {"schema": dict(response_format)} for name in _TYPES}

@@ -16,30 +16,30 @@ from pydantic import AfterValidator, BeforeValidator
 
 from headworks._registry.model import refusals
 from headworks._registry.model.subject import DEFAULT_CONTEXT
-from headworks._registry.operations.reader import LATEST, Wanted
-from headworks._registry.operations.response_bodies import Shape
+from headworks._registry.operations.reader import LATEST, VersionFilter
+from headworks._registry.operations.response_bodies import ResponseFormat
 
 __all__ = [
     "CONFINED",
-    "LARGEST_INT",
+    "MAX_INT",
+    "Author",
     "Context",
     "Flag",
-    "Listed",
     "Page",
     "Prefix",
+    "ResponseFormatOf",
     "SchemaId",
-    "Shaped",
     "SubjectHint",
     "SubjectName",
+    "VersionFilterOf",
     "VersionName",
-    "Who",
     "answer",
     "decoded",
     "page_of",
     "read_version_name",
 ]
 
-LARGEST_INT = 2**31 - 1
+MAX_INT = 2**31 - 1
 # In a request's scope: a subject that names no context is in the default one, and nowhere else.
 CONFINED = "headworks.confined"
 Item = TypeVar("Item")
@@ -88,7 +88,7 @@ def read_version_name(version: str) -> int | str:
         return LATEST
     if version.isascii() and version.isdigit() and 0 < len(version) <= 10:
         number = int(version)
-        if 0 < number <= LARGEST_INT:
+        if 0 < number <= MAX_INT:
             return number
     raise refusals.invalid_version(decoded(version))
 
@@ -101,7 +101,7 @@ async def _schema_id(schema_id: Annotated[str, Path()]) -> int:
     digits = schema_id.removeprefix("-")
     if digits.isascii() and digits.isdigit() and len(digits) <= 10:
         number = int(schema_id)
-        if 0 <= number <= LARGEST_INT:
+        if 0 <= number <= MAX_INT:
             return number
     raise refusals.no_schema(f"Schema {decoded(schema_id)}")
 
@@ -123,14 +123,14 @@ SubjectHint = Annotated[str, Depends(_subject_hint)]
 VersionName = Annotated[int | str, Depends(_version_name)]
 SchemaId = Annotated[int, Depends(_schema_id)]
 Context = Annotated[str, Depends(_context)]
-Who = Annotated[str, Depends(_who)]
+Author = Annotated[str, Depends(_who)]
 
 
-async def _listed(
+async def _version_filter(
     deleted: Annotated[Flag, Query()] = False,
     deleted_only: Annotated[Flag, Query(alias="deletedOnly")] = False,
-) -> Wanted:
-    return Wanted(deleted, deleted_only)
+) -> VersionFilter:
+    return VersionFilter(deleted, deleted_only)
 
 
 async def _page(
@@ -140,7 +140,7 @@ async def _page(
     return max(0, offset), limit
 
 
-async def _shape(
+async def _response_format(
     form: Annotated[
         str, Query(alias="format", description="`resolved` writes references out in the text")
     ] = "",
@@ -155,12 +155,12 @@ async def _shape(
         list[str] | None,
         Query(alias="findTags", description="tags to list in `schemaTags`; `*` for all"),
     ] = None,
-) -> Shape:
-    return Shape(form, references, tuple(tags or ()))
+) -> ResponseFormat:
+    return ResponseFormat(form, references, tuple(tags or ()))
 
 
-Shaped = Annotated[Shape, Depends(_shape)]
-Listed = Annotated[Wanted, Depends(_listed)]
+ResponseFormatOf = Annotated[ResponseFormat, Depends(_response_format)]
+VersionFilterOf = Annotated[VersionFilter, Depends(_version_filter)]
 Page = Annotated[tuple[int, int], Depends(_page)]
 
 

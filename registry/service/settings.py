@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query, Response
 
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.service.bodies import BODY_OF_CONFIG, BODY_OF_MODE, Body
-from headworks._registry.service.dependencies import PartsOf
-from headworks._registry.service.guard import SightOf
-from headworks._registry.service.parameters import Flag, SubjectName, Who, answer
+from headworks._registry.service.dependencies import DependenciesOf
+from headworks._registry.service.guard import RequestPermissionsOf
+from headworks._registry.service.parameters import Author, Flag, SubjectName, answer
 
 __all__ = ["router"]
 
@@ -19,82 +19,96 @@ InForce = Annotated[Flag, Query(alias="defaultToGlobal")]
 
 
 @router.get("/config")
-def read_global_config(parts: PartsOf) -> Response:
+def read_global_config(dependencies: DependenciesOf) -> Response:
     """The settings of subjects without their own."""
-    return answer(parts.settings.config(None))
+    return answer(dependencies.settings.config(None))
 
 
 @router.put("/config", openapi_extra=BODY_OF_CONFIG)
-def change_global_config(parts: PartsOf, body: Body, who: Who) -> Response:
+def change_global_config(dependencies: DependenciesOf, body: Body, who: Author) -> Response:
     """Change the settings of subjects without their own."""
-    return answer(_echo(parts.settings.change_config(None, body, who=who)))
+    return answer(_echo(dependencies.settings.change_config(None, body, who=who)))
 
 
 @router.delete("/config")
-def drop_global_config(parts: PartsOf, who: Who) -> Response:
+def drop_global_config(dependencies: DependenciesOf, who: Author) -> Response:
     """Go back to the settings of a new registry."""
-    return answer(parts.settings.drop_config(None, who=who))
+    return answer(dependencies.settings.drop_config(None, who=who))
 
 
 @router.get("/config/{subject}")
-def read_config(parts: PartsOf, subject: SubjectName, in_force: InForce = False) -> Response:
+def read_config(
+    dependencies: DependenciesOf, subject: SubjectName, in_force: InForce = False
+) -> Response:
     """The settings of a subject."""
-    return answer(parts.settings.config(subject, in_force=in_force))
+    return answer(dependencies.settings.config(subject, in_force=in_force))
 
 
 @router.put("/config/{subject}", openapi_extra=BODY_OF_CONFIG)
 def change_config(
-    parts: PartsOf, subject: SubjectName, body: Body, who: Who, sight: SightOf
+    dependencies: DependenciesOf,
+    subject: SubjectName,
+    body: Body,
+    who: Author,
+    permissions: RequestPermissionsOf,
 ) -> Response:
     """Change the settings of a subject."""
-    changes = sight.config(subject, body)
-    return answer(_echo(parts.settings.change_config(subject, changes, who=who)))
+    changes = permissions.config(subject, body)
+    return answer(_echo(dependencies.settings.change_config(subject, changes, who=who)))
 
 
 @router.delete("/config/{subject}")
-def drop_config(parts: PartsOf, subject: SubjectName, who: Who) -> Response:
+def drop_config(dependencies: DependenciesOf, subject: SubjectName, who: Author) -> Response:
     """Take back the settings of a subject."""
-    return answer(parts.settings.drop_config(subject, who=who))
+    return answer(dependencies.settings.drop_config(subject, who=who))
 
 
 @router.get("/mode")
-def read_global_mode(parts: PartsOf) -> Response:
+def read_global_mode(dependencies: DependenciesOf) -> Response:
     """The mode of subjects without their own."""
-    return answer({"mode": parts.settings.mode(None)})
+    return answer({"mode": dependencies.settings.mode(None)})
 
 
 @router.put("/mode", openapi_extra=BODY_OF_MODE)
-def change_global_mode(parts: PartsOf, body: Body, who: Who, force: Flag = False) -> Response:
+def change_global_mode(
+    dependencies: DependenciesOf, body: Body, who: Author, force: Flag = False
+) -> Response:
     """Set the mode of subjects without their own."""
-    mode = parts.settings.change_mode(None, body.get("mode"), force=force, who=who)
+    mode = dependencies.settings.change_mode(None, body.get("mode"), force=force, who=who)
     return answer({"mode": mode})
 
 
 @router.delete("/mode")
-def drop_global_mode(parts: PartsOf, who: Who, recursive: Flag = False) -> Response:
+def drop_global_mode(
+    dependencies: DependenciesOf, who: Author, recursive: Flag = False
+) -> Response:
     """Go back to the mode of a new registry."""
-    return answer({"mode": parts.settings.drop_mode(None, recursive=recursive, who=who)})
+    return answer({"mode": dependencies.settings.drop_mode(None, recursive=recursive, who=who)})
 
 
 @router.get("/mode/{subject}")
-def read_mode(parts: PartsOf, subject: SubjectName, in_force: InForce = False) -> Response:
+def read_mode(
+    dependencies: DependenciesOf, subject: SubjectName, in_force: InForce = False
+) -> Response:
     """The mode of a subject."""
-    return answer({"mode": parts.settings.mode(subject, in_force=in_force)})
+    return answer({"mode": dependencies.settings.mode(subject, in_force=in_force)})
 
 
 @router.put("/mode/{subject}", openapi_extra=BODY_OF_MODE)
 def change_mode(
-    parts: PartsOf, subject: SubjectName, body: Body, who: Who, force: Flag = False
+    dependencies: DependenciesOf, subject: SubjectName, body: Body, who: Author, force: Flag = False
 ) -> Response:
     """Set the mode of a subject."""
-    mode = parts.settings.change_mode(subject, body.get("mode"), force=force, who=who)
+    mode = dependencies.settings.change_mode(subject, body.get("mode"), force=force, who=who)
     return answer({"mode": mode})
 
 
 @router.delete("/mode/{subject}")
-def drop_mode(parts: PartsOf, subject: SubjectName, who: Who, recursive: Flag = False) -> Response:
+def drop_mode(
+    dependencies: DependenciesOf, subject: SubjectName, who: Author, recursive: Flag = False
+) -> Response:
     """Take back the mode of a subject."""
-    return answer({"mode": parts.settings.drop_mode(subject, recursive=recursive, who=who)})
+    return answer({"mode": dependencies.settings.drop_mode(subject, recursive=recursive, who=who)})
 
 
 def _echo(changes: JsonObject) -> dict[str, object]:

@@ -17,17 +17,17 @@ from headworks._registry.service.bodies import (
     read_proposal,
     read_retagging,
 )
-from headworks._registry.service.dependencies import PartsOf
-from headworks._registry.service.guard import SightOf
+from headworks._registry.service.dependencies import DependenciesOf
+from headworks._registry.service.guard import RequestPermissionsOf
 from headworks._registry.service.parameters import (
+    Author,
     Flag,
-    Listed,
     Page,
     Prefix,
-    Shaped,
+    ResponseFormatOf,
     SubjectName,
+    VersionFilterOf,
     VersionName,
-    Who,
     answer,
     page_of,
     read_version_name,
@@ -40,80 +40,80 @@ router = APIRouter(tags=["subjects"])
 
 @router.get("/subjects")
 def list_subjects(
-    parts: PartsOf,
-    listed: Listed,
+    dependencies: DependenciesOf,
+    listed: VersionFilterOf,
     page: Page,
-    sight: SightOf,
+    permissions: RequestPermissionsOf,
     prefix: Prefix = ":*:",
 ) -> Response:
     """The names of the subjects."""
-    return answer(page_of(sight.subjects(parts.reader.subjects(prefix, listed)), page))
+    return answer(page_of(permissions.subjects(dependencies.reader.subjects(prefix, listed)), page))
 
 
 @router.post("/subjects/{subject}", openapi_extra=BODY_OF_SCHEMA)
 def look_up(
-    parts: PartsOf,
+    dependencies: DependenciesOf,
     subject: SubjectName,
     body: Body,
-    sight: SightOf,
-    shape: Shaped,
+    permissions: RequestPermissionsOf,
+    response_format: ResponseFormatOf,
     normalize: Flag = False,
     deleted: Flag = False,
 ) -> Response:
     """The version of the subject that has this schema."""
-    proposal = sight.proposal(subject, read_proposal(body))
-    found = parts.registrar.look_up(
-        subject, proposal, normalize=normalize, shape=shape, deleted=deleted
+    proposal = permissions.proposal(subject, read_proposal(body))
+    found = dependencies.registrar.look_up(
+        subject, proposal, normalize=normalize, response_format=response_format, deleted=deleted
     )
     return answer(found)
 
 
 @router.delete("/subjects/{subject}")
 def delete_subject(
-    parts: PartsOf, subject: SubjectName, who: Who, permanent: Flag = False
+    dependencies: DependenciesOf, subject: SubjectName, who: Author, permanent: Flag = False
 ) -> Response:
     """Delete all versions of a subject, softly or (after that) for ever."""
-    return answer(parts.deleter.delete_subject(subject, permanent=permanent, who=who))
+    return answer(dependencies.deleter.delete_subject(subject, permanent=permanent, who=who))
 
 
 @router.post("/subjects/{subject}/undelete")
-def undelete_subject(parts: PartsOf, subject: SubjectName, who: Who) -> Response:
+def undelete_subject(dependencies: DependenciesOf, subject: SubjectName, who: Author) -> Response:
     """Bring back the soft-deleted versions of a subject."""
-    return answer(parts.deleter.undelete_subject(subject, who=who))
+    return answer(dependencies.deleter.undelete_subject(subject, who=who))
 
 
 @router.get("/subjects/{subject}/versions")
 def list_versions(
-    parts: PartsOf,
+    dependencies: DependenciesOf,
     subject: SubjectName,
-    listed: Listed,
+    listed: VersionFilterOf,
     page: Page,
     negative: Annotated[Flag, Query(alias="deletedAsNegative")] = False,
 ) -> Response:
     """The version numbers of a subject."""
-    wanted = replace(listed, negative=negative)
-    return answer(page_of(parts.reader.versions(subject, wanted), page))
+    version_filter = replace(listed, negative=negative)
+    return answer(page_of(dependencies.reader.versions(subject, version_filter), page))
 
 
 @router.post("/subjects/{subject}/versions", openapi_extra=BODY_OF_SCHEMA)
 def register(
-    parts: PartsOf,
+    dependencies: DependenciesOf,
     subject: SubjectName,
     body: Body,
-    who: Who,
-    sight: SightOf,
-    shape: Shaped,
+    who: Author,
+    permissions: RequestPermissionsOf,
+    response_format: ResponseFormatOf,
     normalize: Flag = False,
     dry_run: Flag = False,
 ) -> Response:
     """Register a schema as the subject's next version, or find it there."""
-    proposal = read_proposal(body, validate_rules=parts.settings.validates_rules(subject))
-    entity = parts.registrar.register(
+    proposal = read_proposal(body, validate_rules=dependencies.settings.validates_rules(subject))
+    entity = dependencies.registrar.register(
         subject,
-        sight.proposal(subject, proposal),
+        permissions.proposal(subject, proposal),
         who=who,
         normalize=normalize,
-        shape=shape,
+        response_format=response_format,
         dry_run=dry_run,
     )
     return answer(_without_subject(entity))
@@ -121,72 +121,85 @@ def register(
 
 @router.post("/subjects/{subject}/versions/{version}/tags", openapi_extra=BODY_OF_TAGS)
 def change_tags(
-    parts: PartsOf,
+    dependencies: DependenciesOf,
     subject: SubjectName,
     version: VersionName,
     body: Body,
-    who: Who,
-    sight: SightOf,
-    shape: Shaped,
+    who: Author,
+    permissions: RequestPermissionsOf,
+    response_format: ResponseFormatOf,
 ) -> Response:
     """Register a version again with other tags, metadata or rules."""
-    old, latest = parts.reader.definitions(subject, version)
-    validates = parts.settings.validates_rules(subject)
+    old, latest = dependencies.reader.definitions(subject, version)
+    validates = dependencies.settings.validates_rules(subject)
     proposal = read_retagging(body, old, latest.rule_set, validate_rules=validates)
-    entity = parts.registrar.register(
-        subject, sight.proposal(subject, proposal), who=who, shape=shape
+    entity = dependencies.registrar.register(
+        subject, permissions.proposal(subject, proposal), who=who, response_format=response_format
     )
     return answer(_without_subject(entity))
 
 
 @router.get("/subjects/{subject}/versions/{version}")
 def read_version(
-    parts: PartsOf,
+    dependencies: DependenciesOf,
     subject: SubjectName,
     version: VersionName,
-    shape: Shaped,
+    response_format: ResponseFormatOf,
     deleted: Flag = False,
 ) -> Response:
     """One version of a subject."""
-    found = parts.reader.version(subject, version, deleted=deleted, shape=shape)
+    found = dependencies.reader.version(
+        subject, version, deleted=deleted, response_format=response_format
+    )
     return answer(found)
 
 
 @router.get("/subjects/{subject}/versions/{version}/schema")
 def read_version_text(
-    parts: PartsOf,
+    dependencies: DependenciesOf,
     subject: SubjectName,
     version: VersionName,
-    shape: Shaped,
+    response_format: ResponseFormatOf,
     deleted: Flag = False,
 ) -> Response:
     """The bare schema of a version."""
-    entity = parts.reader.version(subject, version, deleted=deleted, shape=shape)
+    entity = dependencies.reader.version(
+        subject, version, deleted=deleted, response_format=response_format
+    )
     return Response(entity["schema"], media_type="application/json")
 
 
 @router.get("/subjects/{subject}/versions/{version}/referencedby")
 def read_referrers(
-    parts: PartsOf, subject: SubjectName, version: VersionName, page: Page, deleted: Flag = False
+    dependencies: DependenciesOf,
+    subject: SubjectName,
+    version: VersionName,
+    page: Page,
+    deleted: Flag = False,
 ) -> Response:
     """The ids of the schemas that refer to a version."""
-    return answer(page_of(parts.reader.referenced_by(subject, version, deleted=deleted), page))
+    return answer(
+        page_of(dependencies.reader.referenced_by(subject, version, deleted=deleted), page)
+    )
 
 
 @router.get("/subjects/{subject}/diff/{old}/{new}")
 def read_difference(
-    parts: PartsOf, subject: SubjectName, old: Annotated[str, Path()], new: Annotated[str, Path()]
+    dependencies: DependenciesOf,
+    subject: SubjectName,
+    old: Annotated[str, Path()],
+    new: Annotated[str, Path()],
 ) -> Response:
     """What changed from one version to another, field by field (soft-deleted ones included)."""
     versions = read_version_name(old), read_version_name(new)
-    return answer(parts.reader.difference(subject, *versions))
+    return answer(dependencies.reader.difference(subject, *versions))
 
 
 @router.get("/subjects/{subject}/metadata")
 def read_latest_with_metadata(
-    parts: PartsOf,
+    dependencies: DependenciesOf,
     subject: SubjectName,
-    shape: Shaped,
+    response_format: ResponseFormatOf,
     keys: Annotated[list[str] | None, Query(alias="key")] = None,
     values: Annotated[list[str] | None, Query(alias="value")] = None,
     deleted: Flag = False,
@@ -198,20 +211,24 @@ def read_latest_with_metadata(
     pairs = {
         unquote(key): unquote(value) for key, value in zip(keys or (), values or (), strict=True)
     }
-    found = parts.reader.latest_with(subject, pairs, deleted=deleted, shape=shape)
+    found = dependencies.reader.latest_with(
+        subject, pairs, deleted=deleted, response_format=response_format
+    )
     return answer(found)
 
 
 @router.delete("/subjects/{subject}/versions/{version}")
 def delete_version(
-    parts: PartsOf,
+    dependencies: DependenciesOf,
     subject: SubjectName,
     version: VersionName,
-    who: Who,
+    who: Author,
     permanent: Flag = False,
 ) -> Response:
     """Delete one version, softly or (after that) for ever."""
-    return answer(parts.deleter.delete_version(subject, version, permanent=permanent, who=who))
+    return answer(
+        dependencies.deleter.delete_version(subject, version, permanent=permanent, who=who)
+    )
 
 
 def _without_subject(entity: Entity) -> Entity:

@@ -6,6 +6,6 @@
 - `schemas`, `settings`, `changes`: the queries, one module per kind of row.
 """
 
-from headworks._registry.store.database import Database
+from headworks._registry.store.database import RegistryStore
 
-__all__ = ["Database"]
+__all__ = ["RegistryStore"]

@@ -14,11 +14,11 @@ from sqlalchemy import Connection, insert, select
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.store.tables import audit
 
-__all__ = ["Change", "add_change", "changes"]
+__all__ = ["AuditEntry", "add_audit_entry", "changes"]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AuditEntry:
     """One change: `subject` is "" for a global one; `detail` depends on `action`."""
 
     action: str
@@ -28,7 +28,7 @@ class Change:
     detail: JsonObject = field(default_factory=dict)
 
 
-def add_change(connection: Connection, change: Change, *, who: str, at_ms: int) -> None:
+def add_audit_entry(connection: Connection, change: AuditEntry, *, who: str, at_ms: int) -> None:
     """Append a change, inside the transaction that makes it."""
     values = {**asdict(change), "detail": json.dumps(change.detail, ensure_ascii=False)}
     connection.execute(insert(audit).values(who=who, at_ms=at_ms, **values))

@@ -13,7 +13,7 @@ from headworks._registry.store import tables
 from headworks._server import database
 from headworks._server.database import Step, now_ms
 
-__all__ = ["Database", "now_ms"]
+__all__ = ["RegistryStore", "now_ms"]
 
 
 def _first_tables(connection: Connection) -> None:
@@ -24,7 +24,7 @@ def _first_tables(connection: Connection) -> None:
 _STEPS: Sequence[Step] = (("first tables", _first_tables),)
 
 
-class Database(database.Database):
+class RegistryStore(database.Database):
     """The store at a URL; errors as `headworks._server.database.Database`."""
 
     def __init__(self, store: str, *, clock: Callable[[], int] = now_ms) -> None:

@@ -27,14 +27,14 @@ from sqlalchemy import (
     update,
 )
 
-from headworks._registry.model.definition import Definition, JsonObject, Reference
+from headworks._registry.model.definition import Definition, JsonObject, SchemaReference
 from headworks._registry.model.subject import Subject
 from headworks._registry.store.tables import contexts, references, schemas, versions
 
 __all__ = [
-    "Numbered",
-    "Stored",
+    "StoredSchema",
     "StoredVersion",
+    "VersionRecord",
     "add_schema",
     "add_version",
     "context_names",
@@ -57,11 +57,11 @@ __all__ = [
 ]
 
 # Above so many ids, reading the references of the whole context is cheaper than naming them.
-_MANY = 500
+_MAX_NAMES_PER_QUERY = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
+class VersionRecord:
     """A version of a subject, without the content of its schema."""
 
     subject: Subject
@@ -72,7 +72,7 @@ class Numbered:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredSchema:
     """A schema as stored: its id in its context, and its content."""
 
     context: str
@@ -87,7 +87,7 @@ class StoredVersion:
 
     subject: Subject
     number: int
-    schema: Stored
+    schema: StoredSchema
     deleted: bool
     created_ms: int
 
@@ -130,18 +130,18 @@ def versions_of(
     return _select_versions(connection, condition)
 
 
-def numbers_of(connection: Connection, subjects: Collection[Subject]) -> list[Numbered]:
+def numbers_of(connection: Connection, subjects: Collection[Subject]) -> list[VersionRecord]:
     """The versions of subjects, soft-deleted ones too, by subject and number: few queries."""
-    found: list[Numbered] = []
+    found: list[VersionRecord] = []
     for context, within in groupby(sorted(subjects), attrgetter("context")):
         names = [one.name for one in within]
-        for start in range(0, len(names), _MANY):
+        for start in range(0, len(names), _MAX_NAMES_PER_QUERY):
             statement = select(versions).where(
                 versions.c.context == context,
-                versions.c.subject.in_(names[start : start + _MANY]),
+                versions.c.subject.in_(names[start : start + _MAX_NAMES_PER_QUERY]),
             )
             found += [
-                Numbered(
+                VersionRecord(
                     Subject(row.context, row.subject),
                     row.version,
                     row.schema_id,
@@ -153,10 +153,12 @@ def numbers_of(connection: Connection, subjects: Collection[Subject]) -> list[Nu
     return sorted(found, key=lambda one: (one.subject.context, one.subject.name, one.number))
 
 
-def with_schemas(connection: Connection, wanted: Sequence[Numbered]) -> Iterator[StoredVersion]:
+def with_schemas(
+    connection: Connection, wanted: Sequence[VersionRecord]
+) -> Iterator[StoredVersion]:
     """The versions with their schemas, in the order given; some are read ahead."""
-    for start in range(0, len(wanted), _MANY):
-        some = wanted[start : start + _MANY]
+    for start in range(0, len(wanted), _MAX_NAMES_PER_QUERY):
+        some = wanted[start : start + _MAX_NAMES_PER_QUERY]
         content = {
             (context, schema_id): stored
             for context in {one.subject.context for one in some}
@@ -212,7 +214,7 @@ def versions_of_schema(connection: Connection, context: str, schema_id: int) -> 
     )
 
 
-def schema_by_id(connection: Connection, context: str, schema_id: int) -> Stored | None:
+def schema_by_id(connection: Connection, context: str, schema_id: int) -> StoredSchema | None:
     """The schema with this id, registered anywhere or not."""
     return dict(_schemas_by_id(connection, context, [schema_id])).get(schema_id)
 
@@ -385,7 +387,7 @@ def _select_versions(connection: Connection, condition: ColumnElement[bool]) -> 
 
 def _schemas_by_id(
     connection: Connection, context: str, ids: Collection[int]
-) -> Iterator[tuple[int, Stored]]:
+) -> Iterator[tuple[int, StoredSchema]]:
     rows = connection.execute(
         select(schemas).where(schemas.c.context == context, schemas.c.id.in_(ids))
     ).all()
@@ -396,24 +398,24 @@ def _schemas_by_id(
 
 def _references_of(
     connection: Connection, context: str, ids: Collection[int]
-) -> dict[int, tuple[Reference, ...]]:
+) -> dict[int, tuple[SchemaReference, ...]]:
     statement = (
         select(references)
         .where(references.c.context == context)
         .order_by(references.c.schema_id, references.c.position)
     )
-    if len(ids) <= _MANY:
+    if len(ids) <= _MAX_NAMES_PER_QUERY:
         statement = statement.where(references.c.schema_id.in_(ids))
-    found: dict[int, tuple[Reference, ...]] = {}
+    found: dict[int, tuple[SchemaReference, ...]] = {}
     for row in connection.execute(statement):
-        reference = Reference(row.name, row.written, row.to_version)
+        reference = SchemaReference(row.name, row.written, row.to_version)
         found[row.schema_id] = (*found.get(row.schema_id, ()), reference)
     return found
 
 
-def _stored(row: Row[Any], used: tuple[Reference, ...]) -> Stored:
+def _stored(row: Row[Any], used: tuple[SchemaReference, ...]) -> StoredSchema:
     definition = Definition(row.text, used, _load(row.metadata), _load(row.rule_set))
-    return Stored(row.context, row.id, definition, row.created_ms)
+    return StoredSchema(row.context, row.id, definition, row.created_ms)
 
 
 def _dump(content: JsonObject | None) -> str | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from sqlalchemy import func, select
 
-from headworks._registry.store.database import Database
+from headworks._registry.store.database import RegistryStore
 from headworks._registry.store.tables import versions
 
 __all__ = ["totals"]
 
 
-def totals(database: Database) -> dict[str, int]:
+def totals(database: RegistryStore) -> dict[str, int]:
     """The number of subjects, of their versions, and of different schemas among these."""
     live = versions.c.deleted.is_(False)
     subjects = select(versions.c.context, versions.c.subject).where(live).distinct().subquery()

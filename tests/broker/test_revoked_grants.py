@@ -10,7 +10,7 @@ from headworks._broker.handlers.client import Authority
 from headworks._kafka.protocol.apis import FETCH
 from headworks._server.security import Access, Principal
 from headworks._server.security.grants import read_grants
-from headworks._server.security.rereading import Reread
+from headworks._server.security.reloaded_file import ReloadedFile
 
 pytestmark = pytest.mark.unit
 
@@ -24,7 +24,7 @@ def test_a_decision_by_grants_that_were_there_for_a_moment_does_not_stay(
 ) -> None:
     file, now = tmp_path / "access.toml", [0.0]
     file.write_text(NARROW)
-    authority = Authority(Access(Reread(file, read_grants, clock=lambda: now[0])))
+    authority = Authority(Access(ReloadedFile(file, read_grants, clock=lambda: now[0])))
     may = authority.permissions(Principal("ann"))
     assert may is not None
 

@@ -12,7 +12,7 @@ import pytest
 
 from headworks._ci.deploy import register
 from headworks._ci.gate import check
-from headworks._ci.lint import lint_catalogue
+from headworks._ci.lint import lint_catalog
 from headworks._ci.report import text_report
 from headworks.errors import UsageError
 from headworks.registry_client import RegistryClient
@@ -43,7 +43,7 @@ def test_a_break_is_placed_at_its_lines(work: Work) -> None:
     text = Path(found.file).read_text().splitlines()
     assert found.finding.rule == "HW001"
     assert '"fare"' in "\n".join(found.lines)
-    assert text[found.position.line - 1 : found.position.end_line] == list(found.lines)
+    assert text[found.region.line - 1 : found.region.end_line] == list(found.lines)
     assert found.against is not None
     assert found.against.startswith("git:main (commit ")
 
@@ -54,7 +54,7 @@ def test_what_is_not_there_does_not_pass(work: Work, missing: str) -> None:
     with pytest.raises(UsageError, match=f"{missing} does not exist"):
         check(Path(missing), MAIN, home=SCHEMAS)
     with pytest.raises(UsageError, match=f"{missing} does not exist"):
-        lint_catalogue(Path(missing), home=SCHEMAS)
+        lint_catalog(Path(missing), home=SCHEMAS)
     with pytest.raises(UsageError, match=f"{missing} does not exist"):
         list(register(Path(missing), RegistryClient("http://127.0.0.1:1")))
 
@@ -65,7 +65,7 @@ def test_a_folder_without_a_schema_does_not_pass(work: Work) -> None:
     with pytest.raises(UsageError, match=r"no \.avsc file in"):
         check(empty, MAIN)
     with pytest.raises(UsageError, match=r"no \.avsc file in"):
-        lint_catalogue(empty)
+        lint_catalog(empty)
     with pytest.raises(UsageError, match=r"no \.avsc file in"):
         list(register(empty, RegistryClient("http://127.0.0.1:1")))
 
@@ -178,7 +178,7 @@ def test_a_broken_file_hides_nothing_else(work: Work) -> None:
     work.write("trips.avsc", event({"name": "id", "type": "string"}))
     verdict = check(SCHEMAS, MAIN)
     assert [one.finding.rule for one in verdict.findings] == ["HW301", "HW002"]
-    assert (verdict.findings[0].position.line, verdict.findings[0].position.column) == (2, 20)
+    assert (verdict.findings[0].region.line, verdict.findings[0].region.column) == (2, 20)
 
 
 def test_types_of_other_files_resolve_and_are_placed_there(work: Work) -> None:

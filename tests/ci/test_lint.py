@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headworks._ci.lint import lint_catalogue
+from headworks._ci.lint import lint_catalog
 from headworks._ci.rules import LINT_RULES
 from tests.ci.conftest import Work
 
@@ -71,7 +71,7 @@ CASES: list[tuple[str, Any, set[str]]] = [
 )
 def test_each_rule(work: Work, schema: Any, expected: set[str]) -> None:
     work.write("trips.avsc", schema)
-    verdict = lint_catalogue(Path("schemas"))
+    verdict = lint_catalog(Path("schemas"))
     assert {one.finding.rule for one in verdict.findings} == expected
     assert verdict.refused == bool(expected)
 
@@ -80,16 +80,16 @@ def test_columns_are_asked_for_under_policy_warehouse(work: Work) -> None:
     recursive = with_field(name="x", type=["null", inner("Loop", {
         **SELF, "type": ["null", "Loop"], "default": None})], default=None)  # fmt: skip
     work.write("trips.avsc", recursive)
-    assert lint_catalogue(Path("schemas")).verdict == "pass"
+    assert lint_catalog(Path("schemas")).verdict == "pass"
     work.write("governance.toml", '[default]\npolicy = "warehouse"\n')
-    assert [one.finding.rule for one in lint_catalogue(Path("schemas")).findings] == ["HW411"]
+    assert [one.finding.rule for one in lint_catalog(Path("schemas")).findings] == ["HW411"]
 
 
 def test_a_member_that_is_written_twice(work: Work) -> None:
     text = json.dumps(GOOD, indent=2)
     twice = text.replace('"doc": "When it began.",', '"doc": "First.",\n"doc": "Second.",')
     work.write("trips.avsc", twice)
-    (found,) = lint_catalogue(Path("schemas")).findings
+    (found,) = lint_catalog(Path("schemas")).findings
     assert found.finding.rule == "HW412"
     assert found.lines == ('"doc": "Second.",',)
 
@@ -99,4 +99,4 @@ def test_every_rule_has_a_case() -> None:
 
 
 def test_the_projects_own_catalogue_is_clean(root: Path) -> None:
-    assert lint_catalogue(root / "schemas").findings == ()
+    assert lint_catalog(root / "schemas").findings == ()

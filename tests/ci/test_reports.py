@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from headworks._ci.formats import FORMATS, render
 from headworks._ci.gate import check
 from headworks._ci.report import Style, text_report
-from headworks._ci.rules import CATALOGUE_RULES, LINT_RULES
+from headworks._ci.rules import CATALOG_RULES, LINT_RULES
 from headworks._cli.schema import schema_app
 from headworks._server.child_process import Service
 from headworks.compatibility import RULES
@@ -34,7 +34,7 @@ def verdict(work: Work) -> Any:
 
 def test_text_shows_lines_reader_data_and_fix(verdict: Any) -> None:
     text = render(verdict, "text")
-    line = verdict.findings[0].position.line
+    line = verdict.findings[0].region.line
     assert "error[HW001]: Consumers on the proposed schema cannot read data written with" in text
     assert f"--> schemas/trips.avsc:{line}:" in text
     assert f'{line + 2} |       "name": "fare",' in text
@@ -54,7 +54,7 @@ def test_json_carries_everything(verdict: Any) -> None:
 
 
 def test_github_gitlab_junit_sarif_markdown(verdict: Any) -> None:
-    line = verdict.findings[0].position.line
+    line = verdict.findings[0].region.line
     assert f"::error file=schemas/trips.avsc,line={line}," in render(verdict, "github")
     (issue,) = json.loads(render(verdict, "gitlab"))
     assert issue["location"]["lines"]["begin"] == line
@@ -278,4 +278,4 @@ def test_register_list_show_diff(work: Work, registry: Service) -> None:
 def test_every_rule_is_documented(root: Path) -> None:
     text = (root / "docs/compatibility.md").read_text(encoding="utf-8")
     headings = set(re.findall(r"^### (HW\d+)", text, re.MULTILINE))
-    assert headings == {*RULES, *CATALOGUE_RULES, *LINT_RULES}
+    assert headings == {*RULES, *CATALOG_RULES, *LINT_RULES}

@@ -23,24 +23,24 @@ MAIN = ["git:main"]
 def test_positions_survive_comments_escapes_and_nesting() -> None:
     text = '{\n  /* c */ "a~/b": [1, {"x": "}"}],\n  "y": true\n}\n'
     source = SourceMap(text)
-    assert source.position("/a~0~1b/1/x").line == 2
-    assert (source.position("/y").line, source.position("/y").column) == (3, 3)
-    assert source.position("/a~0~1b/0").column == text.splitlines()[1].index("1") + 1
-    assert source.position("/y/not/there") == source.position("/y")
-    assert source.position("").end_line == 4
+    assert source.region("/a~0~1b/1/x").line == 2
+    assert (source.region("/y").line, source.region("/y").column) == (3, 3)
+    assert source.region("/a~0~1b/0").column == text.splitlines()[1].index("1") + 1
+    assert source.region("/y/not/there") == source.region("/y")
+    assert source.region("").end_line == 4
     deep = "[" * 50_000 + "]" * 50_000
-    assert SourceMap(deep).position("/0" * 3).column == 4
+    assert SourceMap(deep).region("/0" * 3).column == 4
 
 
 @pytest.mark.parametrize("text", ['{"\\q": 1, "a": [}', '"abc', "/* x", '{"a" 1}', "", "]]}"])
 def test_positions_never_fail_on_what_is_no_json(text: str) -> None:
-    assert SourceMap(text).position("/a/b").line == 1
+    assert SourceMap(text).region("/a/b").line == 1
 
 
 @pytest.mark.parametrize("text", ['{"a": "\\' * 50_000, "/*," * 200_000, '"\\' * 200_000])
 def test_positions_take_one_pass(text: str) -> None:
     before = time.process_time()
-    assert SourceMap(text).position("/a").line == 1
+    assert SourceMap(text).region("/a").line == 1
     assert time.process_time() - before < 10
 
 
@@ -72,11 +72,11 @@ def test_every_value_stands_where_it_is_said_to(seed: int, indent: Any) -> None:
     text = json.dumps(whole, indent=indent, ensure_ascii=bool(seed % 2))
     source, lines = SourceMap(text), text.split("\n")
     for pointer, expected in pointers(whole):
-        place = source.value(pointer)
-        assert place is not None
-        chosen = lines[place.line - 1 : place.end_line]
-        chosen[-1] = chosen[-1][: place.end_column - 1]
-        chosen[0] = chosen[0][place.column - 1 :]
+        locate = source.value(pointer)
+        assert locate is not None
+        chosen = lines[locate.line - 1 : locate.end_line]
+        chosen[-1] = chosen[-1][: locate.end_column - 1]
+        chosen[0] = chosen[0][locate.column - 1 :]
         assert json.loads("\n".join(chosen)) == expected
 
 
@@ -89,8 +89,8 @@ def test_line_ends_and_byte_order_marks(work: Work, end: str, mark: bytes) -> No
     path.write_bytes(mark + text.replace("\n", end).encode())
     (found,) = check(Path("schemas"), MAIN).findings
     lines = text.split("\n")
-    assert lines[found.position.line - 1][found.position.column - 1 :] == "{"
-    assert '"x"' in lines[found.position.line + 1]
+    assert lines[found.region.line - 1][found.region.column - 1 :] == "{"
+    assert '"x"' in lines[found.region.line + 1]
     work.commit()
     assert check(Path("schemas"), ["git:HEAD"]).subjects[0].changed is False
 
@@ -109,8 +109,8 @@ def test_findings_deep_inside_are_placed_at_their_own_lines(work: Work) -> None:
     path = work.write("trips.avsc", deep("string"))
     found = check(Path("schemas"), MAIN).findings[0]
     assert found.finding.path == "m{}[].n"
-    line = path.read_text().split("\n")[found.position.line - 1]
-    assert line[found.position.column - 1 : found.position.end_column - 1] == '"type": "string"'
+    line = path.read_text().split("\n")[found.region.line - 1]
+    assert line[found.region.column - 1 : found.region.end_column - 1] == '"type": "string"'
 
 
 @pytest.mark.e2e
@@ -120,7 +120,7 @@ def test_a_file_that_is_not_utf_8_is_a_finding_and_hides_nothing(work: Work) -> 
     bad, other = check(Path("schemas"), MAIN).findings
     assert bad.finding.rule == "HW301"
     assert "not UTF-8: byte 0xff" in bad.finding.message
-    assert (bad.position.line, bad.position.column) == (3, 12)
+    assert (bad.region.line, bad.region.column) == (3, 12)
     assert bad.lines == ('  "name": "\ufffd\ufffd[2J"}',)
     assert other.finding.rule == "HW002"
 
@@ -129,7 +129,7 @@ def test_a_file_that_is_not_utf_8_is_a_finding_and_hides_nothing(work: Work) -> 
 def test_an_error_after_a_comment_is_placed_behind_it(work: Work) -> None:
     work.write("bad.avsc", '{\n  // what, is this\n  "type": "fixed",,\n}')
     (found,) = check(Path("schemas"), MAIN).findings
-    assert (found.position.line, found.position.column) == (3, 19)
+    assert (found.region.line, found.region.column) == (3, 19)
 
 
 @pytest.mark.e2e

@@ -31,9 +31,9 @@ class Counted(RegistryClient):
         super().__init__(url)
         self.asked: list[str] = []
 
-    def listing(self, prefix: str = "", **more: Any) -> list[SubjectVersion]:
+    def list_versions(self, prefix: str = "", **more: Any) -> list[SubjectVersion]:
         self.asked.append(f"list {prefix}" + " and deleted" * more.get("deleted", False))
-        return super().listing(prefix, **more)
+        return super().list_versions(prefix, **more)
 
     def versions(self, subject: str) -> list[int]:
         self.asked.append(subject)
@@ -151,10 +151,10 @@ def test_who_may_not_read_a_subject_is_told_so_and_not_that_it_is_ungoverned(
 ) -> None:
     expected = registered(client, 12)
     hidden, *_ = expected
-    listing, versions = Counted.listing, Counted.versions
+    list_versions, versions = Counted.list_versions, Counted.versions
 
     def partly(self: Counted, prefix: str = "", **more: Any) -> list[SubjectVersion]:
-        return [v for v in listing(self, prefix, **more) if v.subject != subject_of(hidden)]
+        return [v for v in list_versions(self, prefix, **more) if v.subject != subject_of(hidden)]
 
     def guarded(self: Counted, subject: str) -> list[int]:
         if subject == subject_of(hidden):

@@ -22,7 +22,7 @@ from headworks._audit_counting.counters import CONSUMED
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
-from headworks.registry_client._schema_ids import SchemaIds
+from headworks.registry_client._schema_ids import EventSchemaIds
 from producer_sdk import Producer
 from tests.pipeline.conftest import V1_FIELDS, Topic, schema_text
 from tests.pipeline.test_consumer import AT, FAST, consumer, poison, read, read_until
@@ -274,7 +274,7 @@ def test_counts_that_are_on_their_way_when_it_closes_are_waited_for(
         cable.cut()
         counts = publishing.Publishing(
             {"bootstrap.servers": cable.address},
-            SchemaIds(registry.url, tmp_path),
+            EventSchemaIds(registry.url, tmp_path),
             tmp_path / "counts",
             tier=f"consumer:{topic.name}",
             application="test",

@@ -209,7 +209,7 @@ def test_a_registry_that_hangs_keeps_nobody_waiting(
     patiently = RegistryClient.lookup
 
     def lookup(client: RegistryClient, subject: str, schema: str) -> Any:
-        assert client is to._ids._brief or not subject.startswith(known.topic)
+        assert client is to._ids._refresh_client or not subject.startswith(known.topic)
         asked.append(subject)
         return patiently(client, subject, schema)
 

@@ -146,8 +146,8 @@ def test_ids_are_of_a_context(client: RegistryClient) -> None:
     used = Reference("geo.Address", base, 1)
     one = client.register(user, text_of(record("home:geo.Address")), references=[used])
     assert '"name":"s"' in client.schema_text(one.id, user)
-    assert {found.subject for found in client.listing(":*:")} >= {base, user}
-    assert not {found.subject for found in client.listing()} & {base, user}
+    assert {found.subject for found in client.list_versions(":*:")} >= {base, user}
+    assert not {found.subject for found in client.list_versions()} & {base, user}
 
 
 def test_a_schema_is_asked_for_once() -> None:
@@ -167,7 +167,7 @@ def test_a_long_listing_is_read_in_pages_that_join() -> None:
     # A registry may give fewer than were asked for, and has more all the same.
     pages = range(1000), range(999, 1999), range(1998, 2050), range(2049, 2100), [2099]
     with canned(*map(listed, pages)) as (url, server):
-        found = RegistryClient(url).listing("a b")
+        found = RegistryClient(url).list_versions("a b")
     assert [one.id for one in found] == [*range(2100)]
     assert server.requests == [
         f"GET /schemas?subjectPrefix=a%20b&latestOnly=false&offset={at}&limit=1000"
@@ -178,7 +178,7 @@ def test_a_long_listing_is_read_in_pages_that_join() -> None:
 @pytest.mark.parametrize("there", [0, 1, 2, 1000, 1500])
 def test_a_registry_that_knows_no_pages_has_told_everything(there: int) -> None:
     with canned(listed(range(there))) as (url, server):
-        assert [one.id for one in RegistryClient(url).listing()] == [*range(there)]
+        assert [one.id for one in RegistryClient(url).list_versions()] == [*range(there)]
         assert len(server.requests) <= 2
 
 
@@ -197,7 +197,7 @@ def test_a_listing_that_shifts_between_pages_misses_and_repeats_nothing(
     pages = [listed(range(1000)), listed(range(999, 1999)), shifted, page(998), page(0)]
     end = len(there) - 1
     with canned(*pages, *map(page, (999, 1998, end))) as (url, server):
-        assert [one.id for one in RegistryClient(url).listing()] == there
+        assert [one.id for one in RegistryClient(url).list_versions()] == there
     offsets = [int(r.split("offset=")[1].split("&")[0]) for r in server.requests]
     assert offsets == [0, 999, 1998, 998, 0, 999, 1998, end]
 
@@ -207,13 +207,13 @@ def test_a_listing_that_never_holds_still_ends() -> None:
         canned(*(listed(range(n, n + 1000)) for n in range(200))) as (url, _),
         pytest.raises(UnreachableError, match="change faster than they can be listed"),
     ):
-        RegistryClient(url).listing()
+        RegistryClient(url).list_versions()
 
 
 def test_a_listing_ends_where_enough_are_known() -> None:
     pages = range(1000), range(999, 1999), range(1998, 2100)
     with canned(*map(listed, pages)) as (url, server):
-        assert len(RegistryClient(url).listing(most=1500)) == 1999
+        assert len(RegistryClient(url).list_versions(limit=1500)) == 1999
         assert len(server.requests) == 2
 
 

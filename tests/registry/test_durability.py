@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from urllib3.exceptions import HTTPError
 
-from headworks._registry.store.database import Database
+from headworks._registry.store.database import RegistryStore
 from headworks._server.child_process import Service
 from tests.registry.conftest import start_on
 from tests.registry.rest import Reply, Rest, record
@@ -45,7 +45,7 @@ def test_a_new_file_is_made_a_store_by_many_at_once(tmp_path: Path) -> None:
 
     def make(number: int) -> int:
         barrier.wait()
-        database = Database(f"sqlite:///{tmp_path / f'{number}.db'}")
+        database = RegistryStore(f"sqlite:///{tmp_path / f'{number}.db'}")
         revision = database.revision()
         database.close()
         return revision

@@ -101,7 +101,7 @@ def test_a_change_meanwhile_leaves_nothing_stale() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_reads, "LARGEST_TOTAL", 1000)
+    monkeypatch.setattr(fast_reads, "MAX_CACHE_BYTES", 1000)
     app = App(size=400)
     reads = FastReads(app, lambda: 0)
     for n in (b"1", b"2", b"1", b"2"):
@@ -115,7 +115,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_change_elsewhere_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_reads, "_LOOK_EVERY", 0.01)
+    monkeypatch.setattr(fast_reads, "_REVISION_CHECK_SECONDS", 0.01)
     revision, looks = 1, 0
 
     def look() -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headworks._registry.security.rules import RULES, On
+from headworks._registry.security.rules import RULES, RuleTarget
 from headworks._server import child_process
 from headworks._server.security import Role
 from headworks._server.security.users import new_secret, write_users
@@ -88,7 +88,9 @@ def test_a_route_is_open_to_the_role_on_that_name_alone(
     rule = RULES[method, template]
     assert rule.role is not None
     body: object = {} if method in ("POST", "PUT") else None
-    names = {On.SUBJECT: [*SUBJECTS, ":.hr:"], On.CONTEXT: [".hr", "%2E"]}.get(rule.on, [""])
+    names = {RuleTarget.SUBJECT: [*SUBJECTS, ":.hr:"], RuleTarget.CONTEXT: [".hr", "%2E"]}.get(
+        rule.on, [""]
+    )
     wrong = []
     for one in GRANTEES:
         for name in names:
@@ -98,9 +100,9 @@ def test_a_route_is_open_to_the_role_on_that_name_alone(
             for key in ("{version}", "{old}", "{new}"):
                 path = path.replace(key, "1")
             path = path.replace("{rest:path}", "resources/-/x")
-            if rule.on is On.SOMEWHERE:
+            if rule.on is RuleTarget.SOMEWHERE:
                 expected = one.has(ENOUGH[rule.role])
-            elif rule.on is On.CONTEXT:
+            elif rule.on is RuleTarget.CONTEXT:
                 expected = may(one, rule.role, f":{name}:" if name == ".hr" else "")
             else:
                 expected = may(one, rule.role, name)

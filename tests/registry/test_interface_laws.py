@@ -22,12 +22,12 @@ from headworks._registry.model.refusals import ServiceError
 from headworks._registry.model.schema_limits import SchemaLimits
 from headworks._registry.model.subject import Subject
 from headworks._registry.operations.deleter import Deleter
-from headworks._registry.operations.parsed_schemas import Loader
-from headworks._registry.operations.reader import Reader, Wanted
-from headworks._registry.operations.registrar import Proposal, Registrar
-from headworks._registry.operations.settings import Settings
+from headworks._registry.operations.parsed_schemas import SchemaCache
+from headworks._registry.operations.reader import RegistryReader, VersionFilter
+from headworks._registry.operations.registrar import ProposedSchema, Registrar
+from headworks._registry.operations.settings import SubjectSettings
 from headworks._registry.service.middleware import choose_type
-from headworks._registry.store import Database
+from headworks._registry.store import RegistryStore
 from tests.registry.postgresql import Cluster, is_left_out
 from tests.registry.rest import record, text_of
 
@@ -66,12 +66,12 @@ class Catalogue(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.database = Database(self.new_store(), clock=lambda: 1)
-        loader = Loader()
+        self.database = RegistryStore(self.new_store(), clock=lambda: 1)
+        loader = SchemaCache()
         self.registrar = Registrar(self.database, loader, SchemaLimits())
-        self.reader = Reader(self.database, loader)
+        self.reader = RegistryReader(self.database, loader)
         self.deleter = Deleter(self.database)
-        Settings(self.database).change_config(None, {"compatibility": "NONE"}, who="test")
+        SubjectSettings(self.database).change_config(None, {"compatibility": "NONE"}, who="test")
         self.ids: dict[int, int] = {}
         self.given: set[int] = set()
         self.live: dict[str, dict[int, int]] = defaultdict(dict)
@@ -90,7 +90,9 @@ class Catalogue(RuleBasedStateMachine):
 
     @rule(subject=subjects, n=schemas)
     def register(self, subject: str, n: int) -> None:
-        found = self.registrar.register(subject, Proposal(text_of(record(f"f{n}:int"))), who="t")
+        found = self.registrar.register(
+            subject, ProposedSchema(text_of(record(f"f{n}:int"))), who="t"
+        )
         known = [number for number, held in self.live[subject].items() if held == n]
         if known:
             assert found["version"] == max(known)
@@ -145,11 +147,11 @@ class Catalogue(RuleBasedStateMachine):
 
     @invariant()
     def shows_what_was_done(self) -> None:
-        assert self.reader.subjects("", Wanted()) == sorted(s for s in "ab" if self.live[s])
+        assert self.reader.subjects("", VersionFilter()) == sorted(s for s in "ab" if self.live[s])
         for subject in "ab":
             every = {**self.live[subject], **self.hidden[subject]}
             if every:
-                shown = self.reader.versions(subject, Wanted(deleted=True))
+                shown = self.reader.versions(subject, VersionFilter(deleted=True))
                 assert shown == sorted(every)
             for number, n in every.items():
                 entity = self.reader.version(subject, number, deleted=True)

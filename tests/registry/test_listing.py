@@ -11,10 +11,10 @@ from sqlalchemy import Engine, event
 
 from headworks._registry.model.schema_limits import SchemaLimits
 from headworks._registry.operations.deleter import Deleter
-from headworks._registry.operations.parsed_schemas import Loader
-from headworks._registry.operations.reader import Listing, Reader, Wanted
-from headworks._registry.operations.registrar import Proposal, Registrar
-from headworks._registry.store import Database
+from headworks._registry.operations.parsed_schemas import SchemaCache
+from headworks._registry.operations.reader import RegistryReader, VersionFilter, VersionQuery
+from headworks._registry.operations.registrar import ProposedSchema, Registrar
+from headworks._registry.store import RegistryStore
 from tests.registry.conftest import STORES, new_store
 from tests.registry.rest import record, text_of
 
@@ -26,21 +26,21 @@ SUBJECTS = 12
 @pytest.fixture(scope="module", params=STORES)
 def reader(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Reader]:
+) -> Iterator[RegistryReader]:
     """Subjects of one to three versions; of some, versions are soft-deleted, or all of them."""
     store = new_store(request, tmp_path_factory.mktemp("listing"))
-    database, loader = Database(store), Loader()
+    database, loader = RegistryStore(store), SchemaCache()
     registrar = Registrar(database, loader, SchemaLimits())
     for number in range(SUBJECTS):
         name = f":.other:s{number:02d}" if number % 4 == 3 else f"s{number:02d}"
         for version in range(1 + number % 3):
             fields = ["a:int", f"n{number}:int=0", *[f"f{i}:int=0" for i in range(version)]]
-            registrar.register(name, Proposal(text_of(record(*fields))), who="t")
+            registrar.register(name, ProposedSchema(text_of(record(*fields))), who="t")
     deleter = Deleter(database)
     deleter.delete_version("s02", 3, permanent=False, who="t")
     deleter.delete_version("s05", 1, permanent=False, who="t")
     deleter.delete_subject("s08", permanent=False, who="t")
-    yield Reader(database, loader)
+    yield RegistryReader(database, loader)
     database.close()
 
 
@@ -59,39 +59,43 @@ def counted() -> Iterator[list[str]]:
         event.remove(Engine, "before_cursor_execute", note)
 
 
-def listed(reader: Reader, listing: Listing) -> list[tuple[str, int]]:
+def listed(reader: RegistryReader, listing: VersionQuery) -> list[tuple[str, int]]:
     found = reader.every_version(listing, seen=lambda _name: True)
     return [(one["subject"], one["version"]) for one in found]
 
 
-@pytest.mark.parametrize("wanted", [Wanted(), Wanted(deleted=True), Wanted(deleted_only=True)])
+@pytest.mark.parametrize(
+    "wanted", [VersionFilter(), VersionFilter(deleted=True), VersionFilter(deleted_only=True)]
+)
 @pytest.mark.parametrize("prefix", ["", ":*:", ":.other:", "s0", "s05", "none"])
 def test_a_listing_is_what_its_subjects_say_one_by_one(
-    reader: Reader, wanted: Wanted, prefix: str
+    reader: RegistryReader, wanted: VersionFilter, prefix: str
 ) -> None:
     # A subject with live versions is no subject that was deleted.
     subjects = reader.subjects(prefix, wanted)
     every = [
         (name, number)
         for name in subjects
-        for number in reader.versions(name, Wanted(deleted=True))
-        if wanted.deleted or wanted.deleted_only or number in reader.versions(name, Wanted())
+        for number in reader.versions(name, VersionFilter(deleted=True))
+        if wanted.deleted or wanted.deleted_only or number in reader.versions(name, VersionFilter())
     ]
-    assert listed(reader, Listing(prefix, wanted)) == every
+    assert listed(reader, VersionQuery(prefix, wanted)) == every
     latest = dict(every)
-    assert listed(reader, Listing(prefix, wanted, latest_only=True)) == list(latest.items())
-    pages = [listed(reader, Listing(prefix, wanted, first=n, last=n + 4)) for n in range(0, 28, 4)]
+    assert listed(reader, VersionQuery(prefix, wanted, latest_only=True)) == list(latest.items())
+    pages = [
+        listed(reader, VersionQuery(prefix, wanted, first=n, last=n + 4)) for n in range(0, 28, 4)
+    ]
     assert [one for page in pages for one in page] == every
 
 
-def test_a_listing_of_many_subjects_takes_a_handful_of_queries(reader: Reader) -> None:
+def test_a_listing_of_many_subjects_takes_a_handful_of_queries(reader: RegistryReader) -> None:
     for latest_only in (True, False):
         with counted() as sent:
-            found = listed(reader, Listing(":*:", latest_only=latest_only))
+            found = listed(reader, VersionQuery(":*:", latest_only=latest_only))
         assert len({name for name, _ in found}) == SUBJECTS - 1
         assert len(sent) < SUBJECTS, sent
 
 
-def test_a_listed_version_is_the_version(reader: Reader) -> None:
-    for one in reader.every_version(Listing(":*:"), seen=lambda _name: True):
+def test_a_listed_version_is_the_version(reader: RegistryReader) -> None:
+    for one in reader.every_version(VersionQuery(":*:"), seen=lambda _name: True):
         assert one == reader.version(one["subject"], one["version"])

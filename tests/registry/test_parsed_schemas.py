@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from headworks._registry.model.schema_limits import SchemaLimits
 from headworks._registry.model.subject import Subject
-from headworks._registry.operations.parsed_schemas import Loader, Parsed
-from headworks._registry.operations.registrar import Proposal, Registrar
-from headworks._registry.store import Database, schemas
+from headworks._registry.operations.parsed_schemas import ParsedSchema, SchemaCache
+from headworks._registry.operations.registrar import ProposedSchema, Registrar
+from headworks._registry.store import RegistryStore, schemas
 from headworks.compatibility import Finding, Level, Policy, Version, check_level
 from headworks.errors import SchemaError
 from headworks.schema import Record, Schema, parse
@@ -103,13 +103,13 @@ def test_what_is_proposed_is_validated_and_adds_no_shared_field() -> None:
 
 
 def test_a_proposal_takes_the_fields_of_the_newest_version(tmp_path: Path) -> None:
-    database = Database(f"sqlite:///{tmp_path / 'r.db'}")
-    Registrar(database, Loader(), SchemaLimits()).register(
-        "s", Proposal(text_of(record("a:int=0"))), who="t"
+    database = RegistryStore(f"sqlite:///{tmp_path / 'r.db'}")
+    Registrar(database, SchemaCache(), SchemaLimits()).register(
+        "s", ProposedSchema(text_of(record("a:int=0"))), who="t"
     )
     loader = _Noting()
     registrar = Registrar(database, loader, SchemaLimits())
-    proposal = Proposal(text_of(record("a:int=0", "b:int=0")))
+    proposal = ProposedSchema(text_of(record("a:int=0", "b:int=0")))
     registrar.register("s", proposal, who="t", dry_run=True)
     registrar.check("s", proposal, None)
     assert [one.shared for one in loader.parsed[-2].fields] == [True, False]
@@ -117,14 +117,14 @@ def test_a_proposal_takes_the_fields_of_the_newest_version(tmp_path: Path) -> No
     database.close()
 
 
-class _Noting(Loader):
+class _Noting(SchemaCache):
     """A loader that keeps what it parsed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.parsed: list[Record] = []
 
-    def parse_new(self, *args: Any, **options: Any) -> Parsed:
+    def parse_new(self, *args: Any, **options: Any) -> ParsedSchema:
         made = super().parse_new(*args, **options)
         self.parsed.append(cast(Record, made.schema))
         return made
@@ -135,12 +135,12 @@ def _places(top: Record) -> list[tuple[str, str, str]]:
 
 
 def test_versions_share_what_they_have_in_common(tmp_path: Path) -> None:
-    database = Database(f"sqlite:///{tmp_path / 'r.db'}")
-    registrar = Registrar(database, Loader(), SchemaLimits())
+    database = RegistryStore(f"sqlite:///{tmp_path / 'r.db'}")
+    registrar = Registrar(database, SchemaCache(), SchemaLimits())
     for n in range(1, 4):
         names = [f"f{i}:int=0" for i in range(n)]
-        registrar.register("s", Proposal(text_of(record(*names))), who="t")
-    loader = Loader()
+        registrar.register("s", ProposedSchema(text_of(record(*names))), who="t")
+    loader = SchemaCache()
     with database.read() as connection:
         stored = schemas.versions_of(connection, Subject.parse("s"))
         one, two, three = (cast(Record, loader.load(connection, v.schema)) for v in stored)

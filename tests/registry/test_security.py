@@ -16,9 +16,9 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.routing import Mount, Route
 
-from headworks._registry.security.options import Guarding, open_security
+from headworks._registry.security.options import SecurityOptions, open_security
 from headworks._registry.security.permission import Permission
-from headworks._registry.security.rules import RULES, On
+from headworks._registry.security.rules import RULES, RuleTarget
 from headworks._registry.security.security import Security
 from headworks._registry.service import (
     compatibility,
@@ -28,7 +28,7 @@ from headworks._registry.service import (
     subjects,
 )
 from headworks._registry.service.app import create_app
-from headworks._registry.store import Database
+from headworks._registry.store import RegistryStore
 from headworks._server import child_process
 from headworks._server.security import Role
 from headworks._server.security.users import new_secret, write_users
@@ -83,7 +83,7 @@ def routes() -> Iterator[tuple[str, str]]:
 
 
 def test_every_route_has_a_rule_and_every_rule_a_route(tmp_path: Path) -> None:
-    made = create_app(Database(f"sqlite:///{tmp_path / 'r.db'}"))
+    made = create_app(RegistryStore(f"sqlite:///{tmp_path / 'r.db'}"))
     inside = made._app._app._app  # type: ignore[attr-defined]
     assert isinstance(inside, FastAPI)
     plain = {
@@ -134,7 +134,7 @@ def test_a_route_asks_for_its_role(
     assert (unknown.status, unknown.code) == (401, 401)
     for one in (reader, writer):
         reply = one(method, path, body)
-        if rule.on is On.SOMEWHERE and not template.startswith("/schemas/ids/"):
+        if rule.on is RuleTarget.SOMEWHERE and not template.startswith("/schemas/ids/"):
             assert reply.status not in (401, 403), reply
         else:
             assert (reply.status, reply.code) == (403, 40301), reply
@@ -380,7 +380,7 @@ def allowed(security: Security, headers: dict[str, str]) -> Permission:
 
 def test_users_without_grants_may_do_everything(tmp_path: Path) -> None:
     write_files(tmp_path, None)
-    security = open_security(Guarding(users=tmp_path / "users"), print)
+    security = open_security(SecurityOptions(users=tmp_path / "users"), print)
     assert security is not None
     assert allowed(security, basic("nobody")).may(Role.ADMIN, "any")
     assert not allowed(security, {}).may(Role.READER, "any")
@@ -390,7 +390,7 @@ def test_users_without_grants_may_do_everything(tmp_path: Path) -> None:
 def test_grants_without_users_are_for_the_anonymous(tmp_path: Path) -> None:
     access = tmp_path / "access.toml"
     access.write_text('[[grants]]\nto = ["anonymous"]\nroles = ["writer"]\nprefix = "open."\n')
-    security = open_security(Guarding(access=access), print)
+    security = open_security(SecurityOptions(access=access), print)
     assert security is not None
     anonymous = allowed(security, {})
     assert anonymous.may(Role.READER, "open.a")
@@ -402,15 +402,15 @@ def test_grants_without_users_are_for_the_anonymous(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("guarding", "words"),
     [
-        (Guarding(users=Path("/no/such/file")), "cannot read /no/such/file"),
-        (Guarding(access=Path("/no/such/file")), "cannot read /no/such/file"),
-        (Guarding(jwks="https://x/keys", issuer="x"), "--issuer and --audience"),
-        (Guarding(issuer="x"), "no keys are given"),
-        (Guarding(jwks="http://example.com/k", issuer="x", audience="y"), "will not do"),
-        (Guarding(jwks="ftp://127.0.0.1/k", issuer="x", audience="y"), "will not do"),
+        (SecurityOptions(users=Path("/no/such/file")), "cannot read /no/such/file"),
+        (SecurityOptions(access=Path("/no/such/file")), "cannot read /no/such/file"),
+        (SecurityOptions(jwks="https://x/keys", issuer="x"), "--issuer and --audience"),
+        (SecurityOptions(issuer="x"), "no keys are given"),
+        (SecurityOptions(jwks="http://example.com/k", issuer="x", audience="y"), "will not do"),
+        (SecurityOptions(jwks="ftp://127.0.0.1/k", issuer="x", audience="y"), "will not do"),
     ],
 )
-def test_options_that_do_not_fit(guarding: Guarding, words: str) -> None:
+def test_options_that_do_not_fit(guarding: SecurityOptions, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         open_security(guarding, print)
 
@@ -448,4 +448,4 @@ def test_rules_say_the_least_that_is_needed() -> None:
         if method in ("PUT", "DELETE") and "associations" not in template:
             assert rule.role is Role.ADMIN
         if "{subject}" in template:
-            assert rule.on is On.SUBJECT
+            assert rule.on is RuleTarget.SUBJECT

@@ -18,7 +18,7 @@ import uvicorn
 
 from bench.processes import Usage
 from headworks._registry import bounded_connection
-from headworks._registry.bounded_connection import LARGEST_HEAD
+from headworks._registry.bounded_connection import MAX_HEAD_BYTES
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.model.schema_limits import SchemaLimits
 from headworks._server import child_process
@@ -216,8 +216,8 @@ def test_a_body_without_a_length_is_counted(running: child_process.Service) -> N
 @pytest.mark.parametrize(
     "head",
     [
-        b"GET /" + b"x" * (LARGEST_HEAD + 70_000),
-        b"GET / HTTP/1.1\r\nx: " + b"y" * (LARGEST_HEAD + 200_000),
+        b"GET /" + b"x" * (MAX_HEAD_BYTES + 70_000),
+        b"GET / HTTP/1.1\r\nx: " + b"y" * (MAX_HEAD_BYTES + 200_000),
         b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 60_000,
     ],
 )

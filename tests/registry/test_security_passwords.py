@@ -10,7 +10,11 @@ from statistics import median
 
 import pytest
 
-from headworks._registry.security.passwords import MOST_WAITING, Passwords, TooManyError
+from headworks._registry.security.passwords import (
+    MAX_WAITING_PASSWORDS,
+    PasswordVerifier,
+    TooManyPasswordsError,
+)
 from headworks._server.security import Principal, Users
 from headworks._server.security.users import new_secret, write_users
 from tests.registry.guarding import As, basic, start, write_files
@@ -38,7 +42,7 @@ def users(tmp_path: Path) -> Counted:
 
 def test_what_was_checked_is_not_checked_again(users: Counted) -> None:
     async def ask() -> None:
-        passwords = Passwords(users)
+        passwords = PasswordVerifier(users)
         assert passwords.known(b"1") is None
         for _ in range(3):
             assert await passwords.check(b"2", "ann", "wrong") is None
@@ -54,7 +58,7 @@ def test_what_was_checked_is_not_checked_again(users: Counted) -> None:
 
 def test_a_changed_password_is_not_remembered(users: Counted, tmp_path: Path) -> None:
     async def ask() -> None:
-        passwords = Passwords(users)
+        passwords = PasswordVerifier(users)
         assert await passwords.check(b"1", "ann", "right") == Principal("ann")
         assert await passwords.check(b"2", "ann", "later") is None
         write_users(tmp_path / "users", {"ann": new_secret("later")})
@@ -72,13 +76,15 @@ def test_a_changed_password_is_not_remembered(users: Counted, tmp_path: Path) ->
 
 def test_a_flood_is_turned_away_and_the_known_are_not(users: Counted) -> None:
     async def ask() -> None:
-        passwords = Passwords(users)
+        passwords = PasswordVerifier(users)
         assert await passwords.check(b"1", "ann", "right") == Principal("ann")
         flood = [passwords.check(b"%d" % n, "ann", f"wrong {n}") for n in range(10_000, 10_500)]
         answers = await asyncio.gather(*flood, return_exceptions=True)
-        assert [type(one) for one in answers].count(TooManyError) == 500 - MOST_WAITING
-        assert answers.count(None) == MOST_WAITING
-        assert users.derived == 1 + MOST_WAITING
+        assert [type(one) for one in answers].count(
+            TooManyPasswordsError
+        ) == 500 - MAX_WAITING_PASSWORDS
+        assert answers.count(None) == MAX_WAITING_PASSWORDS
+        assert users.derived == 1 + MAX_WAITING_PASSWORDS
         assert passwords.known(b"1") == Principal("ann")
         passwords.close()
 

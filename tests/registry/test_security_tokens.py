@@ -21,8 +21,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headworks._registry.security import keys as key_sets
-from headworks._registry.security.keys import KeysAwayError, KeySet, NoSuchKeyError, read_keys
-from headworks._registry.security.tokens import TokenError, TokenRules, Tokens
+from headworks._registry.security.keys import (
+    KeySet,
+    KeysUnavailableError,
+    UnknownKeyError,
+    read_keys,
+)
+from headworks._registry.security.tokens import TokenError, TokenRules, TokenVerifier
 from headworks._server import child_process
 from headworks._server.security import Principal
 from tests.registry.guarding import (
@@ -75,7 +80,7 @@ def guarded(
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys that are asked for in this process have the time that they need."""
-    monkeypatch.setattr(key_sets, "_TIMEOUT", 60.0)
+    monkeypatch.setattr(key_sets, "_TIMEOUT_SECONDS", 60.0)
 
 
 def test_groups_give_roles(guarded: child_process.Service, signer: Signer) -> None:
@@ -166,7 +171,9 @@ def test_every_kind_of_key(tmp_path: Path, algorithm: str) -> None:
 
     async def check() -> Principal:
         keys = KeySet(path.as_uri())
-        return await Tokens(keys, TokenRules(ISSUER, AUDIENCE)).check(b"m", signer.token("ann"))
+        return await TokenVerifier(keys, TokenRules(ISSUER, AUDIENCE)).check(
+            b"m", signer.token("ann")
+        )
 
     assert asyncio.run(check()) == Principal("ann")
 
@@ -177,7 +184,7 @@ def test_a_token_without_a_key_id_means_the_only_key(tmp_path: Path) -> None:
 
     async def check(*signers: Signer) -> Principal:
         path.write_bytes(Provider(*signers).content)
-        tokens = Tokens(KeySet(path.as_uri()), TokenRules(ISSUER, AUDIENCE))
+        tokens = TokenVerifier(KeySet(path.as_uri()), TokenRules(ISSUER, AUDIENCE))
         return await tokens.check(b"m", one.token("ann", kid=None))
 
     assert asyncio.run(check(one)) == Principal("ann")
@@ -192,7 +199,7 @@ def test_other_claims(tmp_path: Path) -> None:
     token = signer.token(email="ann@x", realm_access={"roles": ["a", 3, "b"]})
 
     async def check(rules: TokenRules) -> Principal:
-        return await Tokens(KeySet(path.as_uri()), rules).check(b"m", token)
+        return await TokenVerifier(KeySet(path.as_uri()), rules).check(b"m", token)
 
     rules = TokenRules(ISSUER, AUDIENCE, "email", "realm_access.roles")
     assert asyncio.run(check(rules)) == Principal("ann@x", ("a", "b"))
@@ -219,7 +226,7 @@ def with_keys(
         async def finds(signer: Signer) -> bool:
             try:
                 return (await keys.find(signer.name)).name == signer.name
-            except NoSuchKeyError:
+            except UnknownKeyError:
                 return False
 
         await test(keys, clock, finds)
@@ -237,14 +244,14 @@ def test_keys_rotate() -> None:
     ) -> None:
         assert await finds(old)
         before = keys.generation
-        clock.now += key_sets.COOL_DOWN
+        clock.now += key_sets.COOLDOWN_SECONDS
         provider.signers = [old, new]
         assert await finds(new), "an unknown key is asked for"
         assert keys.generation > before
-        clock.now += key_sets.COOL_DOWN
+        clock.now += key_sets.COOLDOWN_SECONDS
         provider.signers = [new]
         assert await finds(old), "known keys are kept for a while"
-        clock.now += key_sets.FRESH
+        clock.now += key_sets.FRESH_SECONDS
         assert not await finds(old), "and then forgotten with the provider"
         assert await finds(new)
 
@@ -259,7 +266,7 @@ def test_unknown_keys_are_asked_for_rarely() -> None:
     async def storm(keys: KeySet, clock: Clock, finds: Callable[[Signer], Awaitable[bool]]) -> None:
         assert not any(await asyncio.gather(*(finds(strange) for _ in range(200))))
         assert provider.requests == 1
-        clock.now += key_sets.COOL_DOWN
+        clock.now += key_sets.COOLDOWN_SECONDS
         assert not any(await asyncio.gather(*(finds(strange) for _ in range(200))))
         assert provider.requests == 2
 
@@ -274,18 +281,18 @@ def test_a_provider_that_is_away_admits_nobody_new() -> None:
         keys: KeySet, clock: Clock, finds: Callable[[Signer], Awaitable[bool]]
     ) -> None:
         provider.status = 500
-        with pytest.raises(KeysAwayError):
+        with pytest.raises(KeysUnavailableError):
             await finds(known)
-        clock.now += key_sets.COOL_DOWN
+        clock.now += key_sets.COOLDOWN_SECONDS
         provider.status = 200
         assert await finds(known)
         provider.status = 500
-        clock.now += key_sets.FRESH
+        clock.now += key_sets.FRESH_SECONDS
         assert await finds(known), "what is known stays trusted for a while"
-        with pytest.raises(KeysAwayError):
+        with pytest.raises(KeysUnavailableError):
             await keys.find("unknown")
-        clock.now += key_sets.TRUSTED
-        with pytest.raises(KeysAwayError):
+        clock.now += key_sets.TRUSTED_SECONDS
+        with pytest.raises(KeysUnavailableError):
             await finds(known)
 
     with_keys(provider, go_away)
@@ -343,7 +350,7 @@ def test_keys_over_tls(tmp_path: Path) -> None:
         try:
             found = asyncio.run(KeySet(source, ca=tmp_path / "ca.pem").find("k"))
             assert found.name == "k"
-            with pytest.raises(KeysAwayError):
+            with pytest.raises(KeysUnavailableError):
                 asyncio.run(KeySet(source).find("k"))
         finally:
             server.shutdown()
@@ -410,7 +417,9 @@ def test_strange_claims_of_the_right_issuer(
     )
 
     async def check() -> Principal:
-        return await Tokens(KeySet(path.as_uri()), TokenRules(ISSUER, AUDIENCE)).check(b"m", token)
+        return await TokenVerifier(KeySet(path.as_uri()), TokenRules(ISSUER, AUDIENCE)).check(
+            b"m", token
+        )
 
     try:
         assert asyncio.run(check()).name == whole["sub"]
@@ -450,7 +459,7 @@ def test_short_keys_are_refused(tmp_path: Path) -> None:
         token = signer.token("ann")
 
     async def check() -> None:
-        await Tokens(KeySet(path.as_uri()), TokenRules(ISSUER, AUDIENCE)).check(b"m", token)
+        await TokenVerifier(KeySet(path.as_uri()), TokenRules(ISSUER, AUDIENCE)).check(b"m", token)
 
     with pytest.raises(TokenError):
         asyncio.run(check())

@@ -65,7 +65,7 @@ class Database:
     def _cannot_open(self, error: SQLAlchemyError) -> HeadworksError:
         reason = str(error.__cause__ or error).strip()
         what = f"cannot open the store {self._engine.url.render_as_string()}: {reason}"
-        if dialects.is_away(error):
+        if dialects.is_unreachable(error):
             return UnreachableError(what, fix="start the database, or check the address in --store")
         return UsageError(
             what, fix="check the address given with --store, and who may read and write there"

@@ -26,7 +26,7 @@ from sqlalchemy.exc import (
 
 from headworks.errors import UsageError
 
-__all__ = ["connect", "is_away", "lock_for_migration", "reading", "writing"]
+__all__ = ["connect", "is_unreachable", "lock_for_migration", "reading", "writing"]
 
 _WRITES = "headworks_writes"
 _BUSY_SECONDS = 20.0
@@ -76,7 +76,7 @@ def writing(engine: Engine) -> Engine:
     return engine.execution_options(**{_WRITES: True})
 
 
-def is_away(error: SQLAlchemyError) -> bool:
+def is_unreachable(error: SQLAlchemyError) -> bool:
     """Whether no database answered at all."""
     if not isinstance(error, OperationalError) or isinstance(error.orig, sqlite3.Error):
         return False

@@ -10,7 +10,14 @@ cannot be read or understood never admits anybody.
 """
 
 from headworks._server.security.exposure import parse_listen, refuse_exposure, refuse_plaintext
-from headworks._server.security.grants import ANONYMOUS, Access, Grant, Kind, Principal, Role
+from headworks._server.security.grants import (
+    ANONYMOUS,
+    Access,
+    Grant,
+    Principal,
+    ResourceType,
+    Role,
+)
 from headworks._server.security.tls import server_tls
 from headworks._server.security.users import Secret, Users
 
@@ -18,8 +25,8 @@ __all__ = [
     "ANONYMOUS",
     "Access",
     "Grant",
-    "Kind",
     "Principal",
+    "ResourceType",
     "Role",
     "Secret",
     "Users",

@@ -26,10 +26,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headworks._server.security.rereading import Reread
+from headworks._server.security.reloaded_file import ReloadedFile
 from headworks.errors import UsageError
 
-__all__ = ["ANONYMOUS", "Access", "Grant", "Kind", "Principal", "Role", "read_grants"]
+__all__ = ["ANONYMOUS", "Access", "Grant", "Principal", "ResourceType", "Role", "read_grants"]
 
 _E = TypeVar("_E", bound=StrEnum)
 _GROUP = "group:"
@@ -43,7 +43,7 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
-class Kind(StrEnum):
+class ResourceType(StrEnum):
     """What is guarded."""
 
     TOPICS = "topics"
@@ -69,10 +69,10 @@ class Grant:
     to: frozenset[str]
     roles: frozenset[Role]
     prefix: str
-    on: frozenset[Kind]
+    on: frozenset[ResourceType]
     name: str | None = None
 
-    def gives(self, principal: Principal, role: Role, kind: Kind, name: str) -> bool:
+    def gives(self, principal: Principal, role: Role, kind: ResourceType, name: str) -> bool:
         """Whether it gives the principal the role for the thing of that kind and name.
 
         "" asks for every name, so a grant on one name or on a prefix does not give it.
@@ -80,7 +80,7 @@ class Grant:
         named = name.startswith(self.prefix) if self.name is None else name == self.name
         return named and self.gives_somewhere(principal, role, kind)
 
-    def gives_somewhere(self, principal: Principal, role: Role, kind: Kind) -> bool:
+    def gives_somewhere(self, principal: Principal, role: Role, kind: ResourceType) -> bool:
         """Whether it gives the principal the role for some thing of that kind, whatever its name.
 
         This alone never admits anybody to a thing that has a name: ask `gives`.
@@ -95,7 +95,7 @@ class Grant:
         return not self.to.isdisjoint(names)
 
 
-_EVERYTHING = Grant(frozenset({"*"}), frozenset(Role), "", frozenset(Kind))
+_EVERYTHING = Grant(frozenset({"*"}), frozenset(Role), "", frozenset(ResourceType))
 
 
 def read_grants(text: str) -> tuple[Grant, ...]:
@@ -135,7 +135,7 @@ def _grant(number: int, grant: Mapping[str, Any]) -> Grant:
         frozenset(_texts(number, grant, "to")),
         _members(number, grant, "roles", Role),
         prefix,
-        _members(number, grant, "on", Kind) if "on" in grant else frozenset(Kind),
+        _members(number, grant, "on", ResourceType) if "on" in grant else frozenset(ResourceType),
         name,
     )
 
@@ -158,28 +158,28 @@ def _members(number: int, grant: Mapping[str, Any], key: str, kind: type[_E]) ->
 class Access:
     """Who may do what, by a file that is reread when it changes; `load(None)` has no file."""
 
-    def __init__(self, file: Reread[tuple[Grant, ...]] | None) -> None:
+    def __init__(self, file: ReloadedFile[tuple[Grant, ...]] | None) -> None:
         self._file = file
 
     @classmethod
     def load(cls, path: Path | None) -> Access:
         """The grants of a file; UsageError if it cannot be read or understood."""
-        return cls(None if path is None else Reread(path, read_grants))
+        return cls(None if path is None else ReloadedFile(path, read_grants))
 
     @property
     def grants(self) -> tuple[Grant, ...]:
         """The grants as they are now; the same object as long as they do not change."""
         return _EVERYBODY if self._file is None else self._file.get()
 
-    def allows(self, principal: Principal, role: Role, kind: Kind, name: str) -> bool:
+    def allows(self, principal: Principal, role: Role, kind: ResourceType, name: str) -> bool:
         """Whether the principal has the role for the thing of that name."""
         return any(grant.gives(principal, role, kind, name) for grant in self.grants)
 
-    def allows_everywhere(self, principal: Principal, role: Role, kind: Kind) -> bool:
+    def allows_everywhere(self, principal: Principal, role: Role, kind: ResourceType) -> bool:
         """Whether the principal has the role for every name."""
         return self.allows(principal, role, kind, "")
 
-    def allows_somewhere(self, principal: Principal, role: Role, kind: Kind) -> bool:
+    def allows_somewhere(self, principal: Principal, role: Role, kind: ResourceType) -> bool:
         """Whether there can be a name for which the principal has the role."""
         return any(grant.gives_somewhere(principal, role, kind) for grant in self.grants)
 

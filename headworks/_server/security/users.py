@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from headworks._server.security.rereading import Reread
+from headworks._server.security.reloaded_file import ReloadedFile
 from headworks.errors import UsageError
 
 __all__ = [
@@ -43,7 +43,7 @@ __all__ = [
 ITERATIONS = 16384  # the most that every Kafka client and broker takes
 _SCHEME = "SCRAM-SHA-256"
 _SALT_BYTES = 24
-_REMEMBERED = 1024
+_MAX_CACHED_PASSWORDS = 1024
 _LINE = re.compile(
     r"(?P<name>[^:]+):" + _SCHEME + r"\$(?P<iterations>\d{1,9}):(?P<salt>[^$:]+)"
     r"\$(?P<stored>[^$:]+):(?P<server>[^$:]+)"
@@ -145,7 +145,7 @@ class Users:
     """The users of a file, reread when it changes; thread-safe."""
 
     def __init__(self, path: Path) -> None:
-        self._file = Reread(path, read_users)
+        self._file = ReloadedFile(path, read_users)
         self._lock = threading.Lock()
         # A password that was right for this secret is right again, without the long way round.
         self._key = secrets.token_bytes(32)
@@ -177,6 +177,6 @@ class Users:
             return False
         with self._lock:
             self._verified[mark] = None
-            if len(self._verified) > _REMEMBERED:
+            if len(self._verified) > _MAX_CACHED_PASSWORDS:
                 self._verified.popitem(last=False)
         return True

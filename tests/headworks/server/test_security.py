@@ -14,15 +14,15 @@ from scramp import ScramClient, ScramMechanism
 from headworks._server.security import (
     ANONYMOUS,
     Access,
-    Kind,
     Principal,
+    ResourceType,
     Role,
     Users,
     parse_listen,
     refuse_exposure,
 )
 from headworks._server.security.grants import read_grants
-from headworks._server.security.rereading import Reread
+from headworks._server.security.reloaded_file import ReloadedFile
 from headworks._server.security.users import derive, new_secret, read_users, write_users
 from headworks.errors import UsageError
 
@@ -72,7 +72,7 @@ def test_a_changed_password_counts_without_a_restart(tmp_path: Path) -> None:
     write_users(path, {"alice": new_secret("old")})
     now = 0.0
     users = Users(path)
-    users._file = Reread(path, read_users, clock=lambda: now)
+    users._file = ReloadedFile(path, read_users, clock=lambda: now)
     assert users.verify("alice", "old")
     write_users(path, {"alice": new_secret("new")})
     now = 2.0
@@ -134,22 +134,22 @@ def access(tmp_path: Path) -> Access:
 @pytest.mark.parametrize(
     ("who", "role", "kind", "name", "allowed"),
     [
-        (ALICE, Role.WRITER, Kind.TOPICS, "shop.orders", True),
-        (ALICE, Role.WRITER, Kind.TOPICS, "shop", False),
-        (ALICE, Role.READER, Kind.TOPICS, "shop.orders", False),
-        (ALICE, Role.ADMIN, Kind.TOPICS, "shop.orders", False),
-        (ALICE, Role.READER, Kind.SUBJECTS, "other-value", True),
-        (Principal("x", ("etl",)), Role.WRITER, Kind.GROUPS, "shop.g", True),
-        (Principal("etl"), Role.WRITER, Kind.GROUPS, "shop.g", False),
-        (Principal("group:etl"), Role.WRITER, Kind.GROUPS, "shop.g", False),
-        (ANONYMOUS, Role.READER, Kind.TOPICS, "public.a", True),
-        (ANONYMOUS, Role.READER, Kind.SUBJECTS, "public.a", False),
-        (ALICE, Role.READER, Kind.TOPICS, "public.a", False),
-        (Principal("root"), Role.READER, Kind.GROUPS, "any", True),
+        (ALICE, Role.WRITER, ResourceType.TOPICS, "shop.orders", True),
+        (ALICE, Role.WRITER, ResourceType.TOPICS, "shop", False),
+        (ALICE, Role.READER, ResourceType.TOPICS, "shop.orders", False),
+        (ALICE, Role.ADMIN, ResourceType.TOPICS, "shop.orders", False),
+        (ALICE, Role.READER, ResourceType.SUBJECTS, "other-value", True),
+        (Principal("x", ("etl",)), Role.WRITER, ResourceType.GROUPS, "shop.g", True),
+        (Principal("etl"), Role.WRITER, ResourceType.GROUPS, "shop.g", False),
+        (Principal("group:etl"), Role.WRITER, ResourceType.GROUPS, "shop.g", False),
+        (ANONYMOUS, Role.READER, ResourceType.TOPICS, "public.a", True),
+        (ANONYMOUS, Role.READER, ResourceType.SUBJECTS, "public.a", False),
+        (ALICE, Role.READER, ResourceType.TOPICS, "public.a", False),
+        (Principal("root"), Role.READER, ResourceType.GROUPS, "any", True),
     ],
 )
 def test_grants(
-    access: Access, who: Principal, role: Role, kind: Kind, name: str, allowed: bool
+    access: Access, who: Principal, role: Role, kind: ResourceType, name: str, allowed: bool
 ) -> None:
     assert access.allows(who, role, kind, name) is allowed
 
@@ -159,22 +159,22 @@ def test_a_name_is_that_one_and_no_other(tmp_path: Path) -> None:
     file.write_text("[[grants]]\nto = ['alice']\nroles = ['reader']\nname = 'shop.orders'\n")
     access = Access.load(file)
     names = ("shop.orders", "shop.orders_archive", "shop.order", "")
-    found = [access.allows(ALICE, Role.READER, Kind.TOPICS, name) for name in names]
+    found = [access.allows(ALICE, Role.READER, ResourceType.TOPICS, name) for name in names]
     assert found == [True, False, False, False]
-    assert not access.allows_everywhere(ALICE, Role.READER, Kind.TOPICS)
-    assert access.allows_somewhere(ALICE, Role.READER, Kind.TOPICS)
+    assert not access.allows_everywhere(ALICE, Role.READER, ResourceType.TOPICS)
+    assert access.allows_somewhere(ALICE, Role.READER, ResourceType.TOPICS)
 
 
 def test_everywhere_and_somewhere(access: Access) -> None:
-    assert access.allows_everywhere(Principal("root"), Role.ADMIN, Kind.TOPICS)
-    assert not access.allows_everywhere(ALICE, Role.WRITER, Kind.TOPICS)
-    assert access.allows_somewhere(ALICE, Role.WRITER, Kind.TOPICS)
-    assert not access.allows_somewhere(ANONYMOUS, Role.WRITER, Kind.TOPICS)
+    assert access.allows_everywhere(Principal("root"), Role.ADMIN, ResourceType.TOPICS)
+    assert not access.allows_everywhere(ALICE, Role.WRITER, ResourceType.TOPICS)
+    assert access.allows_somewhere(ALICE, Role.WRITER, ResourceType.TOPICS)
+    assert not access.allows_somewhere(ANONYMOUS, Role.WRITER, ResourceType.TOPICS)
 
 
-@given(st.text(), st.sampled_from(Role), st.sampled_from(Kind))
+@given(st.text(), st.sampled_from(Role), st.sampled_from(ResourceType))
 def test_without_a_file_users_may_do_everything_and_others_nothing(
-    name: str, role: Role, kind: Kind
+    name: str, role: Role, kind: ResourceType
 ) -> None:
     open_to_users = Access.load(None)
     assert open_to_users.allows(ALICE, role, kind, name)

@@ -15,13 +15,13 @@ from typing import Generic, TypeVar
 
 from headworks.errors import UsageError
 
-__all__ = ["Reread"]
+__all__ = ["ReloadedFile"]
 
-_LOOK_EVERY = 1.0
+_CHECK_SECONDS = 1.0
 _T = TypeVar("_T")
 
 
-class Reread(Generic[_T]):
+class ReloadedFile(Generic[_T]):
     """The parsed content of `path`, by `parse(text)`; thread-safe. UsageError if unreadable."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Reread(Generic[_T]):
 
     def get(self) -> _T:
         """The content as it is now, at most a second old."""
-        if self._clock() - self._looked >= _LOOK_EVERY:
+        if self._clock() - self._looked >= _CHECK_SECONDS:
             with self._lock:
                 self._content = self._read()
                 self._looked = self._clock()
