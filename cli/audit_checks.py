@@ -137,13 +137,13 @@ def verify(
 
     The audit's sums are also held against a naive sum of the whole audit topic.
     """
-    from hadoop_loader._operations.verify import rows_of
-    from hadoop_loader._storage.filesystem import place_of
+    from hadoop_loader._operations.verify import count_rows
+    from hadoop_loader._storage.filesystem import parse_path
     from headworks._audit import queries
 
     at = bootstrap_servers(bootstrap, zookeeper), resolve("registry", registry)
     try:
-        tables = rows_of(place_of(resolve("warehouse", warehouse)))
+        tables = count_rows(parse_path(resolve("warehouse", warehouse)))
     except CorruptError as error:
         raise FindingsError(error.message, fix=error.fix) from None
     with reconciled_store(store, *at) as opened:

@@ -34,7 +34,7 @@ from headworks._cli.security_options import (
 from headworks._settings import resolve, resolve_optional
 
 if TYPE_CHECKING:
-    from hadoop_loader._storage.filesystem import Place
+    from hadoop_loader._storage.filesystem import AnyPath
 
 __all__ = ["console_app"]
 
@@ -135,8 +135,8 @@ def _store_in(folder: Path) -> str:
     return f"sqlite:///{(folder / 'audit.db').resolve()}"
 
 
-def _warehouse(name: str) -> Place:
+def _warehouse(name: str) -> AnyPath:
     """Where the warehouse is, in the words of whoever named it; UsageError for a strange URI."""
-    from hadoop_loader._storage.filesystem import place_of
+    from hadoop_loader._storage.filesystem import parse_path
 
-    return place_of(name) if "://" in name else Path(name)
+    return parse_path(name) if "://" in name else Path(name)

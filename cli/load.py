@@ -37,7 +37,7 @@ from headworks.errors import FindingsError, HeadworksError, UnreachableError, Us
 if TYPE_CHECKING:
     from hadoop_loader import LoadReport, Warehouse
     from hadoop_loader._operations.metrics import LoaderMetrics
-    from hadoop_loader._storage.filesystem import Place
+    from hadoop_loader._storage.filesystem import AnyPath
 
 __all__ = ["load_app"]
 
@@ -93,7 +93,7 @@ def run(
 ) -> None:
     """Load everything that is new in every topic; exit 1 if something had to be left out."""
     from hadoop_loader._commit.policy import Policy, QuarantineLimit
-    from hadoop_loader._spark.session import hasten_next_start
+    from hadoop_loader._spark.session import prepare_class_archive
 
     pause = None if every is None else _seconds(every)
     address = None if serve is None else _address("--serve", serve)
@@ -131,7 +131,7 @@ def run(
             _serve_while(keeper.alive)
     finally:
         keeper.close()
-    hasten_next_start()
+    prepare_class_archive()
     if report.left_out is not None:
         raise FindingsError(
             f"what could be loaded is loaded and stays; not done: {report.left_out}",
@@ -148,14 +148,14 @@ def status(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Per topic its table, offsets, rows, files, schema version, and how far behind it is."""
-    from hadoop_loader._operations.status import status_of
-    from hadoop_loader._storage.filesystem import place_of
+    from hadoop_loader._operations.status import warehouse_status
+    from hadoop_loader._storage.filesystem import parse_path
 
-    root = place_of(warehouse_folder(data_dir, warehouse))
+    root = parse_path(warehouse_folder(data_dir, warehouse))
     try:
-        found = status_of(root, bootstrap_servers(bootstrap, zookeeper))
+        found = warehouse_status(root, bootstrap_servers(bootstrap, zookeeper))
     except UnreachableError as error:  # what is loaded can be said without a broker
-        found = {**status_of(root), "broker_error": error.message}
+        found = {**warehouse_status(root), "broker_error": error.message}
     if format is Format.JSON:
         print_json(found)
         return
@@ -207,7 +207,7 @@ class _Runs:
         self._file = metrics_file
         self._metrics: LoaderMetrics | None = None
 
-    def count(self, root: Place, address: tuple[str, int] | None) -> None:
+    def count(self, root: AnyPath, address: tuple[str, int] | None) -> None:
         """Keep metrics from now on, served at `address`."""
         from hadoop_loader._operations.metrics import LoaderMetrics
 
@@ -318,10 +318,10 @@ def _serve_while(alive: Callable[[], bool]) -> None:
 
 
 def _address(option: str, text: str) -> tuple[str, int]:
-    from hadoop_loader._spark.sql import address_of
+    from hadoop_loader._spark.sql import parse_hiveserver2_address
 
     try:
-        return address_of(text)
+        return parse_hiveserver2_address(text)
     except UsageError as error:
         raise UsageError(f"{option} {error.message}", fix=error.fix) from None
 

@@ -12,7 +12,7 @@ from headworks._cli.warehouse_options import warehouse_folder
 from headworks._settings import resolve, resolve_optional
 
 if TYPE_CHECKING:
-    from hadoop_loader._spark.sql import Rows
+    from hadoop_loader._spark.sql import QueryResult
 
 __all__ = ["sql"]
 
@@ -42,10 +42,10 @@ def sql(
         print_status(f"{len(rows.rows):,} rows")
 
 
-def _with_own_server(statement: str, database: str, data_dir: str | None) -> Rows:
+def _with_own_server(statement: str, database: str, data_dir: str | None) -> QueryResult:
     from hadoop_loader._config import WarehouseConfig
     from hadoop_loader._spark.hiveserver2 import serve
-    from hadoop_loader._spark.session import hasten_next_start, start_session, stop_session
+    from hadoop_loader._spark.session import prepare_class_archive, start_session, stop_session
     from hadoop_loader._spark.sql import query
     from headworks.errors import UsageError
 
@@ -70,5 +70,5 @@ def _with_own_server(statement: str, database: str, data_dir: str | None) -> Row
         rows = query(f"{host}:{port}", statement, database=database)
     finally:
         stop_session(spark)
-    hasten_next_start()
+    prepare_class_archive()
     return rows

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hadoop_loader._commit.policy import Policy
-from hadoop_loader._storage.filesystem import Place, place_of
+from hadoop_loader._storage.filesystem import AnyPath, parse_path
 from headworks.errors import UsageError
 
 __all__ = ["WarehouseConfig"]
@@ -46,9 +46,9 @@ class WarehouseConfig:
             )
 
     @property
-    def root(self) -> Place:
+    def root(self) -> AnyPath:
         """The folder of the tables, absolute; UsageError if it is where no warehouse can be."""
-        return place_of(self.warehouse or str(Path(self.data_dir) / "warehouse"))
+        return parse_path(self.warehouse or str(Path(self.data_dir) / "warehouse"))
 
     @property
     def metastore(self) -> Path:

@@ -19,14 +19,14 @@ from hadoop_loader._config import WarehouseConfig
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
-    from hadoop_loader._commit.report import Compacted, LoadReport
-    from hadoop_loader._commit.transaction import Parts, Progress
+    from hadoop_loader._commit.report import CompactionReport, LoadReport
+    from hadoop_loader._commit.transaction import LoaderContext, Progress
     from hadoop_loader._fetch.position import Position
-    from hadoop_loader._storage.lock import Lock
+    from hadoop_loader._storage.lock import WarehouseLock
 
 __all__ = ["Warehouse"]
 
-_STATE = "_headworks"
+_STATE_FOLDER = "_headworks"
 _LOG = logging.getLogger(__name__)
 
 
@@ -38,10 +38,10 @@ class Warehouse:
         self._spark = spark
         self._owns_session = owns_session
         self._address: tuple[str, int] | None = None
-        self._lock = _locked(config)
+        self._lock = _acquire(config)
         try:
-            with self._working():
-                self._parts = self._assemble()
+            with self._exclusively():
+                self._context = self._open_context()
         except BaseException:
             self._lock.release()
             raise
@@ -53,13 +53,17 @@ class Warehouse:
         Raises UsageError without Java 17, if another loader has the warehouse or another
         process its metastore, if its folder cannot be written, or not read by Spark.
         """
-        from hadoop_loader._spark.session import check_reads, start_session, stop_session
+        from hadoop_loader._spark.session import (
+            check_file_system_class,
+            start_session,
+            stop_session,
+        )
 
         if spark is not None:
-            check_reads(spark, config.root)
+            check_file_system_class(spark, config.root)
             return cls(config, spark, owns_session=False)
         # Who cannot have the lock shall not wait for a JVM to hear it.
-        _locked(config).release()
+        _acquire(config).release()
         session = start_session(config)
         try:
             return cls(config, session, owns_session=True)
@@ -72,51 +76,55 @@ class Warehouse:
 
         Then, where it is worth it, the files of what the load touched are made fewer.
         """
-        from hadoop_loader._operations.compact import Compacting
-        from hadoop_loader._operations.load import Loading
+        from hadoop_loader._operations.compact import Compaction
+        from hadoop_loader._operations.load import Load
 
-        with self._working():
-            report = Loading(self._parts, progress).run()
-            last = self._parts.log.latest()
+        with self._exclusively():
+            report = Load(self._context, progress).run()
+            last = self._context.log.latest()
             if self._config.policy.compact and last is not None and last.number == report.number:
-                done = Compacting(self._parts, progress).touched(last)
+                done = Compaction(self._context, progress).run_after(last)
                 report = replace(report, compacted=done if done.number else None)
-            report = replace(report, unmarked=self._mark({one.topic for one in report.leaderless}))
+            report = replace(
+                report, unmarked=self._mark_completeness({one.topic for one in report.leaderless})
+            )
             if report.compacted is not None or report.unmarked is not None:
-                self._parts.log.keep_last_run(report.as_dict())
+                self._context.log.write_last_run(report.as_dict())
         return report
 
     def rewind(self, topic: str, to: Position, progress: Progress | None = None) -> LoadReport:
         """Read a topic again from `to` up to where it was loaded, in place of what is there."""
-        from hadoop_loader._operations.rewind import Rewinding
+        from hadoop_loader._operations.rewind import Rewind
 
-        with self._working():
-            return Rewinding(self._parts, progress).run(topic, to)
+        with self._exclusively():
+            return Rewind(self._context, progress).run(topic, to)
 
     def requeue(self, topic: str, progress: Progress | None = None) -> LoadReport:
         """Decode a topic's quarantined messages again."""
-        from hadoop_loader._operations.rewind import Requeueing
+        from hadoop_loader._operations.rewind import Requeue
 
-        with self._working():
-            return Requeueing(self._parts, progress).run(topic)
+        with self._exclusively():
+            return Requeue(self._context, progress).run(topic)
 
     def rebuild(self, topic: str, progress: Progress | None = None) -> LoadReport:
         """Write a topic's table anew in its latest schema."""
-        from hadoop_loader._operations.rebuild import Rebuilding
+        from hadoop_loader._operations.rebuild import Rebuild
 
-        with self._working():
-            return Rebuilding(self._parts, progress).run(topic)
+        with self._exclusively():
+            return Rebuild(self._context, progress).run(topic)
 
-    def compact(self, topic: str | None = None, progress: Progress | None = None) -> Compacted:
+    def compact(
+        self, topic: str | None = None, progress: Progress | None = None
+    ) -> CompactionReport:
         """Make the files of all partitions fewer (of one topic), where there are two or more."""
-        from hadoop_loader._operations.compact import Compacting
+        from hadoop_loader._operations.compact import Compaction
 
-        with self._working():
-            return Compacting(self._parts, progress, worth_it=2).everything(topic)
+        with self._exclusively():
+            return Compaction(self._context, progress, worth_it=2).run(topic)
 
     def quarantined(self) -> list[str]:
         """The topics that have messages in quarantine."""
-        last = self._parts.log.latest()
+        last = self._context.log.latest()
         return [t for t, state in (last.tables if last else {}).items() if state.quarantined]
 
     def alive(self) -> bool:
@@ -159,38 +167,40 @@ class Warehouse:
         self.close()
 
     @contextmanager
-    def _working(self) -> Iterator[None]:
+    def _exclusively(self) -> Iterator[None]:
         """Everything is done by the warehouse's only loader; a hold may have broken since then."""
-        from hadoop_loader._spark.errors import working
+        from hadoop_loader._spark.errors import raising_session_errors
 
-        with working(self._config.root, self._config.metastore_uri or self._config.metastore):
+        with raising_session_errors(
+            self._config.root, self._config.metastore_uri or self._config.metastore
+        ):
             self._lock.check()
             yield
 
-    def _mark(self, held: Container[str]) -> str | None:
+    def _mark_completeness(self, held: Container[str]) -> str | None:
         """Mark how far the tables are complete, if the audit is reconciled somewhere.
 
         Why it could not be done, if it could not: what was loaded is loaded all the same.
         """
-        from hadoop_loader._operations.completeness import CompletenessMarks, judge_by
+        from hadoop_loader._operations.completeness import CompletenessMarks, audit_lookup
 
         config = self._config
-        commit = self._parts.log.latest()
+        commit = self._context.log.latest()
         if config.audit_store is None or commit is None:
             return None
-        judge = judge_by(config.audit_store, config.bootstrap, config.registry)
-        file = config.root / _STATE / "complete.json"
+        judge = audit_lookup(config.audit_store, config.bootstrap, config.registry)
+        file = config.root / _STATE_FOLDER / "complete.json"
         try:
-            CompletenessMarks(file, self._parts.catalog, judge)(commit, held)
+            CompletenessMarks(file, self._context.catalog, judge)(commit, held)
         except HeadworksError as error:
             _LOG.warning("marks of completeness stand where they were: %s", error.message)
             return str(error)
         return None
 
-    def _assemble(self) -> Parts:
+    def _open_context(self) -> LoaderContext:
         from hadoop_loader._commit.commit_log import CommitLog
-        from hadoop_loader._commit.topic_plans import Subjects
-        from hadoop_loader._commit.transaction import Parts
+        from hadoop_loader._commit.topic_plans import RegistrySubjects
+        from hadoop_loader._commit.transaction import LoaderContext
         from hadoop_loader._fetch.kafka_log import KafkaLog
         from hadoop_loader._operations.audit_counts import AuditPublisher
         from hadoop_loader._spark.jobs import SparkJobs
@@ -204,39 +214,39 @@ class Warehouse:
         registry = RegistryClient(config.registry)
         catalog = HiveCatalog(self._spark, config.files_database, config.database)
         catalog.prepare(config.metastore)
-        log = CommitLog(config.root / _STATE, self._lock.drafts)
-        return Parts(
+        log = CommitLog(config.root / _STATE_FOLDER, self._lock.record_folder)
+        return LoaderContext(
             root=config.root,
             log=log,
             broker=KafkaLog(client),
-            versions=Subjects(registry).versions,
+            versions=RegistrySubjects(registry).versions,
             jobs=SparkJobs(self._spark, client),
             catalog=catalog,
             publish=AuditPublisher(client, registry, str(config.root)),
             tasks=config.tasks or self._spark.sparkContext.defaultParallelism,
             policy=config.policy,
-            reach=self._reach,
-            sole=self._lock.sole,
+            on_step=self._on_step,
+            fenced=self._lock.fenced,
         )
 
-    def _reach(self, step: str) -> None:
+    def _on_step(self, step: str) -> None:
         """Every step on the way is one of the warehouse's only loader."""
-        from hadoop_loader._storage.failpoints import reach
+        from hadoop_loader._storage.failpoints import failpoint
 
-        reach(step)
+        failpoint(step)
         self._lock.check()
 
 
-def _locked(config: WarehouseConfig) -> Lock:
+def _acquire(config: WarehouseConfig) -> WarehouseLock:
     """The lock of a warehouse that can be written; UsageError if it cannot, or is taken."""
-    from hadoop_loader._storage.lock import lock
+    from hadoop_loader._storage.lock import acquire_lock
 
     root = config.root
     try:
         root.mkdir(parents=True, exist_ok=True)
         if isinstance(root, Path):
             _check_access(config, root)
-        return lock(root / _STATE)
+        return acquire_lock(root / _STATE_FOLDER)
     except FileExistsError:
         raise _not_writable(config, FileExistsError("it is no folder")) from None
     except OSError as error:
@@ -246,10 +256,10 @@ def _locked(config: WarehouseConfig) -> Lock:
 def _check_access(config: WarehouseConfig, root: Path) -> None:
     if not os.access(root, os.W_OK):
         raise PermissionError("permission denied")
-    _check_links(config, root / _STATE / f".probe-{os.getpid()}")
+    _check_hard_links(config, root / _STATE_FOLDER / f".probe-{os.getpid()}")
 
 
-def _check_links(config: WarehouseConfig, file: Path) -> None:
+def _check_hard_links(config: WarehouseConfig, file: Path) -> None:
     """A commit is a hard link: better to miss it now than after everything was read."""
     file.parent.mkdir(exist_ok=True)
     file.touch()

@@ -20,7 +20,7 @@ from pyarrow import orc
 
 from bench.frame import Bench
 from bench.loader.data import Events
-from hadoop_loader._storage.parquet_encodings import repeating
+from hadoop_loader._storage.parquet_encodings import dictionary_columns
 from hadoop_loader._storage.staging import write_parquet
 
 __all__ = ["compare"]
@@ -37,7 +37,7 @@ def compare(bench: Bench, events: Events, folder: Path) -> None:
     ways: dict[str, tuple[int, Callable[[io.BytesIO], object]]] = {
         "Parquet, as the loader writes it": (
             rows.num_rows,
-            lambda out: write_parquet(rows, out, repeating(rows)),
+            lambda out: write_parquet(rows, out, dictionary_columns(rows)),
         ),
         "ORC (pyarrow)": (
             rows.num_rows,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from starlette.requests import Request
 
-from hadoop_loader._storage.filesystem import Place
+from hadoop_loader._storage.filesystem import AnyPath
 from headworks._console.sources import Sources
 from headworks._settings import SETTINGS
 
@@ -70,6 +70,6 @@ def _option(sources: Sources, name: str) -> list[str]:
     return [] if value is None or value == default or hidden else [f"--{name}", value]
 
 
-def _data_dir(warehouse: Place) -> str | None:
+def _data_dir(warehouse: AnyPath) -> str | None:
     """The folder that the warehouse is in by default; of one that is elsewhere it is not known."""
     return str(warehouse.parent) if isinstance(warehouse, Path) else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hadoop_loader._storage.filesystem import Place
+from hadoop_loader._storage.filesystem import AnyPath
 from headworks._ci.governance import read_governance
 from headworks._console.sources.audits import AuditReader
 from headworks._console.sources.groups import GroupReader
@@ -30,7 +30,7 @@ class Endpoints:
 
     bootstrap: str
     registry: str
-    warehouse: Place
+    warehouse: AnyPath
     schemas: Path
     audit_store: str
     zookeeper: str | None = None

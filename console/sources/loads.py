@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hadoop_loader._commit.commit_log import CommitLog, TableState
-from hadoop_loader._storage.filesystem import Place
+from hadoop_loader._storage.filesystem import AnyPath
 
 __all__ = ["LoadReader", "LoadRun", "LoadedTable", "LoadsSnapshot", "open_log"]
 
@@ -59,7 +59,7 @@ class LoadsSnapshot:
         return self.tables or {}
 
 
-def open_log(warehouse: Place) -> CommitLog | None:
+def open_log(warehouse: AnyPath) -> CommitLog | None:
     """The commit log of a warehouse; None before its first load. Makes no folder."""
     folder = warehouse / "_headworks"
     return CommitLog(folder) if (folder / "commits").is_dir() else None
@@ -68,7 +68,7 @@ def open_log(warehouse: Place) -> CommitLog | None:
 class LoadReader:
     """Reads the commit log of the warehouse at `folder`."""
 
-    def __init__(self, folder: Place) -> None:
+    def __init__(self, folder: AnyPath) -> None:
         self._folder = folder
         self._runs: dict[int, LoadRun] = {}
 

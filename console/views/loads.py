@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hadoop_loader._storage.filesystem import Place
+from hadoop_loader._storage.filesystem import AnyPath
 from hadoop_loader._tables.columns import METADATA, PARTITION, StructField, ddl, table_columns
 from headworks._console.sources.loads import LoadedTable, LoadRun, LoadsSnapshot, open_log
 from headworks._console.views.paging import ListPage, ListQuery, list_page
@@ -107,7 +107,7 @@ def _sees_all(run: LoadRun, can_see: CanSee) -> bool:
 
 
 def run_page(
-    warehouse: Place, loads: LoadsSnapshot | None, number: int, can_see: CanSee
+    warehouse: AnyPath, loads: LoadsSnapshot | None, number: int, can_see: CanSee
 ) -> RunPage | None:
     """One load; None if there is none, or if it has a topic that may not be seen."""
     run = next((one for one in (loads.runs if loads else ()) if one.number == number), None)
@@ -133,7 +133,7 @@ def run_page(
     return RunPage(run, topics)
 
 
-def table_page(warehouse: Place, loads: LoadsSnapshot | None, topic: str) -> TablePage | None:
+def table_page(warehouse: AnyPath, loads: LoadsSnapshot | None, topic: str) -> TablePage | None:
     """A topic's table with its columns; None if the topic has none."""
     table = loads.by_topic.get(topic) if loads else None
     log = open_log(warehouse)

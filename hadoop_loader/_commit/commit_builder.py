@@ -20,23 +20,23 @@ from hadoop_loader._commit.commit_log import (
 )
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from hadoop_loader._fetch.ranges import Range
-from hadoop_loader._storage.filesystem import Place, matching
+from hadoop_loader._storage.filesystem import AnyPath, sorted_glob
 from hadoop_loader._storage.staging import StagedFile
 
-__all__ = ["Draft", "default_folder"]
+__all__ = ["CommitBuilder", "default_partition_folder"]
 
 
-def default_folder(table: str, day: str) -> str:
+def default_partition_folder(table: str, day: str) -> str:
     """Where a partition's files are until something is put in its place."""
     return f"{table}/datepartition={day}"
 
 
 @dataclass(slots=True)
-class Draft:
+class CommitBuilder:
     """See the module; `root` is the warehouse's folder."""
 
     log: CommitLog
-    root: Place
+    root: AnyPath
     last: Commit | None
     kind: str = "load"
     files: list[StagedFile] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Draft:
         """The number that the commit will have."""
         return (self.last.number if self.last else 0) + 1
 
-    def advance(self, ranges: Iterable[Range]) -> None:
+    def advance_offsets(self, ranges: Iterable[Range]) -> None:
         """Offsets go on behind these ranges."""
         for r in ranges:
             partitions = self.offsets.setdefault(r.topic, {})
@@ -65,7 +65,7 @@ class Draft:
 
     def folder(self, table: str, day: str) -> str:
         """The folder of a partition, under the warehouse."""
-        return self._layout(table).get(day) or default_folder(table, day)
+        return self._layout(table).get(day) or default_partition_folder(table, day)
 
     def relocate(self, table: str, day: str) -> None:
         """The partition gets a new folder, empty but for what this commit puts in."""
@@ -81,11 +81,11 @@ class Draft:
         found = (self.root / table).glob("datepartition=*")
         return sorted({path.name.partition("=")[2] for path in found} | self._layout(table).keys())
 
-    def sources(self, table: str, day: str) -> list[Place]:
+    def sources(self, table: str, day: str) -> list[AnyPath]:
         """The files of a partition, as it is before this commit."""
         moved = {(r.table, r.day): r.retired for r in self._moved}
         folder = self.root / moved.get((table, day), self.folder(table, day))
-        return matching(folder, "[!._]*.parquet")
+        return sorted_glob(folder, "[!._]*.parquet")
 
     def count(self, topic: str, found: TopicCommit, now_ms: int) -> None:
         """Take in what was found in a topic, and add it to the sums of its table."""
@@ -101,12 +101,12 @@ class Draft:
             loaded_ms=now_ms,
         )
 
-    def recount(self, topic: str, files: int) -> None:
+    def add_file_count(self, topic: str, files: int) -> None:
         """A topic's table has so many files more (or less) without having other rows."""
         state = self.tables[topic]
         self.tables[topic] = replace(state, files=state.files + files)
 
-    def forget_layout(self, table: str) -> None:
+    def drop_layout(self, table: str) -> None:
         """The table is retired, its partitions' folders with it."""
         self._layouts[table] = {}
 
@@ -115,7 +115,7 @@ class Draft:
         layouts = dict(self.last.layouts) if self.last else {}
         for table, folders in self._layouts.items():
             if folders:
-                layouts[table] = self.log.keep_layout(folders)
+                layouts[table] = self.log.store_layout(folders)
             else:
                 layouts.pop(table, None)
         return Commit(
@@ -149,6 +149,6 @@ class Draft:
         )
 
 
-def files_by_topic(files: Sequence[StagedFile], tables: Mapping[str, str]) -> dict[str, int]:
+def count_files_by_topic(files: Sequence[StagedFile], tables: Mapping[str, str]) -> dict[str, int]:
     """How many files of its own table each topic gets; `tables`: topic to table over files."""
     return {t: sum(f.topic == t and f.table == table for f in files) for t, table in tables.items()}

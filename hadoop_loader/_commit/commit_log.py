@@ -22,29 +22,28 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from hadoop_loader._storage.filesystem import (
-    Place,
-    create,
-    keep,
-    matching,
-    modified,
-    replace_text,
-    sync_folder,
+    AnyPath,
+    create_exclusive,
+    modified_time,
+    sorted_glob,
+    write_atomically,
     write_durably,
 )
+from hadoop_loader._storage.fsync import sync_folder
 from headworks.errors import CorruptError, UsageError
 
 __all__ = [
     "Commit",
     "CommitFile",
     "CommitLog",
-    "Forgotten",
+    "ExpiredCommits",
     "Relocation",
     "TableState",
     "TopicCommit",
     "fingerprint",
 ]
 
-_DAY = 86_400.0
+_CLOCK_SKEW_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class ExpiredCommits:
     """All commits up to number `through`, whose checksum was this, are gone on purpose."""
 
     through: int = 0
@@ -170,11 +169,11 @@ def fingerprint(text: str) -> str:
 class CommitLog:
     """The commit log in `folder` (made if absent).
 
-    `drafts`: where a record is written before it counts, if that is a folder of its writer's own.
+    `record_folder`: where a record is written before it counts, if that is a folder of its writer's own.
     """
 
-    def __init__(self, folder: Place, drafts: Place | None = None) -> None:
-        self._drafts = drafts
+    def __init__(self, folder: AnyPath, record_folder: AnyPath | None = None) -> None:
+        self._record_folder = record_folder
         self._commits = folder / "commits"
         self._schemas = folder / "schemas"
         self._layouts = folder / "layouts"
@@ -218,7 +217,7 @@ class CommitLog:
         record = {"checksum": _checksum(body), "commit": body}
         try:
             text = json.dumps(record, separators=(",", ":"), sort_keys=True)
-            create(path, text, beside=self._drafts)
+            create_exclusive(path, text, beside=self._record_folder)
         except FileExistsError:
             raise UsageError(
                 f"another loader has made load {commit.number} of {self._commits.parent.parent}",
@@ -231,13 +230,13 @@ class CommitLog:
                 fix="nothing was lost: the next run takes up what that one leaves",
             ) from None
 
-    def forgotten(self) -> Forgotten:
+    def expired(self) -> ExpiredCommits:
         """What `forget` has removed."""
         if not self._forgotten.exists():
-            return Forgotten()
-        return Forgotten(**json.loads(self._forgotten.read_text(encoding="utf-8")))
+            return ExpiredCommits()
+        return ExpiredCommits(**json.loads(self._forgotten.read_text(encoding="utf-8")))
 
-    def forget(self, last: int) -> None:
+    def expire(self, last: int) -> None:
         """Remove all but the `last` commits, their reports, and layouts that none of them names.
 
         After a crash anywhere in here the next time removes what this one has left.
@@ -246,18 +245,18 @@ class CommitLog:
         if len(numbers) <= last:
             return
         through, oldest = self.read(numbers[-last - 1]), self.read(numbers[-last])
-        if through.number > self.forgotten().through:
+        if through.number > self.expired().through:
             noted = {"through": through.number, "checksum": self.checksum(through)}
-            keep(self._forgotten, json.dumps(noted))
+            write_atomically(self._forgotten, json.dumps(noted), durable=True)
         # A record goes after what lies beside it: it is by the records that the rest is found.
-        for path in sorted(matching(self._commits, "*"), key=_is_record):
+        for path in sorted(sorted_glob(self._commits, "*"), key=_is_record):
             if path.stem.isdecimal() and int(path.stem) <= through.number:
                 path.unlink()
         latest = self.read(numbers[-1])
         named = {*oldest.layouts.values(), *latest.layouts.values()}
         for path in self._layouts.glob("[!.]*.json"):
             # One that is named in between was made after the oldest commit; clocks may differ.
-            younger = modified(path) > oldest.created_ms / 1000 - _DAY
+            younger = modified_time(path) > oldest.created_ms / 1000 - _CLOCK_SKEW_SECONDS
             if path.stem not in named and not younger:
                 path.unlink()
 
@@ -270,7 +269,7 @@ class CommitLog:
         write_durably(self._path(number).with_suffix(".applied"), "")
         sync_folder(self._commits)
 
-    def keep_schema(self, text: str) -> str:
+    def store_schema(self, text: str) -> str:
         """Keep a schema text for ever; its fingerprint."""
         return self._keep(self._schemas, ".avsc", text)
 
@@ -278,7 +277,7 @@ class CommitLog:
         """The schema text of a fingerprint; CorruptError if it is gone or another."""
         return self._kept(self._schemas / f"{key}.avsc")
 
-    def keep_layout(self, folders: Mapping[str, str]) -> str:
+    def store_layout(self, folders: Mapping[str, str]) -> str:
         """Keep where the relocated partitions of a table are (day to folder); its fingerprint."""
         return self._keep(self._layouts, ".json", json.dumps(folders, sort_keys=True))
 
@@ -287,13 +286,15 @@ class CommitLog:
         key = commit.layouts.get(table) if commit else None
         return json.loads(self._kept(self._layouts / f"{key}.json")) if key else {}
 
-    def keep_report(self, number: int, report: Mapping[str, Any]) -> None:
+    def write_report(self, number: int, report: Mapping[str, Any]) -> None:
         """Put what a run told its user beside the commit that it made (nothing depends on it)."""
-        replace_text(self._path(number).with_suffix(".report"), json.dumps(report, indent=1))
+        write_atomically(
+            self._path(number).with_suffix(".report"), json.dumps(report, indent=1), durable=False
+        )
 
-    def keep_last_run(self, report: Mapping[str, Any]) -> None:
+    def write_last_run(self, report: Mapping[str, Any]) -> None:
         """Put what a load told its user where the next one's takes its place, commit or not."""
-        replace_text(self._last_run, json.dumps(report, indent=1))
+        write_atomically(self._last_run, json.dumps(report, indent=1), durable=False)
 
     def last_run(self) -> dict[str, Any] | None:
         """What the last load told its user, if one came to that."""
@@ -301,17 +302,17 @@ class CommitLog:
             return None
         return dict(json.loads(self._last_run.read_text(encoding="utf-8")))
 
-    def restoring(self) -> set[str]:
+    def tables_to_restore(self) -> set[str]:
         """The tables over files of which the metastore may know a part only."""
         try:
             return set(json.loads(self._restoring.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return set()
 
-    def note_restoring(self, tables: Collection[str]) -> None:
+    def set_tables_to_restore(self, tables: Collection[str]) -> None:
         """Remember, durably, that these tables are being defined again; none: all are."""
         if tables:
-            keep(self._restoring, json.dumps(sorted(tables)))
+            write_atomically(self._restoring, json.dumps(sorted(tables)), durable=True)
         else:
             self._restoring.unlink(missing_ok=True)
             sync_folder(self._restoring.parent)
@@ -328,23 +329,23 @@ class CommitLog:
             self._retired.mkdir(exist_ok=True)
             write_durably(self._retired / f"{commit.number:08d}.json", json.dumps(record))
 
-    def retired(self) -> dict[Place, dict[str, Any]]:
+    def retired(self) -> dict[AnyPath, dict[str, Any]]:
         """What was retired and is not removed yet, by the file that remembers it."""
         return {
             path: json.loads(path.read_text(encoding="utf-8"))
-            for path in matching(self._retired, "*.json")
+            for path in sorted_glob(self._retired, "*.json")
         }
 
-    def _keep(self, folder: Place, suffix: str, text: str) -> str:
+    def _keep(self, folder: AnyPath, suffix: str, text: str) -> str:
         key = fingerprint(text)
         path = folder / f"{key}{suffix}"
         if key not in self._texts and not path.exists():
             folder.mkdir(exist_ok=True)
-            keep(path, text)
+            write_atomically(path, text, durable=True)
         self._texts[key] = text
         return key
 
-    def _kept(self, path: Place) -> str:
+    def _kept(self, path: AnyPath) -> str:
         key = path.stem
         if key not in self._texts:
             text = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -353,7 +354,7 @@ class CommitLog:
             self._texts[key] = text
         return self._texts[key]
 
-    def _path(self, number: int) -> Place:
+    def _path(self, number: int) -> AnyPath:
         return self._commits / f"{number:08d}.json"
 
 
@@ -388,11 +389,11 @@ def _checksum(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def _is_record(path: Place) -> bool:
+def _is_record(path: AnyPath) -> bool:
     return path.name.endswith(".json")
 
 
-def _corrupt(path: Place) -> CorruptError:
+def _corrupt(path: AnyPath) -> CorruptError:
     return CorruptError(
         f"{path} is not what the loader wrote",
         fix="restore it from a backup of the warehouse; do not delete it: it holds the offsets",

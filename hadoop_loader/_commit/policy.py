@@ -20,25 +20,25 @@ from headworks._audit_counting import WINDOW_MS
 from headworks.errors import UsageError
 
 __all__ = [
-    "HOURLY_ABOVE",
+    "HOURLY_ABOVE_BYTES_PER_DAY",
     "PARTITIONS",
     "Policy",
     "QuarantineLimit",
-    "bytes_a_day",
+    "bytes_per_day",
 ]
 
 PARTITIONS = ("auto", "daily", "hourly")
-HOURLY_ABOVE = 24 * 2**30
-_WINDOWS_A_DAY = 86_400_000 // WINDOW_MS
-_HOUR = 3_600_000 // WINDOW_MS
+HOURLY_ABOVE_BYTES_PER_DAY = 24 * 2**30
+_WINDOWS_PER_DAY = 86_400_000 // WINDOW_MS
+_WINDOWS_PER_HOUR = 3_600_000 // WINDOW_MS
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantineLimit:
-    """At most this share of a topic's messages may be bad, where they are more than `spared`."""
+    """At most this share of a topic's messages may be bad, beyond `allowed_messages` of them."""
 
     share: float = 0.1
-    spared: int = 1_000
+    allowed_messages: int = 1_000
 
     @classmethod
     def parse(cls, text: str) -> QuarantineLimit | None:
@@ -53,13 +53,15 @@ class QuarantineLimit:
             )
         return cls(float(found[1]) / 100) if found[2] else cls(0.0, int(found[1]))
 
-    def broken(self, rows: int, bad: int) -> bool:
+    def exceeded_by(self, rows: int, bad: int) -> bool:
         """Whether a load that found `rows` good and `bad` bad messages has found too many."""
-        return bad > self.spared and bad > self.share * (rows + bad)
+        return bad > self.allowed_messages and bad > self.share * (rows + bad)
 
     def __str__(self) -> str:
         return (
-            f"{self.share * 100:g}% of its messages" if self.share else f"{self.spared:,} messages"
+            f"{self.share * 100:g}% of its messages"
+            if self.share
+            else f"{self.allowed_messages:,} messages"
         )
 
 
@@ -88,7 +90,7 @@ class Policy:
                 f"partitions {self.partitions!r} are not known", fix=f"use {', '.join(PARTITIONS)}"
             )
 
-    def takes(self, topic: str) -> bool:
+    def includes(self, topic: str) -> bool:
         """Whether the loader has to do with a topic."""
         return bool(re.fullmatch(self.allow, topic)) and not re.fullmatch(self.deny, topic)
 
@@ -96,10 +98,12 @@ class Policy:
         """Whether a topic's next load goes into hours."""
         if self.partitions != "auto":
             return self.partitions == "hourly"
-        return before is not None and (before.hourly or before.bytes_a_day > HOURLY_ABOVE)
+        return before is not None and (
+            before.hourly or before.bytes_a_day > HOURLY_ABOVE_BYTES_PER_DAY
+        )
 
 
-def bytes_a_day(windows: Mapping[str, Mapping[str, int]]) -> float:
+def bytes_per_day(windows: Mapping[str, Mapping[str, int]]) -> float:
     """The traffic of a topic in a day, from its audit windows; an hour at least is averaged."""
     total = sum(counts["bytes"] for counts in windows.values())
-    return total * _WINDOWS_A_DAY / max(_HOUR, len(windows))
+    return total * _WINDOWS_PER_DAY / max(_WINDOWS_PER_HOUR, len(windows))

@@ -9,10 +9,10 @@ from typing import Any
 from hadoop_loader._commit.commit_log import Commit
 
 __all__ = [
-    "Compacted",
-    "Leaderless",
+    "CompactionReport",
+    "LeaderlessPartitions",
     "LoadReport",
-    "Refusal",
+    "SkippedTopic",
     "TaskReport",
     "TopicReport",
     "report_of",
@@ -35,7 +35,7 @@ class TopicReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class SkippedTopic:
     """A topic that was left as it is, with its offsets, and why."""
 
     topic: str
@@ -43,7 +43,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaderless:
+class LeaderlessPartitions:
     """The partitions of a topic that were left out, as no leader answered for them.
 
     `offsets`: where each of them stands, as before; None if nothing of it was ever loaded.
@@ -65,7 +65,7 @@ class TaskReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactionReport:
     """What a compaction did; `number` is the commit's, 0 if there was nothing to do."""
 
     number: int = 0
@@ -90,14 +90,14 @@ class LoadReport:
     number: int
     topics: tuple[TopicReport, ...] = ()
     ungoverned: tuple[str, ...] = ()
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[SkippedTopic, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     kind: str = "load"
     committed: bool = False
-    leaderless: tuple[Leaderless, ...] = ()
+    leaderless: tuple[LeaderlessPartitions, ...] = ()
     unmarked: str | None = None
     tasks: tuple[TaskReport, ...] = ()
-    compacted: Compacted | None = None
+    compacted: CompactionReport | None = None
 
     @property
     def left_out(self) -> str | None:
@@ -124,9 +124,9 @@ def report_of(
     number: int,
     commit: Commit | None,
     ungoverned: Sequence[str] = (),
-    refused: Sequence[Refusal] = (),
+    refused: Sequence[SkippedTopic] = (),
     seconds: dict[str, float] | None = None,
-    leaderless: Sequence[Leaderless] = (),
+    leaderless: Sequence[LeaderlessPartitions] = (),
     tasks: Sequence[TaskReport] = (),
 ) -> LoadReport:
     """The report of the work that made `commit`, or made none and left it at `number`."""

@@ -19,16 +19,17 @@ from typing import Protocol
 
 from hadoop_loader._commit.commit_log import Commit, CommitLog, TableState
 from hadoop_loader._decode.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
-from hadoop_loader._storage.failpoints import Reach
-from hadoop_loader._storage.filesystem import Place, move, sync_folders
+from hadoop_loader._storage.failpoints import StepHook
+from hadoop_loader._storage.filesystem import AnyPath, rename
+from hadoop_loader._storage.fsync import sync_folders
 from hadoop_loader._tables.columns import METADATA, StructField, quoted
 from hadoop_loader._tables.views import Projection, file_columns, view_columns, view_query
 from headworks.errors import CorruptError
 from headworks.schema import Record, Schema, parse
 
-__all__ = ["Catalog", "Publish", "apply", "history_of", "restore"]
+__all__ = ["Catalog", "PublishCounts", "apply_commit", "projections_of", "restore_metastore"]
 
-Publish = Callable[[Commit], None]
+PublishCounts = Callable[[Commit], None]
 
 
 class Catalog(Protocol):
@@ -42,7 +43,7 @@ class Catalog(Protocol):
         self,
         name: str,
         columns: Sequence[StructField],
-        location: Place,
+        location: AnyPath,
         comment: str | None,
         properties: dict[str, str],
     ) -> None:
@@ -64,7 +65,7 @@ class Catalog(Protocol):
         """Add the partitions of these days that the table does not have."""
         ...
 
-    def relocate(self, name: str, folders: Mapping[str, Place]) -> None:
+    def relocate(self, name: str, folders: Mapping[str, AnyPath]) -> None:
         """Send readers of these partitions to other folders, one partition after the other."""
         ...
 
@@ -81,13 +82,13 @@ class Catalog(Protocol):
         ...
 
 
-def apply(
+def apply_commit(
     commit: Commit,
     log: CommitLog,
-    root: Place,
+    root: AnyPath,
     catalog: Catalog,
-    publish: Publish,
-    reach: Reach,
+    publish: PublishCounts,
+    on_step: StepHook,
     *,
     again: bool,
     now_ms: Callable[[], int],
@@ -100,34 +101,34 @@ def apply(
     rebuilt = changed if commit.retired_tables else []
     for state in changed:
         _define_table(state, log, root, catalog)
-        reach("tables")
+        on_step("tables")
         if not rebuilt:
             _define_view(state, log, catalog)
     if not changed:
-        reach("tables")
+        on_step("tables")
     if commit.quarantine:
         _define_quarantine(root, catalog)
-    reach("views")
+    on_step("views")
     known = set() if again else _days_with_folders(commit, root)
-    _move(commit, root, reach, known)
-    reach("renamed")
-    _show(commit, log, root, catalog, known)
+    _rename_files(commit, root, on_step, known)
+    on_step("renamed")
+    _register_partitions(commit, log, root, catalog, known)
     for state in rebuilt:
         _define_view(state, log, catalog)
     log.retire(commit, now_ms())
-    reach("partitions")
+    on_step("partitions")
     publish(commit)
-    reach("audit")
+    on_step("audit")
     log.mark_applied(commit.number)
-    reach("applied")
+    on_step("applied")
 
 
-def restore(
+def restore_metastore(
     commit: Commit,
     log: CommitLog,
-    root: Place,
+    root: AnyPath,
     catalog: Catalog,
-    reach: Reach,
+    on_step: StepHook,
     *,
     applied: bool,
 ) -> None:
@@ -136,7 +137,7 @@ def restore(
     What is begun is noted until it is done, for a table without its days looks like any other.
     Tables that `commit` makes are left to `apply`, if that is still to come.
     """
-    known = catalog.tables() - log.restoring()
+    known = catalog.tables() - log.tables_to_restore()
     states = {s.files_table: s for s in commit.tables.values()}
     if not applied:
         states = {n: s for n, s in states.items() if s.projections[0][0] != commit.number}
@@ -145,20 +146,20 @@ def restore(
         missing |= {QUARANTINE_TABLE} - known
     if not missing:
         return
-    log.note_restoring(missing)
+    log.set_tables_to_restore(missing)
     for table in sorted(missing):
         if table == QUARANTINE_TABLE:
             _define_quarantine(root, catalog)
         else:
             _define_table(states[table], log, root, catalog)
             _define_view(states[table], log, catalog)
-        reach("restoring")
+        on_step("restoring")
         _restore_days(table, commit, log, root, catalog)
-    log.note_restoring(())
+    log.set_tables_to_restore(())
 
 
 def _restore_days(
-    table: str, commit: Commit, log: CommitLog, root: Place, catalog: Catalog
+    table: str, commit: Commit, log: CommitLog, root: AnyPath, catalog: Catalog
 ) -> None:
     layout = log.layout(commit, table)
     found = {path.name.partition("=")[2] for path in (root / table).glob("datepartition=*")}
@@ -167,14 +168,14 @@ def _restore_days(
         catalog.relocate(table, {day: root / folder for day, folder in layout.items()})
 
 
-def _days_with_folders(commit: Commit, root: Place) -> set[tuple[str, str]]:
+def _days_with_folders(commit: Commit, root: AnyPath) -> set[tuple[str, str]]:
     """The partitions (table, day) that get files, and whose folders are there already."""
     places = {(f.table, f.day): root / f.target for f in commit.files}
     return {place for place, target in places.items() if target.parent.is_dir()}
 
 
-def _show(
-    commit: Commit, log: CommitLog, root: Place, catalog: Catalog, known: set[tuple[str, str]]
+def _register_partitions(
+    commit: Commit, log: CommitLog, root: AnyPath, catalog: Catalog, known: set[tuple[str, str]]
 ) -> None:
     """Partitions that are new, and partitions that have a new folder; others need nothing."""
     days: dict[str, set[str]] = {}
@@ -189,7 +190,7 @@ def _show(
         catalog.relocate(table, folders)
 
 
-def history_of(state: TableState, log: CommitLog) -> list[Projection]:
+def projections_of(state: TableState, log: CommitLog) -> list[Projection]:
     """A table's projections, with their schemas."""
     return [
         Projection(int(load), int(version), parse(log.schema(key), strict=False))
@@ -197,29 +198,29 @@ def history_of(state: TableState, log: CommitLog) -> list[Projection]:
     ]
 
 
-def _define_table(state: TableState, log: CommitLog, root: Place, catalog: Catalog) -> None:
-    history = history_of(state, log)
+def _define_table(state: TableState, log: CommitLog, root: AnyPath, catalog: Catalog) -> None:
+    history = projections_of(state, log)
     columns = (*file_columns(history), *METADATA)
     location = root / state.files_table
     location.mkdir(exist_ok=True)
     catalog.put_table(
-        state.files_table, columns, location, _doc(history[-1].schema), _properties(state)
+        state.files_table, columns, location, _schema_doc(history[-1].schema), _properties(state)
     )
 
 
 def _define_view(state: TableState, log: CommitLog, catalog: Catalog) -> None:
-    history = history_of(state, log)
+    history = projections_of(state, log)
     source = catalog.source_of(state.files_table)
     catalog.put_view(
         state.table,
         view_columns(history),
         view_query(source, history),
-        _doc(history[-1].schema),
+        _schema_doc(history[-1].schema),
         _properties(state),
     )
 
 
-def _define_quarantine(root: Place, catalog: Catalog) -> None:
+def _define_quarantine(root: AnyPath, catalog: Catalog) -> None:
     location = root / QUARANTINE_TABLE
     location.mkdir(exist_ok=True)
     comment = "Messages that could not become rows, with the reason."
@@ -230,19 +231,21 @@ def _define_quarantine(root: Place, catalog: Catalog) -> None:
     catalog.put_view(QUARANTINE_TABLE, (*QUARANTINE_COLUMNS, day), query, comment, {})
 
 
-def _move(commit: Commit, root: Place, reach: Reach, known: set[tuple[str, str]]) -> None:
+def _rename_files(
+    commit: Commit, root: AnyPath, on_step: StepHook, known: set[tuple[str, str]]
+) -> None:
     """Files to where they belong, durably; `known` partitions had their folder before, durably."""
-    folders: set[Place] = set()
+    folders: set[AnyPath] = set()
     for file in commit.files:
         staged, target = root / file.staged, root / file.target
         if target.parent not in folders:
             target.parent.mkdir(parents=True, exist_ok=True)
             folders.add(target.parent)
             if (file.table, file.day) not in known:
-                folders |= _above(target.parent, root)
-        reach("renaming")
+                folders |= _parents_within(target.parent, root)
+        on_step("renaming")
         try:
-            move(staged, target)
+            rename(staged, target)
         except FileNotFoundError:
             if not target.exists():
                 raise CorruptError(
@@ -252,9 +255,9 @@ def _move(commit: Commit, root: Place, reach: Reach, known: set[tuple[str, str]]
     sync_folders(folders)
 
 
-def _above(folder: Place, root: Place) -> set[Place]:
+def _parents_within(folder: AnyPath, root: AnyPath) -> set[AnyPath]:
     """The folders in which a folder under the root has its name, and they have theirs."""
-    found: set[Place] = set()
+    found: set[AnyPath] = set()
     while folder != root:
         folder = folder.parent
         found.add(folder)
@@ -271,5 +274,5 @@ def _properties(state: TableState) -> dict[str, str]:
     }
 
 
-def _doc(schema: Schema) -> str | None:
+def _schema_doc(schema: Schema) -> str | None:
     return schema.doc if isinstance(schema, Record) else None

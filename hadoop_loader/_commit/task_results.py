@@ -9,22 +9,29 @@ from hadoop_loader._fetch.ranges import Gap, Range
 from hadoop_loader._tasks.load_task import Manifest, TopicManifest
 from headworks.errors import CorruptError
 
-__all__ = ["Found", "Windows", "by_topic", "check_covered", "record_bytes", "topic_commit"]
+__all__ = [
+    "ResultsByTopic",
+    "WindowCounts",
+    "check_coverage",
+    "group_by_topic",
+    "mean_record_bytes",
+    "topic_commit",
+]
 
-Found = dict[str, list[TopicManifest]]
-Windows = dict[str, dict[str, int]]
+ResultsByTopic = dict[str, list[TopicManifest]]
+WindowCounts = dict[str, dict[str, int]]
 
 
-def by_topic(manifests: Iterable[Manifest]) -> Found:
+def group_by_topic(manifests: Iterable[Manifest]) -> ResultsByTopic:
     """The tasks' findings of each topic."""
-    found: Found = {}
+    found: ResultsByTopic = {}
     for manifest in manifests:
         for topic in manifest.topics:
             found.setdefault(topic.topic, []).append(topic)
     return found
 
 
-def check_covered(planned: Sequence[Range], found: Mapping[str, Sequence[TopicManifest]]) -> None:
+def check_coverage(planned: Sequence[Range], found: Mapping[str, Sequence[TopicManifest]]) -> None:
     """The tasks' ranges must be exactly the plan's, and hold no more messages than offsets."""
     covered = sorted(r for parts in found.values() for part in parts for r in part.ranges)
     joined: list[Range] = []
@@ -47,7 +54,7 @@ def topic_commit(
     files: int,
     *,
     gaps: Sequence[Gap] = (),
-    instead: Windows | None = None,
+    instead: WindowCounts | None = None,
 ) -> TopicCommit:
     """What goes into the commit for one topic.
 
@@ -63,10 +70,10 @@ def topic_commit(
         for version, n in part.versions.items():
             versions[str(version)] = versions.get(str(version), 0) + n
     lost = sum(gap.end - gap.start for gap in gaps)
-    windows = _windows(parts)
+    windows = _sum_windows(parts)
     for window, counts in (instead or {}).items():
         for outcome, n in counts.items():
-            _window(windows, window)[outcome] -= n
+            _counts_of(windows, window)[outcome] -= n
     if instead is not None:
         for counts in windows.values():
             counts["bytes"] = 0
@@ -86,22 +93,22 @@ def topic_commit(
     )
 
 
-def record_bytes(parts: Sequence[TopicManifest], before: float) -> float:
+def mean_record_bytes(parts: Sequence[TopicManifest], before: float) -> float:
     """The mean size of a message, or what was known before if there is none."""
     messages = sum(p.rows + p.quarantined for p in parts)
     return sum(p.bytes for p in parts) / messages if messages else before
 
 
-def _windows(parts: Sequence[TopicManifest]) -> Windows:
-    windows: Windows = {}
+def _sum_windows(parts: Sequence[TopicManifest]) -> WindowCounts:
+    windows: WindowCounts = {}
     for part in parts:
         for window, counts in part.windows.items():
-            sums = _window(windows, window)
+            sums = _counts_of(windows, window)
             sums["loaded"] += counts.loaded
             sums["quarantined"] += counts.quarantined
             sums["bytes"] += counts.bytes
     return windows
 
 
-def _window(windows: Windows, start: int | str) -> dict[str, int]:
+def _counts_of(windows: WindowCounts, start: int | str) -> dict[str, int]:
     return windows.setdefault(str(start), {"loaded": 0, "quarantined": 0, "bytes": 0})

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from hadoop_loader._commit.commit_log import Commit, CommitLog, TableState, fingerprint
 from hadoop_loader._commit.policy import Policy
-from hadoop_loader._commit.report import Refusal
+from hadoop_loader._commit.report import SkippedTopic
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from hadoop_loader._tables.columns import table_name
 from hadoop_loader._tables.views import Projection, file_columns, view_query
@@ -23,34 +23,45 @@ from headworks.errors import HeadworksError, IncompatibleError, RefusedError, Us
 from headworks.registry_client import RegistryClient, SubjectVersion
 from headworks.schema import Record, governance_of, parse, subject_of
 
-__all__ = ["Governed", "Subjects", "Told", "changes", "govern", "next_state", "versions_of"]
+__all__ = [
+    "RegistrySubjects",
+    "SchemaLookup",
+    "TopicPlans",
+    "next_state",
+    "plan_topics",
+    "require_versions",
+    "schema_changed",
+]
 
-Told = tuple[Writer, ...] | RefusedError
+SchemaLookup = tuple[Writer, ...] | RefusedError
 
 # Folders of the warehouse that no table may have: the second holds the commits.
-_OWN = (QUARANTINE_TABLE, "_headworks")
-_ASKERS = 8
-_FORBIDDEN = (401, 403)  # who says nothing of himself is asked who he is
-_FEW, _VERSIONS_A_TOPIC = 8, 10  # a version in a list costs a tenth of asking for a topic
-_CHECKED = 10_000
+_RESERVED_TABLES = (QUARANTINE_TABLE, "_headworks")
+_LOOKUP_THREADS = 8
+_FORBIDDEN_STATUSES = (401, 403)  # who says nothing of himself is asked who he is
+_MAX_SINGLE_LOOKUPS, _LISTED_VERSIONS_PER_TOPIC = (
+    8,
+    10,
+)  # a version in a list costs a tenth of asking for a topic
+_MAX_CACHED_HISTORIES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Governed:
+class TopicPlans:
     """The topics with a schema, those without, and those that cannot be followed."""
 
     plans: dict[str, TopicPlan]
     ungoverned: tuple[str, ...]
-    refused: tuple[Refusal, ...]
+    refused: tuple[SkippedTopic, ...]
 
 
-class Subjects:
+class RegistrySubjects:
     """The registry's subjects as the loader needs them."""
 
     def __init__(self, registry: RegistryClient) -> None:
         self._registry = registry
 
-    def versions(self, topics: Collection[str]) -> dict[str, Told]:
+    def versions(self, topics: Collection[str]) -> dict[str, SchemaLookup]:
         """Every version of each topic's subject, the latest one last; none if none is live.
 
         Versions that were deleted, but not for good, come first: what they wrote stays readable.
@@ -61,9 +72,9 @@ class Subjects:
         """
         subjects = {topic: subject_of(topic) for topic in topics}
         listed: dict[str, tuple[Writer, ...]] = {}
-        if len(subjects) > _FEW:
-            listed = self._listed({*subjects.values()}, _VERSIONS_A_TOPIC * len(subjects))
-        with ThreadPoolExecutor(_ASKERS, "registry") as pool:
+        if len(subjects) > _MAX_SINGLE_LOOKUPS:
+            listed = self._listed({*subjects.values()}, _LISTED_VERSIONS_PER_TOPIC * len(subjects))
+        with ThreadPoolExecutor(_LOOKUP_THREADS, "registry") as pool:
             found = pool.map(lambda s: listed.get(s) or self._asked(s), subjects.values())
             return dict(zip(subjects, found, strict=True))
 
@@ -79,11 +90,11 @@ class Subjects:
             if subject in wanted and subject in every
         }
 
-    def _asked(self, subject: str) -> Told:
+    def _asked(self, subject: str) -> SchemaLookup:
         try:
             live = self._registry.versions(subject)
         except RefusedError as error:
-            if error.status not in _FORBIDDEN:
+            if error.status not in _FORBIDDEN_STATUSES:
                 raise
             return error
         if not live:
@@ -125,7 +136,7 @@ class Subjects:
         return Writer(one.id, one.version, text)
 
 
-def versions_of(topic: str, told: Mapping[str, Told]) -> tuple[Writer, ...]:
+def require_versions(topic: str, told: Mapping[str, SchemaLookup]) -> tuple[Writer, ...]:
     """A topic's versions; raises the registry's refusal if it is one."""
     found = told[topic]
     if isinstance(found, RefusedError):
@@ -133,13 +144,13 @@ def versions_of(topic: str, told: Mapping[str, Told]) -> tuple[Writer, ...]:
     return found
 
 
-def govern(
+def plan_topics(
     topics: Iterable[str],
-    versions: Callable[[Collection[str]], Mapping[str, Told]],
+    versions: Callable[[Collection[str]], Mapping[str, SchemaLookup]],
     last: Commit | None,
     log: CommitLog,
     policy: Policy,
-) -> Governed:
+) -> TopicPlans:
     """Ask for every topic's schemas, and see that tables can follow them.
 
     Raises the registry's refusal if it lets none of them be read.
@@ -147,11 +158,11 @@ def govern(
     names = sorted(topics)
     told = versions(names)
     if told and all(isinstance(found, RefusedError) for found in told.values()):
-        versions_of(names[0], told)
+        require_versions(names[0], told)
     ungoverned = tuple(name for name in names if not told[name])
     known = last.tables if last else {}
     taken = {name: topic for topic, s in known.items() for name in (s.table, s.files_table)}
-    taken |= dict.fromkeys(_OWN, "(the loader's own)")
+    taken |= dict.fromkeys(_RESERVED_TABLES, "(the loader's own)")
     plans, refused = {}, []
     for topic in names:
         if not told[topic]:
@@ -159,7 +170,7 @@ def govern(
         table = table_name(topic)
         before = last.tables.get(topic) if last else None
         try:
-            writers = versions_of(topic, told)
+            writers = require_versions(topic, told)
             plan = TopicPlan(
                 topic,
                 before.files_table if before else table,
@@ -175,10 +186,10 @@ def govern(
                 )
             _check(plan, before, log)
         except HeadworksError as error:
-            refused.append(Refusal(topic, str(error)))
+            refused.append(SkippedTopic(topic, str(error)))
         else:
             plans[topic] = plan
-    return Governed(plans, ungoverned, tuple(refused))
+    return TopicPlans(plans, ungoverned, tuple(refused))
 
 
 def next_state(plan: TopicPlan, before: TableState | None, load: int, size: float) -> TableState:
@@ -191,7 +202,7 @@ def next_state(plan: TopicPlan, before: TableState | None, load: int, size: floa
     return replace(known, projections=projections, record_bytes=round(size, 1), hourly=plan.hourly)
 
 
-def changes(plan: TopicPlan, before: TableState | None) -> bool:
+def schema_changed(plan: TopicPlan, before: TableState | None) -> bool:
     """Whether the topic's schema is not the one that its table has."""
     return bool(next_state(plan, before, 0, 0.0).projections[-1][0] == 0)
 
@@ -201,10 +212,10 @@ def _check(plan: TopicPlan, before: TableState | None, log: CommitLog) -> None:
     projections = before.projections if before else []
     history = tuple((load, version, log.schema(key)) for load, version, _, key in projections)
     now = (0, plan.latest.version, plan.latest.text)
-    _check_history(plan.topic, (*history, now), changed=changes(plan, before))
+    _check_history(plan.topic, (*history, now), changed=schema_changed(plan, before))
 
 
-@lru_cache(maxsize=_CHECKED)
+@lru_cache(maxsize=_MAX_CACHED_HISTORIES)
 def _check_history(topic: str, history: tuple[tuple[int, int, str], ...], *, changed: bool) -> None:
     """Raise what keeps the last of these (load, version, text) from following the others.
 

@@ -27,16 +27,16 @@ from headworks.schema import subject_of
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-__all__ = ["AuditPublisher", "events"]
+__all__ = ["AuditPublisher", "audit_events"]
 
 _NAMESPACE = uuid.UUID("6f2d2c1e-6a0b-5a44-9d4f-6c8f3b1f7f30")
 _TIER = "hadoop"
 _LATE_MS = 3_600_000
-_BY_KEY = -1
-_TIMEOUT = 20.0
+_PARTITION_BY_KEY = -1
+_METADATA_TIMEOUT_SECONDS = 20.0
 
 
-def events(commit: Commit, *, warehouse: str, host: str) -> Iterator[dict[str, Any]]:
+def audit_events(commit: Commit, *, warehouse: str, host: str) -> Iterator[dict[str, Any]]:
     """The audit events of a commit; `warehouse` names the log that its number belongs to."""
     for topic, found in sorted(commit.topics.items()):
         if topic == AUDIT_TOPIC:
@@ -89,7 +89,7 @@ class AuditPublisher:
 
     def __call__(self, commit: Commit) -> None:
         """Publish, and return when the broker has everything; UnreachableError if it does not."""
-        found = list(events(commit, warehouse=self._warehouse, host=socket.gethostname()))
+        found = list(audit_events(commit, warehouse=self._warehouse, host=socket.gethostname()))
         if not found:
             return
         self._send([self._encoded(event) for event in found])
@@ -134,7 +134,7 @@ class AuditPublisher:
             }
         )
         try:
-            partitions = itertools.cycle(_open_to(producer))
+            partitions = itertools.cycle(_partitions_to_use(producer))
             for key, value, timestamp in messages:
                 to = next(partitions)
                 while True:
@@ -158,8 +158,12 @@ class AuditPublisher:
             )
 
 
-def _open_to(producer: Producer) -> Sequence[int]:
+def _partitions_to_use(producer: Producer) -> Sequence[int]:
     """Where counts go: by their key, or to the partitions with a leader if some have none."""
-    found = producer.list_topics(AUDIT_TOPIC, timeout=_TIMEOUT).topics[AUDIT_TOPIC].partitions
+    found = (
+        producer.list_topics(AUDIT_TOPIC, timeout=_METADATA_TIMEOUT_SECONDS)
+        .topics[AUDIT_TOPIC]
+        .partitions
+    )
     led = [number for number, partition in found.items() if partition.leader >= 0]
-    return led if 0 < len(led) < len(found) else [_BY_KEY]
+    return led if 0 < len(led) < len(found) else [_PARTITION_BY_KEY]

@@ -14,75 +14,79 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from hadoop_loader._commit.commit_builder import Draft
+from hadoop_loader._commit.commit_builder import CommitBuilder
 from hadoop_loader._commit.commit_log import Commit
-from hadoop_loader._commit.report import Compacted, report_of
-from hadoop_loader._commit.roll_forward import history_of
-from hadoop_loader._commit.transaction import Parts, Progress, Work
+from hadoop_loader._commit.report import CompactionReport, report_of
+from hadoop_loader._commit.roll_forward import projections_of
+from hadoop_loader._commit.transaction import LoaderContext, Progress, Transaction
 from hadoop_loader._decode.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
-from hadoop_loader._storage.filesystem import Place, size_of
+from hadoop_loader._storage.filesystem import AnyPath, file_size
 from hadoop_loader._tables.columns import METADATA
 from hadoop_loader._tables.views import file_columns
 from hadoop_loader._tasks.rewrite_task import SMALL, Rewrite
 
-__all__ = ["AT_ONCE", "WORTH_IT", "Compacting"]
+__all__ = ["MAX_PARTITIONS", "MIN_SMALL_FILES", "Compaction"]
 
-WORTH_IT = 16
-AT_ONCE = 32
+MIN_SMALL_FILES = 16
+MAX_PARTITIONS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     table: str
     day: str
-    sources: tuple[Place, ...]
+    sources: tuple[AnyPath, ...]
     small: int
 
 
-class Compacting:
+class Compaction:
     """One compaction; `worth_it` small files make one."""
 
     def __init__(
-        self, parts: Parts, progress: Progress | None = None, *, worth_it: int = WORTH_IT
+        self,
+        parts: LoaderContext,
+        progress: Progress | None = None,
+        *,
+        worth_it: int = MIN_SMALL_FILES,
     ) -> None:
-        self._parts = parts
-        self._work = Work(parts, progress)
+        self._context = parts
+        self._transaction = Transaction(parts, progress)
         self._worth_it = worth_it
 
-    def everything(self, topic: str | None = None) -> Compacted:
+    def run(self, topic: str | None = None) -> CompactionReport:
         """Every partition of every table, or of one topic's."""
-        last = self._work.recover()
+        last = self._transaction.recover()
         if last is None:
-            return Compacted()
-        draft = self._work.draft(last, "compact")
+            return CompactionReport()
+        draft = self._transaction.new_commit(last, "compact")
         tables = self._tables(last, topic)
         return self._compact(draft, [(table, day) for table in tables for day in draft.days(table)])
 
-    def touched(self, commit: Commit) -> Compacted:
+    def run_after(self, commit: Commit) -> CompactionReport:
         """The partitions that a load has just put files into."""
-        draft = self._work.draft(commit, "compact")
-        return self._compact(draft, {(f.table, f.day) for f in commit.files}, AT_ONCE)
+        draft = self._transaction.new_commit(commit, "compact")
+        return self._compact(draft, {(f.table, f.day) for f in commit.files}, MAX_PARTITIONS)
 
     def _tables(self, last: Commit, topic: str | None) -> list[str]:
         tables = [s.files_table for t, s in last.tables.items() if topic in (None, t)]
-        if topic is None and (self._parts.root / QUARANTINE_TABLE).is_dir():
+        if topic is None and (self._context.root / QUARANTINE_TABLE).is_dir():
             tables.append(QUARANTINE_TABLE)
         return tables
 
     def _compact(
         self,
-        draft: Draft,
+        draft: CommitBuilder,
         partitions: Iterable[tuple[str, str]],
         at_most: int | None = None,
-    ) -> Compacted:
+    ) -> CompactionReport:
         found = [
             c for table, day in sorted(partitions) if (c := self._candidate(draft, table, day))
         ]
         found = sorted(found, key=lambda c: -c.small)[:at_most]
         if not found:
-            return Compacted()
-        with self._work.phase("compact"):
-            done = self._parts.jobs.rewrite(self._jobs(draft, found))
+            return CompactionReport()
+        with self._transaction.phase("compact"):
+            done = self._context.jobs.rewrite(self._jobs(draft, found))
             before = {(c.table, c.day): len(c.sources) for c in found}
             topics = {state.files_table: t for t, state in draft.tables.items()}
             for r in done:
@@ -90,35 +94,35 @@ class Compacting:
                 draft.files.extend(r.files)
                 if r.table in topics:
                     change = len(r.files) - before[r.table, r.day]
-                    draft.recount(topics[r.table], change)
-            self._parts.reach("staged")
-        commit = self._work.commit(draft)
-        compacted = Compacted(
+                    draft.add_file_count(topics[r.table], change)
+            self._context.on_step("staged")
+        commit = self._transaction.commit(draft)
+        compacted = CompactionReport(
             commit.number,
             len(done),
             sum(before.values()),
             sum(len(r.files) for r in done),
-            round(sum(self._work.seconds.values()), 3),
+            round(sum(self._transaction.seconds.values()), 3),
         )
-        report = report_of(commit.number, commit, seconds=dict(self._work.seconds))
-        self._parts.log.keep_report(commit.number, {**report.as_dict(), **asdict(compacted)})
+        report = report_of(commit.number, commit, seconds=dict(self._transaction.seconds))
+        self._context.log.write_report(commit.number, {**report.as_dict(), **asdict(compacted)})
         return compacted
 
-    def _candidate(self, draft: Draft, table: str, day: str) -> _Candidate | None:
+    def _candidate(self, draft: CommitBuilder, table: str, day: str) -> _Candidate | None:
         sources = draft.sources(table, day)
-        small = sum(size_of(path) < SMALL for path in sources)
+        small = sum(file_size(path) < SMALL for path in sources)
         if small < self._worth_it:
             return None
         return _Candidate(table, day, tuple(sources), small)
 
-    def _jobs(self, draft: Draft, found: Sequence[_Candidate]) -> list[Rewrite]:
+    def _jobs(self, draft: CommitBuilder, found: Sequence[_Candidate]) -> list[Rewrite]:
         columns = {QUARANTINE_TABLE: QUARANTINE_COLUMNS}
         names = {QUARANTINE_TABLE: ""}
         for topic, state in draft.tables.items():
             names[state.files_table] = topic
-        staging = self._work.staging(draft.number)
+        staging = self._transaction.staging(draft.number)
         for table in {c.table for c in found} - columns.keys():
-            history = history_of(draft.tables[names[table]], self._parts.log)
+            history = projections_of(draft.tables[names[table]], self._context.log)
             columns[table] = (*file_columns(history), *METADATA)
         return [
             Rewrite(

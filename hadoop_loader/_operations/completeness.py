@@ -21,13 +21,20 @@ from datetime import UTC, datetime
 
 from hadoop_loader._commit.commit_log import Commit
 from hadoop_loader._commit.roll_forward import Catalog
-from hadoop_loader._storage.filesystem import Place, replace_text
+from hadoop_loader._storage.filesystem import AnyPath, write_atomically
 from hadoop_loader._tables.columns import STRING, TIMESTAMP, StructField
 from hadoop_loader._tables.sql_literals import text
 from headworks._audit_counting import AUDIT_TOPIC, window_of
 from headworks.errors import UnreachableError
 
-__all__ = ["MARKS_TABLE", "PROPERTY", "CompletenessMarks", "Judge", "Span", "judge_by"]
+__all__ = [
+    "MARKS_TABLE",
+    "PROPERTY",
+    "AuditLookup",
+    "CompletenessMarks",
+    "WindowSpan",
+    "audit_lookup",
+]
 
 MARKS_TABLE = "headworks_completeness"
 PROPERTY = "headworks.complete.until"
@@ -43,7 +50,7 @@ _HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class WindowSpan:
     """Windows to be judged: those that start in [since, until); since None: from the first."""
 
     since: int | None
@@ -51,13 +58,13 @@ class Span:
 
 
 # How far topics are complete within their spans, without those that no producer counts.
-Judge = Callable[[Mapping[str, Span]], Mapping[str, int]]
+AuditLookup = Callable[[Mapping[str, WindowSpan]], Mapping[str, int]]
 
 
-def judge_by(store: str, bootstrap: str, registry: str) -> Judge:
+def audit_lookup(store: str, bootstrap: str, registry: str) -> AuditLookup:
     """Ask the audit's store at a URL, brought up to date with the audit topic first."""
 
-    def judge(spans: Mapping[str, Span]) -> Mapping[str, int]:
+    def judge(spans: Mapping[str, WindowSpan]) -> Mapping[str, int]:
         from sqlalchemy.exc import SQLAlchemyError
 
         from headworks._audit import queries
@@ -89,9 +96,9 @@ class CompletenessMarks:
 
     def __init__(
         self,
-        file: Place,
+        file: AnyPath,
         catalog: Catalog,
-        judge: Judge,
+        judge: AuditLookup,
         *,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -109,7 +116,7 @@ class CompletenessMarks:
         now = int(self._now() * 1000)
         until = window_of(now - _GRACE_MS)
         spans = {
-            topic: Span(_since(known.get(topic)), until)
+            topic: WindowSpan(_since(known.get(topic)), until)
             for topic in commit.tables
             if topic != AUDIT_TOPIC
         }
@@ -120,13 +127,15 @@ class CompletenessMarks:
         }
         told = {topic: known[topic][1] for topic in marks if topic in known}
         for topic in sorted(marks):
-            if _is_news(marks[topic], told.get(topic)):
+            if _must_publish(marks[topic], told.get(topic)):
                 held = {PROPERTY: _instant(marks[topic])}
                 self._catalog.set_properties(commit.tables[topic].files_table, held)
                 told[topic] = marks[topic]
         if marks:
             tables = {topic: commit.tables[topic].table for topic in marks}
-            self._catalog.put_view(MARKS_TABLE, _COLUMNS, _query(marks, tables, now), _DOC, {})
+            self._catalog.put_view(
+                MARKS_TABLE, _COLUMNS, _query(marks, tables, now), _VIEW_COMMENT, {}
+            )
         self._write({topic: [marks[topic], told[topic]] for topic in marks})
         return marks
 
@@ -138,17 +147,17 @@ class CompletenessMarks:
             return {}  # without them all of history is judged again, and comes to the same
 
     def _write(self, marks: Mapping[str, list[int]]) -> None:
-        replace_text(self._file, json.dumps(marks, sort_keys=True))
+        write_atomically(self._file, json.dumps(marks, sort_keys=True), durable=False)
 
 
-_DOC = "How far each table is complete, by the audit trail."
+_VIEW_COMMENT = "How far each table is complete, by the audit trail."
 
 
 def _since(known: list[int] | None) -> int | None:
     return None if known is None else known[0] - _LOOK_BACK_MS
 
 
-def _is_news(mark: int, told: int | None) -> bool:
+def _must_publish(mark: int, told: int | None) -> bool:
     return told is None or mark < told or mark >= told + _HOUR_MS
 
 

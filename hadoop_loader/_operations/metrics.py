@@ -19,7 +19,7 @@ from prometheus_client import (
 
 from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.report import LoadReport
-from hadoop_loader._storage.filesystem import Place
+from hadoop_loader._storage.filesystem import AnyPath
 from headworks.errors import UsageError
 
 __all__ = ["LoaderMetrics"]
@@ -38,7 +38,7 @@ _PER_TOPIC = {
 class LoaderMetrics:
     """The gauges and counters of one loader on the warehouse at `root`."""
 
-    def __init__(self, root: Place) -> None:
+    def __init__(self, root: AnyPath) -> None:
         self._log = CommitLog(root / "_headworks")
         self._registry = CollectorRegistry()
         self._topics = {

@@ -19,43 +19,50 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hadoop_loader._commit.commit_builder import Draft
+from hadoop_loader._commit.commit_builder import CommitBuilder
 from hadoop_loader._commit.commit_log import Commit, TableState
 from hadoop_loader._commit.report import LoadReport, report_of
-from hadoop_loader._commit.task_results import Windows, by_topic, check_covered, topic_commit
-from hadoop_loader._commit.topic_plans import govern, next_state
-from hadoop_loader._commit.transaction import Parts, Progress, Work
+from hadoop_loader._commit.task_results import (
+    WindowCounts,
+    check_coverage,
+    group_by_topic,
+    topic_commit,
+)
+from hadoop_loader._commit.topic_plans import next_state, plan_topics
+from hadoop_loader._commit.transaction import LoaderContext, Progress, Transaction
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from hadoop_loader._fetch.messages import Message
 from hadoop_loader._fetch.position import Position
 from hadoop_loader._fetch.ranges import Range, unled
-from hadoop_loader._operations.load import tasks_of
-from hadoop_loader._storage.filesystem import Place, readable
+from hadoop_loader._operations.load import make_tasks
+from hadoop_loader._storage.filesystem import AnyPath, parquet_source
 from hadoop_loader._storage.staging import StagedFile
 from hadoop_loader._tasks.load_task import Manifest, Task, TopicManifest, TopicPlan, load
 from hadoop_loader._tasks.rewrite_task import Dropped, Rewrite, Rewritten
 from headworks.errors import FindingsError, UsageError
 
-__all__ = ["Requeueing", "Rewinding"]
+__all__ = ["Requeue", "Rewind"]
 
 
-class _Reloading:
+class _RowReplacement:
     """What both have in common: old rows out, new rows in."""
 
-    def __init__(self, parts: Parts, progress: Progress | None = None) -> None:
-        self._parts = parts
-        self._work = Work(parts, progress)
+    def __init__(self, parts: LoaderContext, progress: Progress | None = None) -> None:
+        self._context = parts
+        self._transaction = Transaction(parts, progress)
 
     def _begin(self, topic: str) -> tuple[Commit, TableState, TopicPlan]:
         """The last commit, the topic's table, and how to read the topic; UsageError if not."""
-        last = self._work.recover()
+        last = self._transaction.recover()
         state = last.tables.get(topic) if last else None
         if last is None or state is None:
             raise UsageError(
-                f"topic {topic} has no table in {self._parts.root}",
+                f"topic {topic} has no table in {self._context.root}",
                 fix="`headworks load status` lists those that have one",
             )
-        found = govern([topic], self._parts.versions, last, self._parts.log, self._parts.policy)
+        found = plan_topics(
+            [topic], self._context.versions, last, self._context.log, self._context.policy
+        )
         if found.refused:
             raise FindingsError(f"topic {topic} cannot be read: {found.refused[0].reason}")
         if found.ungoverned:
@@ -65,83 +72,87 @@ class _Reloading:
             )
         return last, state, found.plans[topic]
 
-    def _without(self, draft: Draft, topic: str, table: str, dropped: Dropped) -> list[Rewritten]:
+    def _without(
+        self, draft: CommitBuilder, topic: str, table: str, dropped: Dropped
+    ) -> list[Rewritten]:
         """The partitions of a table that hold such rows, in staging without them; they move."""
-        staging = self._work.staging(draft.number)
+        staging = self._transaction.staging(draft.number)
         jobs = [
             Rewrite(draft.number, topic, table, day, tuple(sources), staging, dropped)
             for day in draft.days(table)
             if (sources := draft.sources(table, day))
         ]
-        done = [r for r in self._parts.jobs.rewrite(jobs) if r.dropped] if jobs else []
+        done = [r for r in self._context.jobs.rewrite(jobs) if r.dropped] if jobs else []
         for r in done:
             if table != QUARANTINE_TABLE:
-                draft.recount(topic, len(r.files) - len(draft.sources(table, r.day)))
+                draft.add_file_count(topic, len(r.files) - len(draft.sources(table, r.day)))
             draft.relocate(table, r.day)
             draft.files.extend(r.files)
         return done
 
     def _take_in(
         self,
-        draft: Draft,
+        draft: CommitBuilder,
         plan: TopicPlan,
         parts: Sequence[TopicManifest],
         files: Sequence[StagedFile],
-        replaced: Windows,
+        replaced: WindowCounts,
     ) -> LoadReport:
-        topic, now = plan.topic, self._work.now_ms()
-        self._parts.log.keep_schema(plan.latest.text)
+        topic, now = plan.topic, self._transaction.now_ms()
+        self._context.log.store_schema(plan.latest.text)
         before = draft.tables[topic]
         draft.tables[topic] = next_state(plan, before, draft.number, before.record_bytes)
         draft.files.extend(files)
         new = sum(f.table == plan.table for f in files)
         draft.count(topic, topic_commit(parts, new, instead=replaced), now)
-        self._parts.reach("staged")
-        commit = self._work.commit(draft)
-        report = report_of(commit.number, commit, seconds=dict(self._work.seconds))
-        self._parts.log.keep_report(commit.number, report.as_dict())
+        self._context.on_step("staged")
+        commit = self._transaction.commit(draft)
+        report = report_of(commit.number, commit, seconds=dict(self._transaction.seconds))
+        self._context.log.write_report(commit.number, report.as_dict())
         return report
 
     def _nothing(self, last: Commit) -> LoadReport:
-        self._work.clean(last)
-        return replace(report_of(last.number, None), seconds=dict(self._work.seconds))
+        self._transaction.remove_staging(last)
+        return replace(report_of(last.number, None), seconds=dict(self._transaction.seconds))
 
 
-class Rewinding(_Reloading):
+class Rewind(_RowReplacement):
     """Reads a topic again from a position to where it was loaded up to."""
 
     def run(self, topic: str, to: Position) -> LoadReport:
         """Replace everything from `to` on; see the module for what is refused."""
         last, state, plan = self._begin(topic)
-        with self._work.phase("plan"):
+        with self._transaction.phase("plan"):
             ranges = self._ranges(topic, to, last)
         if not ranges:
             return self._nothing(last)
-        self._parts.reach("planned")
-        draft = self._work.draft(last, "rewind")
-        with self._work.phase("read"):
-            staging, bins = self._work.staging(draft.number), self._parts.tasks
-            tasks = tasks_of(ranges, {topic: plan}, last, draft.number, staging, bins)
-            manifests = self._work.load(tasks, staging, sum(r.size for r in ranges))
-            found = by_topic(manifests)
-            check_covered(ranges, found)
-        with self._work.phase("rewrite"):
+        self._context.on_step("planned")
+        draft = self._transaction.new_commit(last, "rewind")
+        with self._transaction.phase("read"):
+            staging, bins = self._transaction.staging(draft.number), self._context.tasks
+            tasks = make_tasks(ranges, {topic: plan}, last, draft.number, staging, bins)
+            manifests = self._transaction.load(tasks, staging, sum(r.size for r in ranges))
+            found = group_by_topic(manifests)
+            check_coverage(ranges, found)
+        with self._transaction.phase("rewrite"):
             starts = {r.partition: r.start for r in ranges}
             old = self._without(draft, topic, state.files_table, Dropped(None, starts))
             bad = self._without(draft, topic, QUARANTINE_TABLE, Dropped(topic, starts))
-        _check_as_many(topic, found[topic], [*old, *bad])
+        _check_no_loss(topic, found[topic], [*old, *bad])
         replaced = _replaced(old, bad)
         files = [f for m in manifests for f in m.files]
         return self._take_in(draft, plan, found[topic], files, replaced)
 
     def _ranges(self, topic: str, to: Position, last: Commit) -> list[Range]:
         committed = last.committed(topic)
-        known = self._parts.broker.partitions().get(topic, ())
-        marks = self._parts.broker.watermarks({topic: known}).get(topic, {})
+        known = self._context.broker.partitions().get(topic, ())
+        marks = self._context.broker.watermarks({topic: known}).get(topic, {})
         needed = known if to.partition is None else [p for p in known if p == to.partition]
         if away := [p for p in needed if p not in marks]:
             raise unled(topic, away)
-        starts = to.starts(marks, lambda ms: self._parts.broker.offsets_at(topic, list(marks), ms))
+        starts = to.starts(
+            marks, lambda ms: self._context.broker.offsets_at(topic, list(marks), ms)
+        )
         ranges = []
         for partition, start in sorted(starts.items()):
             end = committed.get(partition, 0)
@@ -156,47 +167,47 @@ class Rewinding(_Reloading):
         return ranges
 
 
-class Requeueing(_Reloading):
+class Requeue(_RowReplacement):
     """Decodes a topic's quarantined messages again, after what they lacked was registered."""
 
     def run(self, topic: str) -> LoadReport:
         """Bring what can be decoded now into the table; the rest stays in quarantine."""
         last, _, plan = self._begin(topic)
-        draft = self._work.draft(last, "requeue")
+        draft = self._transaction.new_commit(last, "requeue")
         sources = [
             file
             for day in draft.days(QUARANTINE_TABLE)
             for file in draft.sources(QUARANTINE_TABLE, day)
         ]
-        self._parts.reach("planned")
-        with self._work.phase("read"):
+        self._context.on_step("planned")
+        with self._transaction.phase("read"):
             manifest = self._read(draft, plan, sources)
         if not sum(t.rows for t in manifest.topics):
             return self._nothing(last)
-        with self._work.phase("rewrite"):
+        with self._transaction.phase("rewrite"):
             every = Dropped(topic, dict.fromkeys(last.committed(topic), 0))
             bad = self._without(draft, topic, QUARANTINE_TABLE, every)
-        _check_as_many(topic, manifest.topics, bad)
+        _check_no_loss(topic, manifest.topics, bad)
         return self._take_in(draft, plan, manifest.topics, manifest.files, _replaced([], bad))
 
-    def _read(self, draft: Draft, plan: TopicPlan, sources: Sequence[Place]) -> Manifest:
+    def _read(self, draft: CommitBuilder, plan: TopicPlan, sources: Sequence[AnyPath]) -> Manifest:
         nothing = (Range(plan.topic, 0, 0, 0),)
-        staging = self._work.staging(draft.number)
+        staging = self._transaction.staging(draft.number)
         task = Task(draft.number, nothing, {plan.topic: plan}, staging)
-        return load(task, _Quarantined(sources))
+        return load(task, _QuarantineFetcher(sources))
 
 
-class _Quarantined:
+class _QuarantineFetcher:
     """The quarantine table as a log: a fetcher of the messages that are in it."""
 
-    def __init__(self, sources: Sequence[Place]) -> None:
+    def __init__(self, sources: Sequence[AnyPath]) -> None:
         self._sources = sources
 
     def fetch(self, ranges: Sequence[Range]) -> Iterator[tuple[str, list[Message]]]:
         """Every quarantined message of the ranges' one topic, whatever the ranges."""
         (topic,) = {r.topic for r in ranges}
         for source in self._sources:
-            for batch in pq.ParquetFile(readable(source)).iter_batches(10_000):
+            for batch in pq.ParquetFile(parquet_source(source)).iter_batches(10_000):
                 rows: Any = batch.filter(pc.field("topic") == topic)
                 stamps = rows.column("_timestamp").cast(pa.int64()).to_pylist()  # microseconds
                 names = ("_partition", "_offset", "key", "value")
@@ -214,8 +225,8 @@ class _Quarantined:
                 )
 
 
-def _replaced(old: Sequence[Rewritten], bad: Sequence[Rewritten]) -> Windows:
-    windows: Windows = {}
+def _replaced(old: Sequence[Rewritten], bad: Sequence[Rewritten]) -> WindowCounts:
+    windows: WindowCounts = {}
     for outcome, found in (("loaded", old), ("quarantined", bad)):
         for r in found:
             for window, n in r.dropped.items():
@@ -224,7 +235,7 @@ def _replaced(old: Sequence[Rewritten], bad: Sequence[Rewritten]) -> Windows:
     return windows
 
 
-def _check_as_many(
+def _check_no_loss(
     topic: str, parts: Sequence[TopicManifest], replaced: Sequence[Rewritten]
 ) -> None:
     new = sum(p.rows + p.quarantined for p in parts)

@@ -20,10 +20,10 @@ from typing import Protocol
 
 from hadoop_loader._commit.report import LoadReport
 
-__all__ = ["Loader", "Told", "load_every"]
+__all__ = ["RunListener", "ScheduledLoader", "load_every"]
 
 
-class Loader(Protocol):
+class ScheduledLoader(Protocol):
     """An open warehouse."""
 
     def load(self) -> LoadReport:
@@ -39,7 +39,7 @@ class Loader(Protocol):
         ...
 
 
-class Told(Protocol):
+class RunListener(Protocol):
     """Who hears of runs."""
 
     def loaded(self, report: LoadReport) -> None:
@@ -53,14 +53,14 @@ class Told(Protocol):
 
 def load_every(
     pause: float,
-    open_: Callable[[], Loader],
-    told: Told,
+    open_: Callable[[], ScheduledLoader],
+    told: RunListener,
     stop: threading.Event,
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Load until `stop` is set; `open_` opens the warehouse, now and when its session has died."""
-    loader: Loader | None = None
+    loader: ScheduledLoader | None = None
     failed = 0
     due = clock()
     try:
@@ -80,7 +80,9 @@ def load_every(
             loader.close()
 
 
-def _while_alive(loader: Loader | None, told: Told, failed: int) -> Loader | None:
+def _while_alive(
+    loader: ScheduledLoader | None, told: RunListener, failed: int
+) -> ScheduledLoader | None:
     """The loader, or None after it was closed because its session is dead."""
     if loader is None or loader.alive():
         return loader

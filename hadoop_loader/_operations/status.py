@@ -14,17 +14,17 @@ from hadoop_loader._commit.commit_log import Commit, CommitLog, TableState
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._fetch.kafka_log import KafkaLog
 from hadoop_loader._fetch.ranges import Range, Watermarks, unled
-from hadoop_loader._storage.filesystem import Place
+from hadoop_loader._storage.filesystem import AnyPath
 from headworks._kafka.client_properties import broker_client
 from headworks.errors import HeadworksError, UsageError
 
-__all__ = ["Lag", "lag_of", "status_of"]
+__all__ = ["Lag", "compute_lag", "warehouse_status"]
 
 Lag = tuple[int, float | None]
-_A_FIRST_BATCH = 64 << 10  # bytes; a larger one is given all the same
+_FIRST_FETCH_BYTES = 64 << 10  # bytes; a larger one is given all the same
 
 
-def status_of(root: Place, bootstrap: str | None = None) -> dict[str, Any]:
+def warehouse_status(root: AnyPath, bootstrap: str | None = None) -> dict[str, Any]:
     """Per topic: table, schema version, offsets, rows, files, quarantined, lost, and its lag.
 
     The lag is asked of the broker at `bootstrap`, and null without one, or where no leader answers
@@ -38,7 +38,7 @@ def status_of(root: Place, bootstrap: str | None = None) -> dict[str, Any]:
     log = CommitLog(root / "_headworks")
     last = log.latest()
     tables = last.tables if last else {}
-    lags, trouble = _ask(bootstrap, last) if bootstrap and last else ({}, None)
+    lags, trouble = _fetch_lags(bootstrap, last) if bootstrap and last else ({}, None)
     report = log.last_run() or {}
     return {
         "load": last.number if last else 0,
@@ -54,7 +54,7 @@ def status_of(root: Place, bootstrap: str | None = None) -> dict[str, Any]:
     }
 
 
-def lag_of(
+def compute_lag(
     committed: Mapping[int, int], marks: Mapping[int, Watermarks], oldest_ms: int | None, now: float
 ) -> Lag:
     """Messages that are not loaded yet, and the minutes since the oldest of them was written.
@@ -69,7 +69,7 @@ def lag_of(
     return behind, round(max(0.0, now - oldest_ms / 1000) / 60, 1)
 
 
-def _ask(bootstrap: str, last: Commit) -> tuple[dict[str, Lag], str | None]:
+def _fetch_lags(bootstrap: str, last: Commit) -> tuple[dict[str, Lag], str | None]:
     client = broker_client(bootstrap)
     try:
         broker = KafkaLog(client)
@@ -79,7 +79,7 @@ def _ask(bootstrap: str, last: Commit) -> tuple[dict[str, Lag], str | None]:
         led = {topic: found for topic, found in marks.items() if not away[topic]}
         oldest, now = _oldest(client, led, last), time.time()
         lags = {
-            topic: lag_of(last.committed(topic), found, oldest.get(topic), now)
+            topic: compute_lag(last.committed(topic), found, oldest.get(topic), now)
             for topic, found in led.items()
         }
         return lags, "; ".join(unled(t, ps).message for t, ps in away.items() if ps) or None
@@ -101,7 +101,7 @@ def _oldest(
         if (start := max(committed.get(partition, mark.low), mark.low)) < mark.high
     ]
     oldest: dict[str, int] = {}
-    with BrokerFetcher(client, each=_A_FIRST_BATCH) as fetcher:
+    with BrokerFetcher(client, each=_FIRST_FETCH_BYTES) as fetcher:
         for topic, messages in fetcher.fetch(firsts):
             first = min(message.timestamp for message in messages)
             oldest[topic] = min(first, oldest.get(topic, first))

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hadoop_loader._commit.commit_log import Commit, CommitLog
-from hadoop_loader._storage.filesystem import Place, readable
+from hadoop_loader._storage.filesystem import AnyPath, parquet_source
 from headworks.errors import CorruptError, UsageError
 
-__all__ = ["TableRows", "rows_of"]
+__all__ = ["TableRows", "count_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class TableRows:
     quarantined: int
 
 
-def rows_of(root: Place) -> list[TableRows]:
+def count_rows(root: AnyPath) -> list[TableRows]:
     """Every table of the warehouse in `root`, by topic; UsageError if it is none.
 
     CorruptError if a commit is not what the loader wrote, or is gone.
     """
     state = root / "_headworks"
     log = CommitLog(state) if (state / "commits").is_dir() else None
-    last = _last_of_chain(log) if log is not None else None
+    last = _verify_chain(log) if log is not None else None
     if log is None or last is None:
         raise UsageError(
             f"{root} is no warehouse: nothing was ever loaded into it",
@@ -52,9 +52,9 @@ def rows_of(root: Place) -> list[TableRows]:
     ]
 
 
-def _last_of_chain(log: CommitLog) -> Commit | None:
+def _verify_chain(log: CommitLog) -> Commit | None:
     last: Commit | None = None
-    gone = log.forgotten()
+    gone = log.expired()
     before, expected = gone.through, gone.checksum
     for number in log.numbers():
         if number <= gone.through:
@@ -70,14 +70,14 @@ def _last_of_chain(log: CommitLog) -> Commit | None:
     return last
 
 
-def _rows_in(root: Place, table: str, moved: dict[str, str]) -> int:
+def _rows_in(root: AnyPath, table: str, moved: dict[str, str]) -> int:
     """Rows in the folders of all days; `moved` has those that are elsewhere."""
     import pyarrow.parquet as pq
 
     folders = {path.name.partition("=")[2]: path for path in (root / table).glob("datepartition=*")}
     folders |= {day: root / folder for day, folder in moved.items()}
     return sum(
-        int(pq.read_metadata(readable(path)).num_rows)
+        int(pq.read_metadata(parquet_source(path)).num_rows)
         for folder in folders.values()
         for path in folder.glob("[!._]*.parquet")
     )

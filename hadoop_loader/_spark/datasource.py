@@ -32,7 +32,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from hadoop_loader._commit.topic_plans import Subjects, versions_of
+from hadoop_loader._commit.topic_plans import RegistrySubjects, require_versions
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._fetch.kafka_log import KafkaLog
@@ -53,7 +53,7 @@ from headworks.schema import Record, parse, subject_of
 
 __all__ = ["HeadworksSource"]
 
-_FLUSH = 60  # seconds
+_FLUSH_SECONDS = 60  # seconds
 _OPTIONS = ("topic", "bootstrap", "registry", "start", "bad", "key")
 
 
@@ -72,7 +72,7 @@ class HeadworksSource(DataSource):
             )
         if options.get("bad", "fail") not in ("fail", "skip"):
             raise UsageError(f"option bad is fail or skip, not {options['bad']!r}")
-        self._plan = _plan_of(options["topic"], resolve("registry", options.get("registry")))
+        self._plan = _latest_plan(options["topic"], resolve("registry", options.get("registry")))
         self._client = broker_client(resolve("bootstrap", options.get("bootstrap")))
 
     @classmethod
@@ -86,7 +86,7 @@ class HeadworksSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
         """A reader of the topic as it is now."""
-        return _Reader(self._client, self._plan, self.options)
+        return _BatchReader(self._client, self._plan, self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         """A reader of the topic from now on, batch by batch."""
@@ -106,17 +106,17 @@ class HeadworksSource(DataSource):
             raise UsageError(f"the schema of topic {self._plan.topic} is no record")
         drop = key if key is not None and all(f.name != key for f in reader.fields) else None
         check_columns(Struct(tuple(f for f in columns.fields if f.name != drop)), reader)
-        return _Writer(self._client, self._plan, key)
+        return _EventWriter(self._client, self._plan, key)
 
 
 @dataclass
-class _Part(InputPartition):
+class _RangePartition(InputPartition):
     """A range of one partition."""
 
     range: Range
 
 
-class _Rows:
+class _TopicReader:
     """Reads ranges into Arrow: a fetcher, and the loader's decoder with a sink in memory."""
 
     def __init__(self, client: Mapping[str, Any], plan: TopicPlan, options: Mapping[str, str]):
@@ -126,9 +126,9 @@ class _Rows:
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one range as record batches."""
-        if not isinstance(partition, _Part):
+        if not isinstance(partition, _RangePartition):
             return  # Spark reads something even where there is nothing
-        sink = _Sink(None if self._skip_bad else self._plan.topic)
+        sink = _RowSink(None if self._skip_bad else self._plan.topic)
         loader = TopicLoader(self._plan, 0, sink)
         for _, found in BrokerFetcher(self._client).fetch([partition.range]):
             messages = found if isinstance(found, Messages) else Messages.of(found)
@@ -138,7 +138,7 @@ class _Rows:
             yield from sink.take()
 
 
-class _Reader(_Rows, DataSourceReader):
+class _BatchReader(_TopicReader, DataSourceReader):
     """A topic as it is when the query is planned."""
 
     def __init__(self, client: Mapping[str, Any], plan: TopicPlan, options: Mapping[str, str]):
@@ -148,17 +148,17 @@ class _Reader(_Rows, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """A range for each partition of the topic that has messages."""
         log = KafkaLog(self._client)
-        ends = _ends(log, self._plan.topic)
+        ends = _require_watermarks(log, self._plan.topic)
         topic = self._plan.topic
         starts = self._start.starts(ends, lambda ms: log.offsets_at(topic, list(ends), ms))
         return [
-            _Part(Range(topic, p, max(start, ends[p].low), ends[p].high))
+            _RangePartition(Range(topic, p, max(start, ends[p].low), ends[p].high))
             for p, start in sorted(starts.items())
             if max(start, ends[p].low) < ends[p].high
         ]
 
 
-class _StreamReader(_Rows, DataSourceStreamReader):
+class _StreamReader(_TopicReader, DataSourceStreamReader):
     """A topic from where the stream began, in Spark's micro-batches; Spark keeps the offsets."""
 
     def __init__(self, client: Mapping[str, Any], plan: TopicPlan, options: Mapping[str, str]):
@@ -168,7 +168,7 @@ class _StreamReader(_Rows, DataSourceStreamReader):
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Where a new stream begins."""
         log, topic = KafkaLog(self._client), self._plan.topic
-        ends = _ends(log, topic)
+        ends = _require_watermarks(log, topic)
         starts = self._start.starts(ends, lambda ms: log.offsets_at(topic, list(ends), ms))
         return {str(p): max(starts.get(p, ends[p].high), ends[p].low) for p in ends}
 
@@ -178,13 +178,13 @@ class _StreamReader(_Rows, DataSourceStreamReader):
         limit: ReadLimit,  # noqa: ARG002
     ) -> dict[str, int]:
         """Where the topic ends now: a batch takes everything that is new."""
-        ends = _ends(KafkaLog(self._client), self._plan.topic)
+        ends = _require_watermarks(KafkaLog(self._client), self._plan.topic)
         return {str(p): mark.high for p, mark in ends.items()}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """The ranges between two offsets; a partition that is new begins at nought."""
         return [
-            _Part(Range(self._plan.topic, int(p), start.get(p, 0), high))
+            _RangePartition(Range(self._plan.topic, int(p), start.get(p, 0), high))
             for p, high in sorted(end.items())
             if start.get(p, 0) < high
         ]
@@ -193,7 +193,7 @@ class _StreamReader(_Rows, DataSourceStreamReader):
         """Nothing to forget: the broker keeps what it keeps."""
 
 
-class _Sink:
+class _RowSink:
     """Takes what the loader's decoder writes; `strict` names the topic if bad messages end it."""
 
     def __init__(self, strict: str | None) -> None:
@@ -220,13 +220,13 @@ class _Sink:
 
 
 @dataclass
-class _Sent(WriterCommitMessage):
+class _SentRows(WriterCommitMessage):
     """How many rows a task sent."""
 
     rows: int
 
 
-class _Writer(DataSourceArrowWriter):
+class _EventWriter(DataSourceArrowWriter):
     """Sends rows as events in the schema that was the latest when the write began."""
 
     def __init__(self, client: Mapping[str, Any], plan: TopicPlan, key: str | None) -> None:
@@ -248,20 +248,20 @@ class _Writer(DataSourceArrowWriter):
                     key, value = self._key_of(row), encode(row, sent)
                     _produce(producer, self._plan.topic, key, value, failed)
                     sent += 1
-            left = producer.flush(_FLUSH)
+            left = producer.flush(_FLUSH_SECONDS)
         except KafkaException as error:
             failed.append(error)
             left = 0
         except BaseException:
-            producer.flush(_FLUSH)  # what went before is said to have been sent
+            producer.flush(_FLUSH_SECONDS)  # what went before is said to have been sent
             raise
         if failed or left:
             raise UnreachableError(
                 f"broker {self._client['bootstrap.servers']} did not take the rows of a task: "
-                f"{failed[0] if failed else f'{left} left after {_FLUSH} s'}",
+                f"{failed[0] if failed else f'{left} left after {_FLUSH_SECONDS} s'}",
                 fix="what it took stays in the topic, and sending again sends it again",
             )
-        return _Sent(sent)
+        return _SentRows(sent)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing is left to do: a row is in the topic when its task is over."""
@@ -318,8 +318,8 @@ def _produce(
             producer.poll(0.1)
 
 
-def _plan_of(topic: str, registry: str) -> TopicPlan:
-    versions = versions_of(topic, Subjects(RegistryClient(registry)).versions([topic]))
+def _latest_plan(topic: str, registry: str) -> TopicPlan:
+    versions = require_versions(topic, RegistrySubjects(RegistryClient(registry)).versions([topic]))
     if not versions:
         raise UsageError(
             f"topic {topic} has no schema in the registry at {registry}",
@@ -334,7 +334,7 @@ def _columns(plan: TopicPlan) -> tuple[Any, ...]:
     return (*table_columns(parse(plan.latest.text, strict=False)), *metadata)
 
 
-def _ends(log: KafkaLog, topic: str) -> Mapping[int, Any]:
+def _require_watermarks(log: KafkaLog, topic: str) -> Mapping[int, Any]:
     partitions = log.partitions().get(topic)
     if partitions is None:
         raise UsageError(f"there is no topic {topic} on the broker")

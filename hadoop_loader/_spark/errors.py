@@ -13,13 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hadoop_loader._storage.filesystem import Place
+from hadoop_loader._storage.filesystem import AnyPath
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
-__all__ = ["SessionError", "disk_error", "first_line", "working"]
+__all__ = ["SessionError", "disk_error", "first_line", "raising_session_errors"]
 
-_NOTHING_LOST = "nothing is lost: the next run takes up what this one left"
-_REMADE = " (one that is damaged may be moved away: the next load makes it again, tables and all)"
+_RETRY_HINT = "nothing is lost: the next run takes up what this one left"
+_REBUILD_HINT = (
+    " (one that is damaged may be moved away: the next load makes it again, tables and all)"
+)
 
 
 class SessionError(UnreachableError):
@@ -27,7 +29,7 @@ class SessionError(UnreachableError):
 
 
 @contextmanager
-def working(root: Place, metastore: Path | str) -> Iterator[None]:
+def raising_session_errors(root: AnyPath, metastore: Path | str) -> Iterator[None]:
     """Work on the warehouse at `root`, with our own metastore in a folder or another by its URI."""
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
@@ -40,24 +42,24 @@ def working(root: Place, metastore: Path | str) -> Iterator[None]:
     except (Py4JJavaError, PySparkException) as error:
         raise SessionError(
             f"Spark or its metastore {metastore} failed: {first_line(error)}",
-            fix=f"see whether the metastore runs and can be written{_REMADE * ours}, then run "
-            f"again; {_NOTHING_LOST}",
+            fix=f"see whether the metastore runs and can be written{_REBUILD_HINT * ours}, then "
+            f"run again; {_RETRY_HINT}",
         ) from None
     except (Py4JError, ConnectionError):
         raise SessionError(
             "Spark's JVM has ended in the middle of the work: killed, or out of memory",
-            fix=f"see what killed it, then run again; {_NOTHING_LOST}",
+            fix=f"see what killed it, then run again; {_RETRY_HINT}",
         ) from None
     except OSError as error:
         raise disk_error(root, error) from None
 
 
-def disk_error(root: Place, error: OSError) -> UsageError:
+def disk_error(root: AnyPath, error: OSError) -> UsageError:
     """What is said of a file under `root` that could not be read or written."""
     where = f" ({error.filename})" if error.filename else ""
     return UsageError(
         f"warehouse {root}: {error.strerror or error}{where}",
-        fix=f"make room, or give back the right to write there, then run again; {_NOTHING_LOST}",
+        fix=f"make room, or give back the right to write there, then run again; {_RETRY_HINT}",
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._spark.errors import disk_error, first_line
-from hadoop_loader._storage.filesystem import Place, uri_of
+from hadoop_loader._storage.filesystem import AnyPath, hadoop_uri
 from hadoop_loader._tasks.load_task import Manifest, Task, load
 from hadoop_loader._tasks.rewrite_task import Rewrite, Rewritten, rewrite
 from headworks.errors import HeadworksError
@@ -27,7 +27,7 @@ class TaskError(HeadworksError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Failure:
+class _TaskFailure:
     """A HeadworksError on its way between processes."""
 
     kind: type[HeadworksError]
@@ -50,9 +50,9 @@ class SparkJobs:
         """Rewrite partitions; raises the first HeadworksError that one met."""
         return self._run(_rewrite, rewrites)
 
-    def export(self, query: str, folder: Place) -> None:
+    def export(self, query: str, folder: AnyPath) -> None:
         """Write what a query answers into Parquet files of a new folder."""
-        self._spark.sql(query).write.option("compression", "zstd").parquet(uri_of(folder))
+        self._spark.sql(query).write.option("compression", "zstd").parquet(hadoop_uri(folder))
 
     def _run(self, work: Callable[[Any], Iterator[Any]], tasks: Sequence[Any]) -> list[Any]:
         from py4j.protocol import Py4JJavaError
@@ -67,34 +67,34 @@ class SparkJobs:
                 "offsets are where they were",
             ) from None
         for result in found:
-            if isinstance(result, _Failure):
+            if isinstance(result, _TaskFailure):
                 raise result.kind(result.message, fix=result.fix)
         return list(found)
 
 
-def _load(client: Mapping[str, Any], task: Task) -> Iterator[Manifest | _Failure]:
+def _load(client: Mapping[str, Any], task: Task) -> Iterator[Manifest | _TaskFailure]:
     try:
         with BrokerFetcher(client) as fetcher:
             yield load(task, fetcher)
     except HeadworksError as error:
         yield _failure(error)
     except OSError as error:
-        yield _failure(disk_error(_root(task.staging), error))
+        yield _failure(disk_error(_warehouse_root(task.staging), error))
 
 
-def _rewrite(job: Rewrite) -> Iterator[Rewritten | _Failure]:
+def _rewrite(job: Rewrite) -> Iterator[Rewritten | _TaskFailure]:
     try:
         yield rewrite(job)
     except HeadworksError as error:
         yield _failure(error)
     except OSError as error:
-        yield _failure(disk_error(_root(job.staging), error))
+        yield _failure(disk_error(_warehouse_root(job.staging), error))
 
 
-def _failure(error: HeadworksError) -> _Failure:
-    return _Failure(type(error), error.message, error.fix)
+def _failure(error: HeadworksError) -> _TaskFailure:
+    return _TaskFailure(type(error), error.message, error.fix)
 
 
-def _root(staging: Place) -> Place:
+def _warehouse_root(staging: AnyPath) -> AnyPath:
     """The warehouse that a load's staging folder is in."""
     return staging.parent.parent

@@ -68,7 +68,7 @@ class ClassArchive:
             self._failed.touch()
             self._archive.unlink()
 
-    def make_if_worth_it(self, *, now: float | None = None) -> bool:
+    def build_if_useful(self, *, now: float | None = None) -> bool:
         """Make the archive in the background, if it is missing here and was missed before."""
         if self._archive.exists() or self._failed.exists():
             return False
@@ -114,9 +114,9 @@ class ClassArchive:
                 os.fsync(file.fileno())
             made.rename(self._archive)
             self._failed.unlink()
-        self._forget_others()
+        self._remove_unused()
 
-    def _forget_others(self) -> None:
+    def _remove_unused(self) -> None:
         for folder in self.folder.parent.glob("jvm-*"):
             if folder.stat().st_mtime < time.time() - _UNUSED_SECONDS:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -41,9 +41,9 @@ from headworks.schema._model import Json
 __all__ = ["check_columns", "datum_of"]
 
 Convert = Callable[[Any], Any]
-_EXACT = Context(prec=10_000)
-_FLOAT = struct.Struct("<f")
-_WIDER = {(INT, BIGINT), (INT, DOUBLE), (BIGINT, DOUBLE)}
+_EXACT_CONTEXT = Context(prec=10_000)
+_FLOAT_STRUCT = struct.Struct("<f")
+_WIDENINGS = {(INT, BIGINT), (INT, DOUBLE), (BIGINT, DOUBLE)}
 
 
 def check_columns(columns: Struct, schema: Record, at: str = "") -> None:
@@ -76,13 +76,13 @@ def datum_of(schema: Schema) -> Convert:
     def named(value: Any) -> Any:
         try:
             return convert(value)
-        except _Unfit as error:
+        except _ValueMismatchError as error:
             raise ValueError(f"column {error.path} is {error.told}") from None
 
     return named
 
 
-class _Unfit(Exception):  # noqa: N818 - told as a ValueError
+class _ValueMismatchError(Exception):
     """A value that the schema has not; `path` is where, and grows on the way out."""
 
     def __init__(self, told: str, path: str = "") -> None:
@@ -90,10 +90,10 @@ class _Unfit(Exception):  # noqa: N818 - told as a ValueError
         self.told = told
         self.path = path
 
-    def inside(self, at: str) -> _Unfit:
+    def inside(self, at: str) -> _ValueMismatchError:
         """The same, seen from around it."""
         joint = "." if self.path[:1] not in ("", "[", "{") else ""
-        return _Unfit(self.told, f"{at}{joint}{self.path}")
+        return _ValueMismatchError(self.told, f"{at}{joint}{self.path}")
 
 
 def _required(schema: Schema) -> Convert:
@@ -106,7 +106,7 @@ def _required(schema: Schema) -> Convert:
         if value is not None:
             return convert(value)
         if not nullable:
-            raise _Unfit("null, and the schema has no null there")
+            raise _ValueMismatchError("null, and the schema has no null there")
         return None
 
     return required
@@ -146,7 +146,7 @@ def _at(path: str, convert: Convert) -> Convert:
     def at(value: Any) -> Any:
         try:
             return convert(value)
-        except _Unfit as error:
+        except _ValueMismatchError as error:
             raise error.inside(path) from None
 
     return at
@@ -157,7 +157,7 @@ def _checked(convert: Convert, name: str) -> Convert:
         try:
             return convert(value)
         except (ValueError, TypeError, struct.error):
-            raise _Unfit(f"{value!r}, which is no {name}") from None
+            raise _ValueMismatchError(f"{value!r}, which is no {name}") from None
 
     return checked
 
@@ -168,12 +168,12 @@ def _number(precision: int, scale: int) -> Convert:
     def number(value: str) -> Number:
         try:
             found = Number(value)
-            whole = found.scaleb(scale, _EXACT)
+            whole = found.scaleb(scale, _EXACT_CONTEXT)
             fits = whole == whole.to_integral_value() and abs(whole) < 10**precision
         except ArithmeticError:
             fits = False
         if not fits:
-            raise _Unfit(f"{value!r}, which is no decimal({precision},{scale})")
+            raise _ValueMismatchError(f"{value!r}, which is no decimal({precision},{scale})")
         return found
 
     return number
@@ -184,7 +184,7 @@ def _symbol(schema: EnumType) -> Convert:
 
     def symbol(value: str) -> str:
         if value not in symbols:
-            raise _Unfit(f"{value!r}, which is no symbol of {schema.name}")
+            raise _ValueMismatchError(f"{value!r}, which is no symbol of {schema.name}")
         return value
 
     return symbol
@@ -193,7 +193,9 @@ def _symbol(schema: EnumType) -> Convert:
 def _fixed(schema: Fixed) -> Convert:
     def fixed(value: bytes) -> bytes:
         if len(value) != schema.size:
-            raise _Unfit(f"{len(value)} bytes long, and {schema.name} has {schema.size}")
+            raise _ValueMismatchError(
+                f"{len(value)} bytes long, and {schema.name} has {schema.size}"
+            )
         return value
 
     return fixed
@@ -201,9 +203,9 @@ def _fixed(schema: Fixed) -> Convert:
 
 def _float(value: float) -> float:
     try:
-        _FLOAT.pack(value)
+        _FLOAT_STRUCT.pack(value)
     except OverflowError:
-        raise _Unfit(f"{value!r}, which is too large for a float of 32 bits") from None
+        raise _ValueMismatchError(f"{value!r}, which is too large for a float of 32 bits") from None
     return value
 
 
@@ -244,7 +246,7 @@ def _default(schema: Schema, value: Json) -> Any:
 def _union(schema: Union) -> Convert:
     names = union_names(schema)
     if names is None:
-        only = _only(schema)
+        only = _single_branch(schema)
         return _same if only is schema else _value(only)  # itself: of nulls alone
     branches = {
         member: (_branch_name(schema.branches[i]), _at(member, _value(schema.branches[i])))
@@ -254,7 +256,9 @@ def _union(schema: Union) -> Convert:
     def convert(value: Mapping[str, Any]) -> Any:
         found = [(name, v) for name, v in value.items() if v is not None]
         if len(found) != 1:
-            raise _Unfit(f"a struct with {len(found)} members set, and a union has one value")
+            raise _ValueMismatchError(
+                f"a struct with {len(found)} members set, and a union has one value"
+            )
         name, inside = branches[found[0][0]]
         return (name, inside(found[0][1]))
 
@@ -267,17 +271,19 @@ def _branch_name(schema: Schema) -> str:
 
 def _check(given: ColumnType, schema: Schema, path: str) -> None:
     wanted = column_type(schema)
-    value = _only(schema)
+    value = _single_branch(schema)
     if isinstance(given, Struct) and isinstance(value, Record):
         if value.fields:
             check_columns(given, value, f"{path}.")
         elif [f.name for f in given.fields] != [EMPTY_FIELD]:
-            raise _unlike(path, given, wanted)
+            raise _type_mismatch(path, given, wanted)
     elif isinstance(given, ListOf) and isinstance(value, Array):
         _check(given.item, value.items, f"{path}[]")
     elif isinstance(given, MapOf) and isinstance(value, MapType):
         _check(given.value, value.values, f"{path}{{}}")
-    elif _bare(given) != _bare(wanted) and (given, wanted) not in _WIDER:
+    elif (
+        _without_comments(given) != _without_comments(wanted) and (given, wanted) not in _WIDENINGS
+    ):
         same_scale = (
             isinstance(given, Decimal)
             and isinstance(wanted, Decimal)
@@ -285,10 +291,10 @@ def _check(given: ColumnType, schema: Schema, path: str) -> None:
             and given.precision <= wanted.precision
         )
         if not same_scale:
-            raise _unlike(path, given, wanted)
+            raise _type_mismatch(path, given, wanted)
 
 
-def _only(schema: Schema) -> Schema:
+def _single_branch(schema: Schema) -> Schema:
     """The one value type of a union that is one column; other schemas as they are."""
     if not isinstance(schema, Union) or union_names(schema) is not None:
         return schema
@@ -296,16 +302,16 @@ def _only(schema: Schema) -> Schema:
     return values[-1] if values else schema
 
 
-def _bare(type_: ColumnType) -> ColumnType:
+def _without_comments(type_: ColumnType) -> ColumnType:
     """A type without comments."""
     if isinstance(type_, Struct):
-        return Struct(tuple(StructField(f.name, _bare(f.type)) for f in type_.fields))
+        return Struct(tuple(StructField(f.name, _without_comments(f.type)) for f in type_.fields))
     if isinstance(type_, ListOf):
-        return ListOf(_bare(type_.item))
-    return MapOf(_bare(type_.value)) if isinstance(type_, MapOf) else type_
+        return ListOf(_without_comments(type_.item))
+    return MapOf(_without_comments(type_.value)) if isinstance(type_, MapOf) else type_
 
 
-def _unlike(path: str, given: ColumnType, wanted: ColumnType) -> IncompatibleError:
+def _type_mismatch(path: str, given: ColumnType, wanted: ColumnType) -> IncompatibleError:
     return IncompatibleError(
         f"column {path} is {ddl(given)}, and the schema wants {ddl(wanted)}",
         fix=f'cast it: df.withColumn("{path}", col("{path}").cast("{ddl(wanted)}"))',

@@ -26,15 +26,15 @@ from typing import Any
 from hadoop_loader._config import WarehouseConfig
 from hadoop_loader._spark.errors import first_line
 from hadoop_loader._spark.jvm_class_archive import ClassArchive
-from hadoop_loader._storage.filesystem import Place, spark_needs, spark_settings
+from hadoop_loader._storage.filesystem import AnyPath, spark_file_system, spark_settings
 from headworks.errors import UnreachableError, UsageError
 
 __all__ = [
     "MIN_JAVA",
+    "check_file_system_class",
     "check_java",
     "check_metastore_free",
-    "check_reads",
-    "hasten_next_start",
+    "prepare_class_archive",
     "start_session",
     "stop_session",
 ]
@@ -52,7 +52,7 @@ appender.stderr.layout.pattern = spark: %p %c{1}: %m%n
 """
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 # What PySpark writes to stderr, stack trace and all, before it raises it.
-_SAID_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_DUPLICATE_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _FLOCK = struct.Struct("hhqqi4x")
 
 
@@ -87,10 +87,10 @@ def check_metastore_free(metastore: Path, *, wait: float = 15.0) -> None:
     """
     lock = metastore / "db" / "dbex.lck"
     deadline = time.monotonic() + wait
-    while (holder := _holder(lock)) is not None:
+    while (holder := _lock_holder(lock)) is not None:
         if time.monotonic() > deadline:
             raise UsageError(
-                f"the metastore {metastore} is in use by process {holder} ({_command(holder)})",
+                f"the metastore {metastore} is in use by process {holder} ({_command_of(holder)})",
                 fix="an embedded metastore serves one process: stop that one, or query it through "
                 "its HiveServer2 (`headworks sql --hive HOST:PORT`)",
             )
@@ -107,13 +107,13 @@ def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None
     if config.metastore_uri is None:
         check_metastore_free(config.metastore)
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    logging.getLogger().addFilter(_not_of_py4j)
+    logging.getLogger().addFilter(_drop_py4j_records)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     from pyspark.errors import PySparkRuntimeError
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
-    for words in _SAID_TWICE:
+    for words in _DUPLICATE_LOGGERS:
         PySparkLogger.getLogger(words).setLevel(logging.CRITICAL)
     log_settings = _log_settings(config.metastore)
     builder = SparkSession.builder.master(config.master).appName("headworks-loader")
@@ -122,7 +122,7 @@ def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None
     from py4j.protocol import Py4JError
 
     try:
-        with _quiet_stderr():
+        with _SilencedStderr():
             spark = builder.enableHiveSupport().getOrCreate()
             spark.sparkContext.setLogLevel("OFF" if config.master.startswith("local") else "ERROR")
     except PySparkRuntimeError as error:
@@ -144,19 +144,19 @@ def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None
             "nothing was read, offsets are where they were",
         ) from None
     try:
-        check_reads(spark, config.root)
+        check_file_system_class(spark, config.root)
     except BaseException:
         stop_session(spark)
         raise
     return spark
 
 
-def check_reads(spark: Any, root: Place) -> None:
+def check_file_system_class(spark: Any, root: AnyPath) -> None:
     """UsageError if a session has not got what it reads a warehouse there by.
 
     Or has got it by `spark.jars`: their loader is closed with HiveServer2's first connection.
     """
-    wanted = spark_needs(root)
+    wanted = spark_file_system(root)
     if wanted is None:
         return
     name, package = wanted
@@ -172,9 +172,9 @@ def check_reads(spark: Any, root: Place) -> None:
         )
 
 
-def hasten_next_start() -> None:
+def prepare_class_archive() -> None:
     """Have an archive of the JVM's classes made in the background, if one is worth it here."""
-    ClassArchive.of(check_java()).make_if_worth_it()
+    ClassArchive.of(check_java()).build_if_useful()
 
 
 def stop_session(spark: Any, *, wait: float = 10.0) -> None:
@@ -234,14 +234,14 @@ def _settings(
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        **(_LOOPBACK if _is_here(config.master) else {}),
-        "spark.driver.extraJavaOptions": " ".join(map(_word, jvm)),
+        **(_LOOPBACK if _is_local_master(config.master) else {}),
+        "spark.driver.extraJavaOptions": " ".join(map(_quote_option, jvm)),
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         "spark.sql.session.timeZone": "UTC",
         # Two hundred, the default, is for a cluster; here each is a task to schedule.
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.warehouse.dir": (state / "managed").as_uri(),
-        **_where_the_metastore_is(config),
+        **_metastore_settings(config),
         # A serving session that caches listings does not see new files in known partitions.
         "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
         # Listing a few hundred local folders is faster in place than as a Spark job.
@@ -256,30 +256,30 @@ def _settings(
     }
 
 
-def _word(option: str) -> str:
+def _quote_option(option: str) -> str:
     """An option as one word, as Spark reads them, whatever is in the names of folders."""
     plain = option.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{plain}"'
 
 
-def _not_of_py4j(record: logging.LogRecord) -> bool:
+def _drop_py4j_records(record: logging.LogRecord) -> bool:
     """Py4J writes stack traces into the root logger before it raises what they are about."""
     return "/py4j/" not in record.pathname
 
 
-def _is_here(master: str) -> bool:
+def _is_local_master(master: str) -> bool:
     """Whether all of Spark is on this machine, and needs no address that others see."""
     return master.startswith("local") or "//127.0.0.1:" in master
 
 
-def _where_the_metastore_is(config: WarehouseConfig) -> dict[str, str]:
+def _metastore_settings(config: WarehouseConfig) -> dict[str, str]:
     if config.metastore_uri is not None:
         return {"spark.hadoop.hive.metastore.uris": config.metastore_uri}
     place = f"jdbc:derby:;databaseName={config.metastore}/db;create=true"
     return {"spark.hadoop.javax.jdo.option.ConnectionURL": place}
 
 
-class _quiet_stderr:  # noqa: N801 - used as a function
+class _SilencedStderr:
     """Sends what the JVM's launcher writes to descriptor 2, before any logging is set up, away.
 
     Spark prints a few fixed lines there while it starts; real errors come as exceptions.
@@ -297,7 +297,7 @@ class _quiet_stderr:  # noqa: N801 - used as a function
         os.close(self._kept)
 
 
-def _holder(lock: Path) -> int | None:
+def _lock_holder(lock: Path) -> int | None:
     """The process that holds the lock file Derby keeps while a database is open, or None."""
     if not sys.platform.startswith("linux"):
         return None
@@ -310,7 +310,7 @@ def _holder(lock: Path) -> int | None:
     return None if kind == fcntl.F_UNLCK else int(holder)
 
 
-def _command(process: int) -> str:
+def _command_of(process: int) -> str:
     try:
         words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
     except OSError:

@@ -10,7 +10,7 @@ from typing import Any
 
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
-__all__ = ["QueryError", "Rows", "address_of", "connect", "query"]
+__all__ = ["QueryError", "QueryResult", "connect", "parse_hiveserver2_address", "query"]
 
 _TIMEOUT_MS = 600_000
 
@@ -20,14 +20,14 @@ class QueryError(HeadworksError):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class QueryResult:
     """The answer to a query: column names, and values by row."""
 
     names: tuple[str, ...]
     rows: list[tuple[Any, ...]]
 
 
-def address_of(text: str) -> tuple[str, int]:
+def parse_hiveserver2_address(text: str) -> tuple[str, int]:
     """HOST:PORT as a pair; UsageError if it is not."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:
@@ -46,7 +46,7 @@ def connect(address: str, *, database: str = "default") -> Iterator[Any]:
     from pyhive.exc import Error
     from thrift.transport import TSocket, TTransport
 
-    host, port = address_of(address)
+    host, port = parse_hiveserver2_address(address)
     transport_socket = TSocket.TSocket(host, port)
     transport_socket.setTimeout(_TIMEOUT_MS)
     transport = TTransport.TBufferedTransport(transport_socket)
@@ -60,7 +60,7 @@ def connect(address: str, *, database: str = "default") -> Iterator[Any]:
         ) from None
     except Error as error:
         raise QueryError(
-            f"database {database} cannot be used: {_words(error)}",
+            f"database {database} cannot be used: {_server_message(error)}",
             fix="give --database one that `SHOW DATABASES` lists, and see that the metastore works",
         ) from None
     try:
@@ -75,7 +75,7 @@ def connect(address: str, *, database: str = "default") -> Iterator[Any]:
             connection.close()
 
 
-def query(address: str, statement: str, *, database: str = "default") -> Rows:
+def query(address: str, statement: str, *, database: str = "default") -> QueryResult:
     """The answer to one statement; QueryError, with the server's words, if there is none."""
     from pyhive.exc import Error
 
@@ -84,16 +84,16 @@ def query(address: str, statement: str, *, database: str = "default") -> Rows:
         try:
             cursor.execute(statement)
             if cursor.description is None:
-                return Rows((), [])
+                return QueryResult((), [])
             names = tuple(str(column[0]) for column in cursor.description)
-            return Rows(names, list(cursor.fetchall()))
+            return QueryResult(names, list(cursor.fetchall()))
         except Error as error:
-            raise QueryError(f"the query failed: {_words(error)}") from None
+            raise QueryError(f"the query failed: {_server_message(error)}") from None
         finally:
             cursor.close()
 
 
-def _words(error: Exception) -> str:
+def _server_message(error: Exception) -> str:
     status = getattr(error.args[0], "status", None) if error.args else None
     message = getattr(status, "errorMessage", None) or str(error)
     return str(message).splitlines()[0]

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from headworks.errors import UsageError
 
-__all__ = ["RARE_STEPS", "STEPS", "TASK_STEPS", "Reach", "reach"]
+__all__ = ["RARE_STEPS", "STEPS", "TASK_STEPS", "StepHook", "failpoint"]
 
 STEPS = (
     "planned",
@@ -32,21 +32,21 @@ STEPS = (
 )
 RARE_STEPS = ("restoring", "removing")
 TASK_STEPS = ("reading", "writing", "rewriting")
-Reach = Callable[[str], None]
-_EVERY = (*STEPS, *RARE_STEPS, *TASK_STEPS)
-_reached: Counter[str] = Counter()
+StepHook = Callable[[str], None]
+_ALL_STEPS = (*STEPS, *RARE_STEPS, *TASK_STEPS)
+_hits: Counter[str] = Counter()
 
 
-def reach(step: str) -> None:
+def failpoint(step: str) -> None:
     """Say that `step` is reached; it may be the last thing this process says."""
     wanted, _, count = os.environ.get("HEADWORKS_CRASH_AT", "").partition(":")
-    if wanted and wanted not in _EVERY:
+    if wanted and wanted not in _ALL_STEPS:
         raise UsageError(
             f"HEADWORKS_CRASH_AT={wanted} is not a step of a load",
-            fix=f"use {', '.join(_EVERY)}",
+            fix=f"use {', '.join(_ALL_STEPS)}",
         )
     if wanted != step:
         return
-    _reached[step] += 1
-    if _reached[step] == int(count or 1):
+    _hits[step] += 1
+    if _hits[step] == int(count or 1):
         os.kill(os.getpid(), signal.SIGKILL)

@@ -2,71 +2,55 @@
 
 Rules:
 
-- A place is a path of this machine, or one of HDFS or S3 that answers to the same names. What
+- A path is a path of this machine, or one of HDFS or S3 that answers to the same names. What
   `pathlib` has no name for (only if absent, at once, durable) is a function here; no other module
   of the loader asks which it works with, but for who holds a warehouse (`lock`).
 - `create` makes a file whole or not at all, and only one of two that try.
 - `move` is its own record: a source that is gone was moved before.
-- A place goes to Spark's workers as it is: what it needs to be reached, it carries.
+- A path goes to Spark's workers as it is: what it needs to be reached, it carries.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from hadoop_loader._storage import fsync
+from hadoop_loader._storage.fsync import sync_folder
 from hadoop_loader._storage.hdfs import hdfs_path
 from hadoop_loader._storage.remote_path import RemotePath
 from hadoop_loader._storage.s3 import s3_path
 from headworks.errors import UsageError
 
 __all__ = [
-    "Place",
-    "Syncing",
-    "create",
-    "keep",
-    "link",
-    "matching",
-    "modified",
-    "move",
-    "place_of",
-    "readable",
-    "remove",
+    "AnyPath",
+    "create_exclusive",
+    "file_size",
+    "hadoop_uri",
+    "link_or_copy",
+    "modified_time",
+    "open_for_write",
+    "parquet_source",
+    "parse_path",
     "remove_empty",
-    "replace_text",
-    "size_of",
-    "spark_needs",
+    "remove_tree",
+    "rename",
+    "sorted_glob",
+    "spark_file_system",
     "spark_settings",
     "sync_file",
-    "sync_folder",
-    "sync_folders",
-    "uri_of",
-    "writable",
+    "write_atomically",
     "write_durably",
 ]
 
-Place = Path | RemotePath
+AnyPath = Path | RemotePath
 
 
-class Syncing(fsync.Syncing):
-    """Makes places durable while its owner does something else.
-
-    Those of others are: a file when it is closed, a name when it is given.
-    """
-
-    def add(self, place: Place) -> None:
-        """Begin with this file or folder."""
-        if isinstance(place, Path):
-            super().add(place)
-
-
-def place_of(text: str) -> Place:
-    """A place by its name, absolute; UsageError for a URI of a file system that is not known."""
+def parse_path(text: str) -> AnyPath:
+    """A path by its name, absolute; UsageError for a URI of a file system that is not known."""
     if text.startswith("hdfs://"):
         return hdfs_path(text)
     if text.startswith(("s3://", "s3a://")):
@@ -80,151 +64,137 @@ def place_of(text: str) -> Place:
     return Path(text).resolve()
 
 
-def uri_of(place: Place) -> str:
-    """A place as Hadoop takes it: a URI that is not escaped, whatever the name is."""
-    return f"file://{place}" if isinstance(place, Path) else str(place)
+def hadoop_uri(path: AnyPath) -> str:
+    """A path as Hadoop takes it: a URI that is not escaped, whatever the name is."""
+    return f"file://{path}" if isinstance(path, Path) else str(path)
 
 
-def create(place: Place, text: str, *, beside: Place | None = None) -> None:
+def create_exclusive(path: AnyPath, text: str, *, beside: AnyPath | None = None) -> None:
     """Make a durable file that was not there; FileExistsError if it was, or another was faster.
 
     `beside`: where it is written before it gets its name; FileNotFoundError if that is gone.
     """
-    if not isinstance(place, Path):
-        place.create(text, None if beside is None else _there(beside))
+    if not isinstance(path, Path):
+        path.create(text, None if beside is None else _remote(beside))
         return
-    temporary = _unnamed(place, beside)
+    temporary = _temporary_path(path, beside)
     write_durably(temporary, text)
     try:
-        os.link(temporary, place)
+        os.link(temporary, path)
     finally:
         temporary.unlink()
-    sync_folder(place.parent)
+    sync_folder(path.parent)
 
 
-def keep(place: Place, text: str) -> None:
-    """Make a durable file, whole or not at all; who else makes it writes the same."""
-    if not isinstance(place, Path):
-        place.put(text)
+def write_atomically(path: AnyPath, text: str, *, durable: bool) -> None:
+    """Write a file, replacing an older one; readers see the old text or the new one, whole.
+
+    `durable`: return when the text and the name would survive a power cut.
+    """
+    if not isinstance(path, Path):
+        path.put(text)
         return
-    temporary = _unnamed(place)
+    temporary = _temporary_path(path)
+    if not durable:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.rename(path)
+        return
     write_durably(temporary, text)
-    temporary.rename(place)
-    sync_folder(place.parent)
+    temporary.rename(path)
+    sync_folder(path.parent)
 
 
-def replace_text(place: Place, text: str) -> None:
-    """Write a file; whoever reads meanwhile sees the old text or the new one."""
-    if not isinstance(place, Path):
-        place.put(text)
-        return
-    temporary = _unnamed(place)
-    temporary.write_text(text, encoding="utf-8")
-    temporary.rename(place)
-
-
-def write_durably(place: Place, text: str) -> None:
+def write_durably(path: AnyPath, text: str) -> None:
     """Write a file; its name is durable when its folder is."""
-    if not isinstance(place, Path):
-        place.write_text(text, encoding="utf-8")
+    if not isinstance(path, Path):
+        path.write_text(text, encoding="utf-8")
         return
-    with place.open("w", encoding="utf-8") as file:
+    with path.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
 
 
-def sync_file(place: Place) -> None:
+def sync_file(path: AnyPath) -> None:
     """Make a file durable that something else has written."""
-    if isinstance(place, Path):
-        with place.open("rb") as file:
+    if isinstance(path, Path):
+        with path.open("rb") as file:
             os.fsync(file.fileno())
 
 
-def sync_folder(folder: Place) -> None:
-    """Make the names in a folder durable."""
-    if isinstance(folder, Path):
-        fsync.sync_folder(folder)
-
-
-def sync_folders(folders: Iterable[Place]) -> None:
-    """Make the names in all these folders durable."""
-    fsync.sync_folders([folder for folder in folders if isinstance(folder, Path)])
-
-
-def matching(folder: Place, pattern: str) -> list[Place]:
+def sorted_glob(folder: AnyPath, pattern: str) -> list[AnyPath]:
     """What is in a folder and has such a name, in order; nothing if the folder is gone."""
-    found: list[Place] = [*folder.glob(pattern)]
+    found: list[AnyPath] = [*folder.glob(pattern)]
     return sorted(found, key=str)
 
 
-def move(source: Place, target: Place) -> None:
+def rename(source: AnyPath, target: AnyPath) -> None:
     """Give a file another name, in a folder that is there; FileNotFoundError if it is gone."""
     if isinstance(source, Path):
         os.rename(source, str(target))
     else:
-        source.move(_there(target))
+        source.move(_remote(target))
 
 
-def link(source: Place, target: Place) -> None:
+def link_or_copy(source: AnyPath, target: AnyPath) -> None:
     """Put what a file holds under a second name too; where no file has two, it is copied."""
     if isinstance(source, Path):
         os.link(source, str(target))
     else:
-        source.copy(_there(target))
+        source.copy(_remote(target))
 
 
-def remove(place: Place) -> None:
+def remove_tree(path: AnyPath) -> None:
     """Remove a folder and all in it, as far as it goes; what is gone is no error."""
-    if isinstance(place, Path):
-        shutil.rmtree(place, ignore_errors=True)
+    if isinstance(path, Path):
+        shutil.rmtree(path, ignore_errors=True)
     else:
-        place.remove_tree()
+        path.remove_tree()
 
 
-def remove_empty(folder: Place) -> None:
+def remove_empty(folder: AnyPath) -> None:
     """Remove a folder, if it is there and has nothing in it."""
     with suppress(OSError):
         folder.rmdir()
 
 
-def size_of(place: Place) -> int:
+def file_size(path: AnyPath) -> int:
     """How many bytes a file has."""
-    return place.stat().st_size if isinstance(place, Path) else place.length()
+    return path.stat().st_size if isinstance(path, Path) else path.length()
 
 
-def modified(place: Place) -> float:
+def modified_time(path: AnyPath) -> float:
     """When a file was last written, in seconds."""
-    return place.stat().st_mtime if isinstance(place, Path) else place.modified()
+    return path.stat().st_mtime if isinstance(path, Path) else path.modified()
 
 
-def readable(place: Place) -> Any:
+def parquet_source(path: AnyPath) -> Any:
     """What pyarrow reads a file from."""
-    return place if isinstance(place, Path) else place.download()
+    return path if isinstance(path, Path) else path.download()
 
 
-def writable(place: Place) -> IO[bytes]:
+def open_for_write(path: AnyPath) -> IO[bytes]:
     """A new file to write bytes into; it is there when it is closed."""
-    return place.open("wb") if isinstance(place, Path) else place.upload()
+    return path.open("wb") if isinstance(path, Path) else path.upload()
 
 
-def spark_settings(place: Place) -> Mapping[str, str]:
+def spark_settings(path: AnyPath) -> Mapping[str, str]:
     """What Spark has to be told to read there."""
-    return {} if isinstance(place, Path) else place.spark_settings()
+    return {} if isinstance(path, Path) else path.spark_settings()
 
 
-def spark_needs(place: Place) -> tuple[str, str] | None:
+def spark_file_system(path: AnyPath) -> tuple[str, str] | None:
     """The class that Spark reads it by, and its package, if that is not of Spark itself."""
-    return None if isinstance(place, Path) else place.spark_needs()
+    return None if isinstance(path, Path) else path.spark_needs()
 
 
-def _unnamed(place: Path, folder: Place | None = None) -> Path:
-    """Where a file is written that is to appear as `place`, at once."""
-    beside = place.parent if folder is None else Path(str(folder))
-    return beside / f".{place.name}.{os.urandom(6).hex()}"
+def _temporary_path(path: Path, folder: AnyPath | None = None) -> Path:
+    """Where a file is written that is to appear as `path`, at once."""
+    beside = path.parent if folder is None else Path(str(folder))
+    return beside / f".{path.name}.{os.urandom(6).hex()}"
 
 
-def _there(place: Place) -> RemotePath:
-    """A place of another machine, in whose file system another one is."""
-    assert isinstance(place, RemotePath)
-    return place
+def _remote(path: AnyPath) -> RemotePath:
+    """A path of another machine, in whose file system another one is."""
+    assert isinstance(path, RemotePath)
+    return path

@@ -12,48 +12,53 @@ from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-__all__ = ["Syncing", "sync_folder", "sync_folders"]
+from hadoop_loader._storage.remote_path import RemotePath
 
-_AT_ONCE = 8
-_WAITING = 256
+__all__ = ["FsyncPool", "sync_folder", "sync_folders"]
+
+_MAX_THREADS = 8
+_MAX_PENDING = 256
 
 
-class Syncing:
-    """Makes files durable, and the names in folders, while its owner does something else."""
+class FsyncPool:
+    """Makes files, and the names in folders, durable in threads; remote ones already are."""
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(_AT_ONCE, "sync")
-        self._waiting: deque[Future[None]] = deque()
+        self._pool = ThreadPoolExecutor(_MAX_THREADS, "fsync")
+        self._pending: deque[Future[None]] = deque()  # oldest first, at most _MAX_PENDING
 
-    def add(self, path: Path) -> None:
-        """Begin with this file or folder; what is under way is bounded."""
-        self._waiting.append(self._pool.submit(_sync, path))
-        if len(self._waiting) > _WAITING:
-            self._waiting.popleft().result()
+    def add(self, path: Path | RemotePath) -> None:
+        """Start to sync a file or folder; block while too many are pending."""
+        if not isinstance(path, Path):
+            return
+        self._pending.append(self._pool.submit(_fsync, path))
+        if len(self._pending) > _MAX_PENDING:
+            self._pending.popleft().result()
 
     def wait(self) -> None:
-        """Return when all is durable; raises the first error that one met. The last thing to do."""
+        """Return when everything is durable, and end the threads; raise the first error."""
         try:
-            while self._waiting:
-                self._waiting.popleft().result()
+            while self._pending:
+                self._pending.popleft().result()
         finally:
             self._pool.shutdown(cancel_futures=True)
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path | RemotePath) -> None:
     """Make the names in a folder durable."""
-    _sync(folder)
+    if isinstance(folder, Path):
+        _fsync(folder)
 
 
-def sync_folders(folders: Iterable[Path]) -> None:
+def sync_folders(folders: Iterable[Path | RemotePath]) -> None:
     """Make the names in all these folders durable."""
-    syncing = Syncing()
+    pool = FsyncPool()
     for folder in folders:
-        syncing.add(folder)
-    syncing.wait()
+        pool.add(folder)
+    pool.wait()
 
 
-def _sync(path: Path) -> None:
+def _fsync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -23,17 +23,17 @@ from pathlib import Path
 from typing import IO, Any, Self, cast
 from urllib.parse import urlsplit
 
-from hadoop_loader._storage.remote_path import BUFFER, Download, RemotePath
+from hadoop_loader._storage.remote_path import BUFFER_BYTES, RangeReader, RemotePath
 from hadoop_loader._storage.webhdfs import NameNodes, Upload
 from headworks.errors import UsageError
 
 __all__ = ["HdfsPath", "hdfs_path"]
 
-_PORT = 9870
-_CHUNK = 8 << 20
+_DEFAULT_HTTP_PORT = 9870
+_COPY_BYTES = 8 << 20
 # Bytes are on the disks of the data nodes when a file is closed, not only in their memory.
-_NEW = {"overwrite": "false", "createparent": "false", "createflag": "create,sync_block"}
-_OVER = {"overwrite": "true", "createflag": "create,sync_block,overwrite"}
+_CREATE_OPTIONS = {"overwrite": "false", "createparent": "false", "createflag": "create,sync_block"}
+_OVERWRITE_OPTIONS = {"overwrite": "true", "createflag": "create,sync_block,overwrite"}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -83,7 +83,7 @@ class HdfsPath(RemotePath):
         FileNotFoundError if `beside` is gone, in which it is written before it gets its name.
         """
         temporary = self._unnamed(beside)
-        with temporary._written(_NEW) as out:
+        with temporary._written(_CREATE_OPTIONS) as out:
             out.write(text.encode())
         try:
             temporary._rename(self, "NONE")
@@ -99,11 +99,11 @@ class HdfsPath(RemotePath):
 
     def upload(self) -> IO[bytes]:
         """The file, to be written; it is there when it is closed."""
-        return self._written(_OVER)
+        return self._written(_OVERWRITE_OPTIONS)
 
-    def download(self) -> Download:
+    def download(self) -> RangeReader:
         """The file, to be read."""
-        return Download(partial(self.nodes.read, self.path), self.length())
+        return RangeReader(partial(self.nodes.read, self.path), self.length())
 
     def move(self, target: Self) -> None:
         """Give it another name; FileExistsError if that is taken."""
@@ -112,7 +112,7 @@ class HdfsPath(RemotePath):
     def copy(self, target: Self) -> None:
         """Put what it holds under a second name."""
         with self.download() as file, target.upload() as out:
-            shutil.copyfileobj(file, out, _CHUNK)
+            shutil.copyfileobj(file, out, _COPY_BYTES)
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the file."""
@@ -133,7 +133,7 @@ class HdfsPath(RemotePath):
 
     def _written(self, how: Mapping[str, str]) -> IO[bytes]:
         url = self.nodes.location("PUT", self.path, "CREATE", **how)
-        return cast("IO[bytes]", io.BufferedWriter(Upload("PUT", url, self.path), BUFFER))
+        return cast("IO[bytes]", io.BufferedWriter(Upload("PUT", url, self.path), BUFFER_BYTES))
 
     def _rename(self, target: Self, options: str) -> None:
         self._ask("PUT", "RENAME", destination=target.path, renameoptions=options)
@@ -154,21 +154,21 @@ def hdfs_path(uri: str) -> HdfsPath:
     if not parts.hostname:
         raise UsageError(f"{uri} names no file system", fix="give hdfs://NAMENODE:8020/FOLDER")
     path = "/" + parts.path.strip("/")
-    nodes = NameNodes(_addresses(parts.netloc, parts.hostname, _site()), _user())
+    nodes = NameNodes(_name_node_addresses(parts.netloc, parts.hostname, _hdfs_site()), _user())
     return HdfsPath(f"hdfs://{parts.netloc}", path, nodes=nodes)
 
 
-def _addresses(name: str, host: str, site: dict[str, str]) -> tuple[str, ...]:
+def _name_node_addresses(name: str, host: str, site: dict[str, str]) -> tuple[str, ...]:
     """Where the name nodes of a file system answer HTTP; several if it is highly available."""
     nodes = [n.strip() for n in site.get(f"dfs.ha.namenodes.{name}", "").split(",") if n.strip()]
     found = [site.get(f"dfs.namenode.http-address.{name}.{node}", "") for node in nodes]
     if any(found):
         return tuple(filter(None, found))
-    port = site.get("dfs.namenode.http-address", "").rpartition(":")[2] or _PORT
+    port = site.get("dfs.namenode.http-address", "").rpartition(":")[2] or _DEFAULT_HTTP_PORT
     return (f"{host}:{port}",)
 
 
-def _site() -> dict[str, str]:
+def _hdfs_site() -> dict[str, str]:
     """The settings of the `hdfs-site.xml` that Spark reads too."""
     folder = os.environ.get("HADOOP_CONF_DIR")
     file = Path(folder) / "hdfs-site.xml" if folder else None

@@ -24,29 +24,29 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from hadoop_loader._storage.filesystem import Place
+from hadoop_loader._storage.filesystem import AnyPath
 from hadoop_loader._storage.hdfs import HdfsPath
-from hadoop_loader._storage.object_lease import LeaseLock
+from hadoop_loader._storage.object_lease import S3Lock
 from hadoop_loader._storage.s3 import S3Path
-from hadoop_loader._storage.webhdfs import Held
+from hadoop_loader._storage.webhdfs import HdfsFileLease
 from headworks.errors import UnreachableError, UsageError
 
-__all__ = ["HdfsLock", "Lock", "WarehouseLock", "lock"]
+__all__ = ["HdfsLock", "LocalLock", "WarehouseLock", "acquire_lock"]
 
-_PATIENCE = 3.0
+_WAIT_SECONDS = 3.0
 _FIX = "wait until it is done, or stop it: the next load finishes what it leaves"
 
 
-class Lock(Protocol):
+class WarehouseLock(Protocol):
     """Held from construction to `release`."""
 
     @property
-    def drafts(self) -> Place | None:
+    def record_folder(self) -> AnyPath | None:
         """Where its holder writes what is going to be a commit, if that is a folder of its own."""
         ...
 
     @property
-    def sole(self) -> bool:
+    def fenced(self) -> bool:
         """Whether who held it before can commit nothing any more, whatever became of it."""
         ...
 
@@ -59,21 +59,21 @@ class Lock(Protocol):
         ...
 
 
-def lock(state: Place) -> Lock:
+def acquire_lock(state: AnyPath) -> WarehouseLock:
     """Take the lock of the warehouse whose state is there; UsageError if another loader has it."""
     if isinstance(state, Path):
-        return WarehouseLock(state / "lock")
+        return LocalLock(state / "acquire_lock")
     if isinstance(state, HdfsPath):
         return HdfsLock(state / "loaders")
     assert isinstance(state, S3Path)
-    return LeaseLock(state / "lease")
+    return S3Lock(state / "lease")
 
 
-class WarehouseLock:
+class LocalLock:
     """The lock of a warehouse on this machine; UsageError, naming the holder, if it is taken."""
 
-    drafts = None
-    sole = True
+    record_folder = None
+    fenced = True
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -101,19 +101,19 @@ class WarehouseLock:
 class HdfsLock:
     """The lock of a warehouse in HDFS; UsageError, naming the holder, if it is taken."""
 
-    sole = True
+    fenced = True
 
     def __init__(self, folder: HdfsPath) -> None:
         self._folder = folder
-        self.drafts = folder / f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}"
-        self.drafts.mkdir()
+        self.record_folder = folder / f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}"
+        self.record_folder.mkdir()
         try:
-            self._held = Held(folder.nodes, _file(self.drafts).path)
+            self._held = HdfsFileLease(folder.nodes, _alive_file(self.record_folder).path)
         except FileNotFoundError:
             raise self._taken("one that began at the same moment") from None
         try:
             for other in folder.iterdir():
-                if other != self.drafts:
+                if other != self.record_folder:
                     self._outlive(other)
         except BaseException:
             self.release()
@@ -132,12 +132,12 @@ class HdfsLock:
         """Give the lock back; what cannot be removed now, the next loader removes."""
         self._held.close()
         with suppress(UnreachableError):
-            self.drafts.remove_tree()
+            self.record_folder.remove_tree()
 
     def _outlive(self, other: HdfsPath) -> None:
         """Remove what a dead loader left; UsageError if it is alive."""
-        until = time.monotonic() + _PATIENCE
-        while _is_held(_file(other)):
+        until = time.monotonic() + _WAIT_SECONDS
+        while _is_open(_alive_file(other)):
             if time.monotonic() > until:
                 host, process, _ = other.name.rsplit("-", 2)
                 raise self._taken(f"process {process} on {host}")
@@ -151,14 +151,14 @@ class HdfsLock:
         )
 
 
-def _file(own: HdfsPath) -> HdfsPath:
+def _alive_file(own: HdfsPath) -> HdfsPath:
     return own / "alive"
 
 
-def _is_held(file: HdfsPath) -> bool:
+def _is_open(file: HdfsPath) -> bool:
     """Whether a process has it open; one that died a moment ago may seem to."""
     try:
-        file.nodes.append_nothing(file.path)
+        file.nodes.probe_append(file.path)
     except FileNotFoundError:
         return False
     except OSError as error:

@@ -21,53 +21,53 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from hadoop_loader._storage.object_store import Bucket, Found
+from hadoop_loader._storage.object_store import Bucket, StoredObject
 from hadoop_loader._storage.s3 import S3Path
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
-__all__ = ["TERMS", "LeaseLock", "Terms"]
+__all__ = ["LEASE_TIMEOUTS", "LeaseTimeouts", "S3Lock"]
 
-_LOOK = 0.5
+_POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LeaseTimeouts:
     """Seconds: a lease not renewed for so long is anybody's; its holder gives up after; renews.
 
     `answered`: how long the store may take for an answer about it.
     """
 
-    lasts: float = 30.0
-    trusted: float = 20.0
-    renewed: float = 5.0
-    answered: float = 5.0
+    expiry_seconds: float = 30.0
+    trusted_seconds: float = 20.0
+    renewal_seconds: float = 5.0
+    request_timeout_seconds: float = 5.0
 
 
-TERMS = Terms()
+LEASE_TIMEOUTS = LeaseTimeouts()
 
 
-class LeaseLock:
+class S3Lock:
     """The lock of a warehouse in S3; UsageError, naming the holder, if it is taken."""
 
-    drafts = None
-    sole = False
+    record_folder = None
+    fenced = False
 
-    def __init__(self, file: S3Path, terms: Terms = TERMS) -> None:
+    def __init__(self, file: S3Path, terms: LeaseTimeouts = LEASE_TIMEOUTS) -> None:
         self._file = file
         self._terms = terms
-        self._bucket = replace(file.bucket, seconds=terms.answered)
+        self._bucket = replace(file.bucket, seconds=terms.request_timeout_seconds)
         self._me = uuid.uuid4().hex
         self._lost = False
         self._done = threading.Event()
-        check_conditional(self._bucket, file.with_name("probe").key)
-        self._began = _clocks()
+        check_conditional_writes(self._bucket, file.with_name("probe").key)
+        self._began = _read_clocks()
         self._etag = self._take()
         self._renewing = threading.Thread(target=self._renew, name="lease", daemon=True)
         self._renewing.start()
 
     def check(self) -> None:
         """UnreachableError if it may be another loader's by now."""
-        if self._lost or _since(self._began) > self._terms.trusted:
+        if self._lost or _seconds_since(self._began) > self._terms.trusted_seconds:
             raise UnreachableError(
                 f"the loader's hold on {self._warehouse} broke: it could not be renewed in time",
                 fix="run again: nothing is lost, the next run takes up what this one left",
@@ -89,26 +89,26 @@ class LeaseLock:
         try:
             if found is None:
                 return self._bucket.create(self._file.key, self._text(free=False))
-            if not _is_free(found):
+            if not _is_released(found):
                 self._outlive(found)
-            self._began = _clocks()
+            self._began = _read_clocks()
             return self._write(found.etag, free=False)
         except FileExistsError:
             raise self._taken("one that began at the same moment") from None
 
-    def _outlive(self, found: Found) -> None:
+    def _outlive(self, found: StoredObject) -> None:
         """Return when a lease is nobody's any more; UsageError if it is renewed meanwhile."""
-        until = time.monotonic() + self._terms.lasts - found.age
+        until = time.monotonic() + self._terms.expiry_seconds - found.age
         while time.monotonic() < until:
-            time.sleep(_LOOK)
+            time.sleep(_POLL_SECONDS)
             now = self._look()
             if now is None or now.etag != found.etag:
                 raise self._taken(str(json.loads(found.data)["holder"]))
 
     def _renew(self) -> None:
         """Renew it again and again; a lost answer does not lose the lease."""
-        while not self._done.wait(self._terms.renewed):
-            began = _clocks()
+        while not self._done.wait(self._terms.renewal_seconds):
+            began = _read_clocks()
             try:
                 self._etag = self._write(self._etag, free=False)
                 self._began = began
@@ -126,7 +126,7 @@ class LeaseLock:
             if found is not None and not self._lost:
                 self._etag = found.etag
 
-    def _look(self) -> Found | None:
+    def _look(self) -> StoredObject | None:
         try:
             return self._bucket.get(self._file.key)
         except FileNotFoundError:
@@ -148,7 +148,7 @@ class LeaseLock:
         )
 
 
-def check_conditional(bucket: Bucket, key: str) -> None:
+def check_conditional_writes(bucket: Bucket, key: str) -> None:
     """UsageError if the store writes an object that is there, though asked not to."""
     with suppress(FileExistsError):
         bucket.create(key, b"1")
@@ -157,12 +157,12 @@ def check_conditional(bucket: Bucket, key: str) -> None:
     except FileExistsError:
         with suppress(FileExistsError):
             bucket.replace(key, b"3", '"another"', "")
-            raise _refused(bucket, "If-Match") from None
+            raise _unsupported(bucket, "If-Match") from None
         return
-    raise _refused(bucket, "If-None-Match")
+    raise _unsupported(bucket, "If-None-Match")
 
 
-def _refused(bucket: Bucket, header: str) -> UsageError:
+def _unsupported(bucket: Bucket, header: str) -> UsageError:
     return UsageError(
         f"bucket {bucket.name} cannot hold a warehouse: its store does not honour {header}, "
         "and a commit is a conditional write",
@@ -170,14 +170,14 @@ def _refused(bucket: Bucket, header: str) -> UsageError:
     )
 
 
-def _is_free(found: Found) -> bool:
+def _is_released(found: StoredObject) -> bool:
     return bool(json.loads(found.data)["free"])
 
 
-def _clocks() -> tuple[float, float]:
+def _read_clocks() -> tuple[float, float]:
     """Two clocks: one does not go on while a machine sleeps, the other may be set."""
     return time.monotonic(), time.time()
 
 
-def _since(began: tuple[float, float]) -> float:
-    return max(now - then for now, then in zip(_clocks(), began, strict=True))
+def _seconds_since(began: tuple[float, float]) -> float:
+    return max(now - then for now, then in zip(_read_clocks(), began, strict=True))

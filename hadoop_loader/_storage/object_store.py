@@ -26,19 +26,19 @@ from typing import IO, Any
 
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
-__all__ = ["Bucket", "Found", "Listed", "bucket_of", "where"]
+__all__ = ["Bucket", "BucketEntry", "StoredObject", "endpoint_and_region", "open_bucket"]
 
-_PART = 64 << 20
-_AT_ONCE = 1000
-_WRITER = "headworks-writer"
-_KINDS = {401: errno.EACCES, 403: errno.EACCES, 404: errno.ENOENT, 412: errno.EEXIST}
-_CONFLICT = 409
-_AGAIN = 5
-_OF_AWS = re.compile(r"\.amazonaws\.com(\.cn)?$")
+_PART_BYTES = 64 << 20
+_MAX_DELETE_KEYS = 1000
+_WRITER_METADATA = "headworks-writer"
+_ERRNO_OF = {401: errno.EACCES, 403: errno.EACCES, 404: errno.ENOENT, 412: errno.EEXIST}
+_HTTP_CONFLICT = 409
+_MAX_ATTEMPTS = 5
+_AWS_HOST = re.compile(r"\.amazonaws\.com(\.cn)?$")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredObject:
     """An object; `age`: seconds since it was written, by the store's clock."""
 
     etag: str
@@ -50,7 +50,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class BucketEntry:
     """A name under a prefix: an object, or a folder of them."""
 
     name: str
@@ -66,27 +66,27 @@ class Bucket:
     region: str | None
     seconds: float | None = None
 
-    def head(self, key: str) -> Found:
+    def head(self, key: str) -> StoredObject:
         """What an object is; FileNotFoundError if it is not there."""
-        with _asked(self, key):
-            return _found(self._client.head_object(Bucket=self.name, Key=key))
+        with _raising_os_errors(self, key):
+            return _stored_object(self._client.head_object(Bucket=self.name, Key=key))
 
-    def get(self, key: str) -> Found:
+    def get(self, key: str) -> StoredObject:
         """A small object, with what it holds."""
-        with _asked(self, key):
+        with _raising_os_errors(self, key):
             answer = self._client.get_object(Bucket=self.name, Key=key)
-            return _found(answer, answer["Body"].read())
+            return _stored_object(answer, answer["Body"].read())
 
     def read(self, key: str, offset: int, length: int) -> bytes:
         """Bytes of an object, as many as there are."""
         span = f"bytes={offset}-{offset + length - 1}"
-        with _asked(self, key):
+        with _raising_os_errors(self, key):
             answer = self._client.get_object(Bucket=self.name, Key=key, Range=span)
             return bytes(answer["Body"].read())
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object, over what it held."""
-        with _asked(self, key):
+        with _raising_os_errors(self, key):
             self._client.put_object(Bucket=self.name, Key=key, Body=data)
 
     def create(self, key: str, data: bytes) -> str:
@@ -96,7 +96,7 @@ class Bucket:
         first.
         """
         writer = uuid.uuid4().hex
-        for again in range(_AGAIN):
+        for again in range(_MAX_ATTEMPTS):
             try:
                 return self._put_if(key, data, writer, IfNoneMatch="*")
             except FileExistsError:
@@ -117,21 +117,21 @@ class Bucket:
 
     def upload(self, key: str, file: IO[bytes]) -> None:
         """Write an object of any size, over what it held."""
-        with _asked(self, key):
-            self._client.upload_fileobj(file, self.name, key, Config=_transfer())
+        with _raising_os_errors(self, key):
+            self._client.upload_fileobj(file, self.name, key, Config=_transfer_config())
 
     def copy(self, key: str, target: str) -> None:
         """Put what an object holds under another key too; FileNotFoundError if it is gone."""
         source = {"Bucket": self.name, "Key": key}
-        with _asked(self, key):
-            self._client.copy(source, self.name, target, Config=_transfer())
+        with _raising_os_errors(self, key):
+            self._client.copy(source, self.name, target, Config=_transfer_config())
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove objects; what is gone is no error."""
         left = iter(keys)
-        while some := list(islice(left, _AT_ONCE)):
+        while some := list(islice(left, _MAX_DELETE_KEYS)):
             wanted = {"Objects": [{"Key": key} for key in some], "Quiet": True}
-            with _asked(self, some[0]):
+            with _raising_os_errors(self, some[0]):
                 answer = self._client.delete_objects(Bucket=self.name, Delete=wanted)
             for failed in answer.get("Errors", ()):
                 raise OSError(errno.EIO, f"S3: {failed.get('Message', '')}", failed.get("Key"))
@@ -141,17 +141,17 @@ class Bucket:
         for page in self._pages(prefix):
             yield from (str(one["Key"]) for one in page.get("Contents", ()))
 
-    def listed(self, prefix: str) -> Iterator[Listed]:
+    def list_folder(self, prefix: str) -> Iterator[BucketEntry]:
         """What is directly under a prefix that ends in a slash (itself: an empty name)."""
         for page in self._pages(prefix, Delimiter="/"):
             for one in page.get("Contents", ()):
-                yield Listed(str(one["Key"]).removeprefix(prefix), int(one["Size"]))
+                yield BucketEntry(str(one["Key"]).removeprefix(prefix), int(one["Size"]))
             for one in page.get("CommonPrefixes", ()):
-                yield Listed(str(one["Prefix"]).removeprefix(prefix).rstrip("/"), None)
+                yield BucketEntry(str(one["Prefix"]).removeprefix(prefix).rstrip("/"), None)
 
-    def first(self, prefix: str, count: int) -> list[str]:
+    def first_keys(self, prefix: str, count: int) -> list[str]:
         """The first keys that begin so."""
-        with _asked(self, prefix):
+        with _raising_os_errors(self, prefix):
             page = self._client.list_objects_v2(Bucket=self.name, Prefix=prefix, MaxKeys=count)
         return [str(one["Key"]) for one in page.get("Contents", ())]
 
@@ -160,33 +160,37 @@ class Bucket:
         return _client(self)
 
     def _put_if(self, key: str, data: bytes, writer: str, **condition: str) -> str:
-        with _asked(self, key):
+        with _raising_os_errors(self, key):
             answer = self._client.put_object(
-                Bucket=self.name, Key=key, Body=data, Metadata={_WRITER: writer}, **condition
+                Bucket=self.name,
+                Key=key,
+                Body=data,
+                Metadata={_WRITER_METADATA: writer},
+                **condition,
             )
         return str(answer["ETag"])
 
     def _pages(self, prefix: str, **given: str) -> Iterator[dict[str, Any]]:
         pages = self._client.get_paginator("list_objects_v2")
-        with _asked(self, prefix):
+        with _raising_os_errors(self, prefix):
             yield from pages.paginate(Bucket=self.name, Prefix=prefix, **given)
 
 
-def bucket_of(name: str) -> Bucket:
+def open_bucket(name: str) -> Bucket:
     """A bucket, by what this process is told of where S3 is."""
-    endpoint, region = where()
+    endpoint, region = endpoint_and_region()
     return Bucket(name, endpoint, region)
 
 
 @cache
-def where() -> tuple[str | None, str | None]:
+def endpoint_and_region() -> tuple[str | None, str | None]:
     """The endpoint that is configured, unless it is AWS's own, and the region."""
     boto3 = _boto3()
-    with _configured():
+    with _raising_usage_errors():
         meta = boto3.session.Session().client("s3").meta
     host = meta.endpoint_url.partition("://")[2].partition("/")[0].partition(":")[0]
     region = None if meta.region_name == "aws-global" else meta.region_name
-    return (None, region) if _OF_AWS.search(host) else (meta.endpoint_url, region or "us-east-1")
+    return (None, region) if _AWS_HOST.search(host) else (meta.endpoint_url, region or "us-east-1")
 
 
 @cache
@@ -202,17 +206,17 @@ def _client(bucket: Bucket) -> Any:
         retries={"mode": "standard", "total_max_attempts": 1 if hasty else 5},
         s3={"addressing_style": "path" if bucket.endpoint else "auto"},
     )
-    with _configured():
+    with _raising_usage_errors():
         return boto3.session.Session().client(
             "s3", endpoint_url=bucket.endpoint, region_name=bucket.region, config=config
         )
 
 
 @cache
-def _transfer() -> Any:
+def _transfer_config() -> Any:
     from boto3.s3.transfer import TransferConfig
 
-    return TransferConfig(multipart_threshold=_PART, multipart_chunksize=_PART)
+    return TransferConfig(multipart_threshold=_PART_BYTES, multipart_chunksize=_PART_BYTES)
 
 
 def _boto3() -> Any:
@@ -226,18 +230,18 @@ def _boto3() -> Any:
     return boto3
 
 
-def _found(answer: dict[str, Any], data: bytes = b"") -> Found:
+def _stored_object(answer: dict[str, Any], data: bytes = b"") -> StoredObject:
     """An answer to GET or HEAD, whose clock is the store's."""
     said = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     modified = answer["LastModified"].timestamp()
     now = email.utils.parsedate_to_datetime(said).timestamp() if said else modified
-    writer = str(answer.get("Metadata", {}).get(_WRITER, ""))
+    writer = str(answer.get("Metadata", {}).get(_WRITER_METADATA, ""))
     size = int(answer["ContentLength"])
-    return Found(str(answer["ETag"]), size, modified, max(0.0, now - modified), writer, data)
+    return StoredObject(str(answer["ETag"]), size, modified, max(0.0, now - modified), writer, data)
 
 
 @contextmanager
-def _configured() -> Iterator[None]:
+def _raising_usage_errors() -> Iterator[None]:
     """What is wrong with AWS's own settings, as an error of ours."""
     from botocore.exceptions import BotoCoreError
 
@@ -251,13 +255,13 @@ def _configured() -> Iterator[None]:
 
 
 @contextmanager
-def _asked(bucket: Bucket, key: str) -> Iterator[None]:
+def _raising_os_errors(bucket: Bucket, key: str) -> Iterator[None]:
     from botocore import exceptions as of_aws
 
     try:
         yield
     except of_aws.ClientError as error:
-        raise _refusal(bucket, key, error.response) from None
+        raise _error_of(bucket, key, error.response) from None
     except (
         of_aws.NoCredentialsError,
         of_aws.PartialCredentialsError,
@@ -278,7 +282,7 @@ def _asked(bucket: Bucket, key: str) -> Iterator[None]:
         raise _unreachable(bucket, str(error)) from None
 
 
-def _refusal(bucket: Bucket, key: str, answer: dict[str, Any]) -> OSError | HeadworksError:
+def _error_of(bucket: Bucket, key: str, answer: dict[str, Any]) -> OSError | HeadworksError:
     """What the store said, as what a disk would have said."""
     said, status = answer.get("Error", {}), answer["ResponseMetadata"]["HTTPStatusCode"]
     code, message = str(said.get("Code", status)), str(said.get("Message", ""))
@@ -286,9 +290,9 @@ def _refusal(bucket: Bucket, key: str, answer: dict[str, Any]) -> OSError | Head
         return UsageError(f"there is no bucket {bucket.name}", fix="make it, or name another one")
     if status >= 500 or status == 429:
         return _unreachable(bucket, f"{code}: {message}")
-    if status == _CONFLICT:
+    if status == _HTTP_CONFLICT:
         return InterruptedError(errno.EINTR, f"S3: {message}", key)
-    return OSError(_KINDS.get(status, errno.EIO), f"S3 says {code}: {message}", key)
+    return OSError(_ERRNO_OF.get(status, errno.EIO), f"S3 says {code}: {message}", key)
 
 
 def _unreachable(bucket: Bucket, why: str) -> UnreachableError:

@@ -12,21 +12,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["repeating"]
+__all__ = ["dictionary_columns"]
 
-_SAMPLE = 250
-_DISTINCT = 0.5  # of the sample, at most
+_SAMPLE_ROWS = 250
+_MAX_DISTINCT_SHARE = 0.5  # of the sample, at most
 
 
-def repeating(table: pa.Table) -> list[str]:
+def dictionary_columns(table: pa.Table) -> list[str]:
     """Parquet's names of the leaves whose values repeat."""
-    sample = table.slice(0, _SAMPLE).combine_chunks()
+    sample = table.slice(0, _SAMPLE_ROWS).combine_chunks()
     return [
         path
         for name, column in zip(table.column_names, sample.columns, strict=True)
         for chunk in column.chunks
         for path, values in _leaves(name, chunk)
-        if _count_distinct(values) <= _DISTINCT * len(values)
+        if _count_distinct(values) <= _MAX_DISTINCT_SHARE * len(values)
     ]
 
 
@@ -40,7 +40,7 @@ def _leaves(path: str, array: Any) -> Iterator[tuple[str, Any]]:
         yield from _leaves(f"{path}.key_value.key", array.keys)
         yield from _leaves(f"{path}.key_value.value", array.items)
     else:
-        yield path, array.slice(0, _SAMPLE)  # keys and items are those of all rows
+        yield path, array.slice(0, _SAMPLE_ROWS)  # keys and items are those of all rows
 
 
 def _count_distinct(array: Any) -> int:

@@ -18,9 +18,9 @@ from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from typing import IO, Any, Self
 
-__all__ = ["BUFFER", "Download", "RemotePath"]
+__all__ = ["BUFFER_BYTES", "RangeReader", "RemotePath"]
 
-BUFFER = 1 << 20
+BUFFER_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -79,7 +79,7 @@ class RemotePath(ABC):
 
     def read_text(self, encoding: str = "utf-8") -> str:
         """What the file holds."""
-        return io.BufferedReader(self.download(), BUFFER).read().decode(encoding)
+        return io.BufferedReader(self.download(), BUFFER_BYTES).read().decode(encoding)
 
     @abstractmethod
     def exists(self) -> bool:
@@ -122,7 +122,7 @@ class RemotePath(ABC):
         """The file, to be written; it is there when it is closed."""
 
     @abstractmethod
-    def download(self) -> Download:
+    def download(self) -> RangeReader:
         """The file, to be read."""
 
     @abstractmethod
@@ -154,7 +154,7 @@ class RemotePath(ABC):
         return None
 
 
-class Download(io.RawIOBase):
+class RangeReader(io.RawIOBase):
     """A file to read from anywhere; every read is a request, so read much at a time.
 
     `read` gives so many bytes from an offset on, as many as there are.

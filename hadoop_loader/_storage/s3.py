@@ -20,14 +20,14 @@ from functools import partial
 from typing import IO, Any, Self, cast
 from urllib.parse import urlsplit
 
-from hadoop_loader._storage.object_store import Bucket, bucket_of
-from hadoop_loader._storage.remote_path import BUFFER, Download, RemotePath
+from hadoop_loader._storage.object_store import Bucket, open_bucket
+from hadoop_loader._storage.remote_path import BUFFER_BYTES, RangeReader, RemotePath
 from headworks.errors import UsageError
 
 __all__ = ["S3Path", "s3_path"]
 
 # Finds credentials where boto3 does.
-_PROVIDER = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+_CREDENTIALS_PROVIDER = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,7 +56,7 @@ class S3Path(RemotePath):
 
     def is_dir(self) -> bool:
         """Whether it is there, and a folder."""
-        return bool(self.bucket.first(self.prefix, 1))
+        return bool(self.bucket.first_keys(self.prefix, 1))
 
     def length(self) -> int:
         """How many bytes the file has."""
@@ -69,7 +69,7 @@ class S3Path(RemotePath):
     def iterdir(self) -> Iterator[Self]:
         """What is in the folder; FileNotFoundError if it is not there."""
         there = False
-        for one in self.bucket.listed(self.prefix):
+        for one in self.bucket.list_folder(self.prefix):
             there = True
             if one.name:
                 yield self.at(f"{self.path.rstrip('/')}/{one.name}", one.size)
@@ -100,11 +100,11 @@ class S3Path(RemotePath):
 
     def upload(self) -> IO[bytes]:
         """The file, to be written; it is there when it is closed, until then on this machine."""
-        return cast("IO[bytes]", io.BufferedWriter(_Upload(self), BUFFER))
+        return cast("IO[bytes]", io.BufferedWriter(_BufferedUpload(self), BUFFER_BYTES))
 
-    def download(self) -> Download:
+    def download(self) -> RangeReader:
         """The file, to be read."""
-        return Download(partial(self.bucket.read, self.key), self.length())
+        return RangeReader(partial(self.bucket.read, self.key), self.length())
 
     def move(self, target: Self) -> None:
         """Give it another name."""
@@ -123,7 +123,7 @@ class S3Path(RemotePath):
 
     def rmdir(self) -> None:
         """Remove the folder, which is empty."""
-        if any(key != self.prefix for key in self.bucket.first(self.prefix, 2)):
+        if any(key != self.prefix for key in self.bucket.first_keys(self.prefix, 2)):
             raise OSError(errno.ENOTEMPTY, "folder is not empty", self.path)
         self.bucket.delete([self.prefix])
 
@@ -133,7 +133,7 @@ class S3Path(RemotePath):
 
     def spark_settings(self) -> Mapping[str, str]:
         """What Spark has to know to read here, for this bucket alone."""
-        found = {"aws.credentials.provider": _PROVIDER}
+        found = {"aws.credentials.provider": _CREDENTIALS_PROVIDER}
         if self.bucket.region:
             found["endpoint.region"] = self.bucket.region
         if self.bucket.endpoint:
@@ -148,7 +148,7 @@ class S3Path(RemotePath):
         return "org.apache.hadoop.fs.s3a.S3AFileSystem", "org.apache.hadoop:hadoop-aws"
 
 
-class _Upload(io.RawIOBase):
+class _BufferedUpload(io.RawIOBase):
     """A file that is being written: here, until its size is known."""
 
     def __init__(self, target: S3Path) -> None:
@@ -185,4 +185,4 @@ def s3_path(uri: str) -> S3Path:
     if not parts.netloc or parts.query or parts.fragment or "@" in parts.netloc:
         raise UsageError(f"{uri} names no folder of a bucket", fix="give s3a://BUCKET/FOLDER")
     path = "/" + parts.path.strip("/")
-    return S3Path(f"s3a://{parts.netloc}", path, bucket=bucket_of(parts.netloc))
+    return S3Path(f"s3a://{parts.netloc}", path, bucket=open_bucket(parts.netloc))

@@ -13,9 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hadoop_loader._storage.failpoints import reach
-from hadoop_loader._storage.filesystem import Place, Syncing, writable
-from hadoop_loader._storage.parquet_encodings import repeating
+from hadoop_loader._storage.failpoints import failpoint
+from hadoop_loader._storage.filesystem import AnyPath, open_for_write
+from hadoop_loader._storage.fsync import FsyncPool
+from hadoop_loader._storage.parquet_encodings import dictionary_columns
 
 __all__ = ["StagedFile", "Stager", "write_parquet"]
 
@@ -36,15 +37,15 @@ class StagedFile:
 class Stager:
     """Writes the files of one attempt of one task in `folder`."""
 
-    def __init__(self, folder: Place, load: int) -> None:
+    def __init__(self, folder: AnyPath, load: int) -> None:
         self._folder = folder
         self._load = load
         self._files: list[StagedFile] = []
         self._named = 0
-        self._syncing = Syncing()
+        self._syncing = FsyncPool()
         folder.mkdir(parents=True)
 
-    def path(self) -> Place:
+    def path(self) -> AnyPath:
         """A name in the folder that no file of any load has."""
         self._named += 1
         return (
@@ -60,11 +61,11 @@ class Stager:
         self, topic: str, table: str, rows: pa.Table, days: Sequence[tuple[str, int, int]]
     ) -> None:
         """Write `rows` in one file for each (day, first row, number of rows)."""
-        dictionaries = repeating(rows)
+        dictionaries = dictionary_columns(rows)
         for day, start, count in days:
             path = self.path()
-            reach("writing")
-            with writable(path) as file:
+            failpoint("writing")
+            with open_for_write(path) as file:
                 write_parquet(rows.slice(start, count), file, dictionaries)
                 size = file.tell()
             self._syncing.add(path)

@@ -25,10 +25,10 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from headworks.errors import UnreachableError
 
-__all__ = ["Held", "NameNodes", "Upload", "connected", "refusal"]
+__all__ = ["HdfsFileLease", "NameNodes", "Upload", "connection_to", "os_error_of"]
 
-_TIMEOUT = 60.0
-_KINDS = {
+_TIMEOUT_SECONDS = 60.0
+_ERRNO_OF = {
     "FileNotFoundException": errno.ENOENT,
     "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
     "FileAlreadyExistsException": errno.EEXIST,
@@ -39,14 +39,14 @@ _KINDS = {
     "NSQuotaExceededException": errno.EDQUOT,
     "DSQuotaExceededException": errno.EDQUOT,
 }
-_ASCII = "".join(map(chr, range(33, 127)))
-_KEEPALIVE = (
+_URL_CHARACTERS = "".join(map(chr, range(33, 127)))
+_KEEPALIVE_OPTIONS = (
     ((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1),
     ((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE), 5),
     ((socket.IPPROTO_TCP, socket.TCP_KEEPINTVL), 5),
     ((socket.IPPROTO_TCP, socket.TCP_KEEPCNT), 2),
 )
-_STANDBY = "StandbyException"
+_STANDBY_EXCEPTION = "StandbyException"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +62,21 @@ class NameNodes:
         target = f"/webhdfs/v1{quote(path)}?{words}"
         trouble: object = "none is known"
         for address in self.addresses:
-            with connected(address) as connection:
+            with connection_to(address) as connection:
                 try:
                     connection.connect()
                 except OSError as error:
                     trouble = f"{address}: {error}"
                     continue
-                with _reached(address):
+                with _raising_unreachable(address):
                     connection.request(method, target)
                     answer = connection.getresponse()
                     status, body = answer.status, answer.read()
             if status < 300:
                 found = json.loads(body or b"{}")
                 return dict(found)
-            if _STANDBY not in body.decode(errors="replace"):
-                raise refusal(status, body, path)
+            if _STANDBY_EXCEPTION not in body.decode(errors="replace"):
+                raise os_error_of(status, body, path)
             trouble = f"{address} is on standby"
         raise UnreachableError(
             f"no name node answers over WebHDFS: {trouble}",
@@ -91,27 +91,27 @@ class NameNodes:
     def read(self, path: str, offset: int, length: int) -> bytes:
         """Bytes of a file, as many as there are."""
         url = self.location("GET", path, "OPEN", offset=str(offset), length=str(length))
-        address, target = _split(url)
-        with connected(address) as connection, _reached(address):
+        address, target = _address_and_target(url)
+        with connection_to(address) as connection, _raising_unreachable(address):
             connection.request("GET", target)
             answer = connection.getresponse()
             body = answer.read()
         if answer.status >= 300:
-            raise refusal(answer.status, body, path)
+            raise os_error_of(answer.status, body, path)
         return body
 
-    def append_nothing(self, path: str) -> None:
+    def probe_append(self, path: str) -> None:
         """Open a file to write and close it; OSError with EBUSY if another has it open."""
-        address, target = _split(self.location("POST", path, "APPEND"))
-        with connected(address) as connection, _reached(address):
+        address, target = _address_and_target(self.location("POST", path, "APPEND"))
+        with connection_to(address) as connection, _raising_unreachable(address):
             connection.request("POST", target, headers={"Content-Length": "0"})
             answer = connection.getresponse()
             body = answer.read()
         if answer.status >= 300:
-            raise refusal(answer.status, body, path)
+            raise os_error_of(answer.status, body, path)
 
 
-class Held:
+class HdfsFileLease:
     """A new file that is kept open: nobody else can open it until `close`, or the process's end.
 
     A data node that is gone shows within seconds, which is less than HDFS waits before it lets
@@ -120,14 +120,14 @@ class Held:
 
     def __init__(self, nodes: NameNodes, path: str) -> None:
         given = {"overwrite": "false", "createparent": "false"}
-        address, target = _split(nodes.location("PUT", path, "CREATE", **given))
+        address, target = _address_and_target(nodes.location("PUT", path, "CREATE", **given))
         head = f"PUT {target} HTTP/1.1\r\nHost: {address}\r\nTransfer-Encoding: chunked\r\n\r\n"
         parts = urlsplit(f"//{address}")
         self._address = address
-        with _reached(address):
-            place = (parts.hostname or "", parts.port or 80)
-            self._socket = socket.create_connection(place, _TIMEOUT)
-            for option, value in _KEEPALIVE:
+        with _raising_unreachable(address):
+            endpoint = (parts.hostname or "", parts.port or 80)
+            self._socket = socket.create_connection(endpoint, _TIMEOUT_SECONDS)
+            for option, value in _KEEPALIVE_OPTIONS:
                 self._socket.setsockopt(*option, value)
             self._socket.sendall(head.encode())
             self._begin()
@@ -143,7 +143,7 @@ class Held:
         except OSError:
             return False
         finally:
-            self._socket.settimeout(_TIMEOUT)
+            self._socket.settimeout(_TIMEOUT_SECONDS)
         return False
 
     def close(self) -> None:
@@ -162,7 +162,7 @@ class Held:
 
     def _wait(self, nodes: NameNodes, path: str) -> None:
         """Return when the file is there; OSError if it is refused."""
-        until = time.monotonic() + _TIMEOUT
+        until = time.monotonic() + _TIMEOUT_SECONDS
         while time.monotonic() < until:
             try:
                 nodes.ask("GET", path, "GETFILESTATUS")
@@ -172,23 +172,23 @@ class Held:
                     break
             time.sleep(0.01)
         answer = HTTPResponse(self._socket)
-        with _reached(self._address):
+        with _raising_unreachable(self._address):
             answer.begin()
             body = answer.read()
         self._socket.close()
-        raise refusal(answer.status, body, path)
+        raise os_error_of(answer.status, body, path)
 
 
 class Upload(io.RawIOBase):
     """A file that is being written, chunk by chunk, through the data node of `url`."""
 
     def __init__(self, method: str, url: str, path: str) -> None:
-        self._address, target = _split(url)
+        self._address, target = _address_and_target(url)
         self._path = path
         self._sent = 0
         self._refused = False
-        self._connection = HTTPConnection(self._address, timeout=_TIMEOUT)
-        with _reached(self._address):
+        self._connection = HTTPConnection(self._address, timeout=_TIMEOUT_SECONDS)
+        with _raising_unreachable(self._address):
             self._connection.putrequest(method, target, skip_accept_encoding=True)
             self._connection.putheader("Transfer-Encoding", "chunked")
             self._connection.endheaders()
@@ -215,7 +215,7 @@ class Upload(io.RawIOBase):
             return
         try:
             self._send(b"0\r\n\r\n")
-            with _reached(self._address):
+            with _raising_unreachable(self._address):
                 answer = self._connection.getresponse()
                 body = answer.read()
                 if self._refused and answer.status < 300:
@@ -224,11 +224,11 @@ class Upload(io.RawIOBase):
             super().close()
             self._connection.close()
         if answer.status >= 300:
-            raise refusal(answer.status, body, self._path)
+            raise os_error_of(answer.status, body, self._path)
 
     def _send(self, data: bytes) -> None:
         """Send it; one that refuses does not hear to the end, and its answer says why."""
-        with _reached(self._address):
+        with _raising_unreachable(self._address):
             try:
                 self._connection.send(data)
             except (BrokenPipeError, ConnectionResetError):
@@ -236,16 +236,16 @@ class Upload(io.RawIOBase):
 
 
 @contextmanager
-def connected(address: str) -> Iterator[HTTPConnection]:
+def connection_to(address: str) -> Iterator[HTTPConnection]:
     """A connection of its own, closed afterwards: nothing is sent on one that may be dead."""
-    connection = HTTPConnection(address, timeout=_TIMEOUT)
+    connection = HTTPConnection(address, timeout=_TIMEOUT_SECONDS)
     try:
         yield connection
     finally:
         connection.close()
 
 
-def refusal(status: int, body: bytes, path: str) -> OSError:
+def os_error_of(status: int, body: bytes, path: str) -> OSError:
     """What HDFS said, as what a disk would have said."""
     try:
         said = json.loads(body)["RemoteException"]
@@ -255,18 +255,18 @@ def refusal(status: int, body: bytes, path: str) -> OSError:
     if status == 401:
         return PermissionError(errno.EACCES, "HDFS wants Kerberos, which is not spoken here", path)
     first = next((line.strip() for line in message.splitlines() if line.strip()), kind)
-    number = next((n for name, n in _KINDS.items() if name == kind or name in first), errno.EIO)
+    number = next((n for name, n in _ERRNO_OF.items() if name == kind or name in first), errno.EIO)
     return OSError(number, first, path)
 
 
-def _split(url: str) -> tuple[str, str]:
+def _address_and_target(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     # A name node leaves what is no ASCII as it is.
-    return parts.netloc, quote(f"{parts.path}?{parts.query}", safe=_ASCII)
+    return parts.netloc, quote(f"{parts.path}?{parts.query}", safe=_URL_CHARACTERS)
 
 
 @contextmanager
-def _reached(address: str) -> Iterator[None]:
+def _raising_unreachable(address: str) -> Iterator[None]:
     try:
         yield
     except (OSError, HTTPException) as error:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hadoop_loader._storage.filesystem import Place, uri_of
+from hadoop_loader._storage.filesystem import AnyPath, hadoop_uri
 from hadoop_loader._tables.columns import (
     PARTITION,
     ColumnType,
@@ -90,13 +90,13 @@ class HiveCatalog:
         self,
         name: str,
         columns: Sequence[StructField],
-        location: Place,
+        location: AnyPath,
         comment: str | None,
         properties: dict[str, str],
     ) -> None:
         """Create a table over files, or give it these columns and properties."""
         if name not in self.tables():
-            self._create(name, columns, uri_of(location), comment, properties)
+            self._create(name, columns, hadoop_uri(location), comment, properties)
             self.tables().add(name)
             return
         self._alter(self._files, name, columns)
@@ -143,11 +143,11 @@ class HiveCatalog:
             )
             self._sql(f"ALTER TABLE {table} ADD IF NOT EXISTS {parts}")
 
-    def relocate(self, name: str, folders: Mapping[str, Place]) -> None:
+    def relocate(self, name: str, folders: Mapping[str, AnyPath]) -> None:
         """Send readers of these partitions to other folders, one partition after the other."""
         table = self.source_of(name)
         for day, folder in sorted(folders.items()):
-            part, place = f"PARTITION ({PARTITION}='{day}')", _string(uri_of(folder))
+            part, place = f"PARTITION ({PARTITION}='{day}')", _string(hadoop_uri(folder))
             self._sql(f"ALTER TABLE {table} ADD IF NOT EXISTS {part} LOCATION {place}")
             self._sql(f"ALTER TABLE {table} {part} SET LOCATION {place}")
 

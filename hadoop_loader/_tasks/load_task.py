@@ -30,8 +30,8 @@ from hadoop_loader._fetch.kafka_log import Fetcher
 from hadoop_loader._fetch.messages import NO_SCHEMA, Message, Messages, Numbers
 from hadoop_loader._fetch.ranges import Range
 from hadoop_loader._jit.backend import PROCESS, Choice
-from hadoop_loader._storage.failpoints import reach
-from hadoop_loader._storage.filesystem import Place
+from hadoop_loader._storage.failpoints import failpoint
+from hadoop_loader._storage.filesystem import AnyPath
 from hadoop_loader._storage.staging import StagedFile, Stager
 from hadoop_loader._tables.columns import table_columns
 from hadoop_loader._tasks.progress import Meter
@@ -90,7 +90,7 @@ class Task:
     load: int
     ranges: tuple[Range, ...]
     topics: Mapping[str, TopicPlan]
-    staging: Place
+    staging: AnyPath
     expected: float = 0.0
 
 
@@ -159,7 +159,7 @@ def load(task: Task, fetcher: Fetcher, choice: Choice = PROCESS) -> Manifest:
             laps.lap("fetch")
             messages = found if isinstance(found, Messages) else Messages.of(found)
             meter.add(len(messages))
-            reach("reading")
+            failpoint("reading")
             for i in range(0, len(messages), CHUNK):
                 loaders[topic].add(messages[i : i + CHUNK])
             laps.lap("decode")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from hadoop_loader._storage.filesystem import Place
+from hadoop_loader._storage.filesystem import AnyPath
 
 __all__ = ["Meter", "watching"]
 
@@ -24,7 +24,7 @@ _COST = 20
 class Meter:
     """Counts messages of one attempt in its staging folder."""
 
-    def __init__(self, folder: Place) -> None:
+    def __init__(self, folder: AnyPath) -> None:
         self._path = folder / _NAME
         self._messages = 0
         self._due = 0.0
@@ -41,7 +41,7 @@ class Meter:
 
 
 @contextmanager
-def watching(staging: Place, total: int, tell: Callable[[float], None] | None) -> Iterator[None]:
+def watching(staging: AnyPath, total: int, tell: Callable[[float], None] | None) -> Iterator[None]:
     """Tell the share of `total` messages that is done, while the block runs."""
     if tell is None or total <= 0:
         yield
@@ -61,7 +61,7 @@ def watching(staging: Place, total: int, tell: Callable[[float], None] | None) -
         watcher.join()
 
 
-def _messages(staging: Place) -> int:
+def _messages(staging: AnyPath) -> int:
     found = 0
     for path in staging.glob(f"*/{_NAME}"):
         try:

@@ -21,8 +21,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hadoop_loader._storage.failpoints import reach
-from hadoop_loader._storage.filesystem import Place, link, readable, size_of, sync_file, writable
+from hadoop_loader._storage.failpoints import failpoint
+from hadoop_loader._storage.filesystem import (
+    AnyPath,
+    file_size,
+    link_or_copy,
+    open_for_write,
+    parquet_source,
+    sync_file,
+)
 from hadoop_loader._storage.staging import StagedFile, Stager
 from hadoop_loader._tables.arrow_types import arrow_type
 from hadoop_loader._tables.columns import StructField
@@ -58,8 +65,8 @@ class Rewrite:
     topic: str
     table: str
     day: str
-    sources: tuple[Place, ...]
-    staging: Place
+    sources: tuple[AnyPath, ...]
+    staging: AnyPath
     dropped: Dropped | None = None
     columns: tuple[StructField, ...] | None = None
 
@@ -82,20 +89,20 @@ def rewrite(job: Rewrite) -> Rewritten:
     for source in job.sources:
         if job.dropped is not None and _may_drop(source, job.dropped):
             _filter(source, job, stager, done)
-        elif job.columns is not None and size_of(source) < SMALL:
+        elif job.columns is not None and file_size(source) < SMALL:
             small.append(source)
         else:
             _link(source, job, stager)
-        reach("rewriting")
+        failpoint("rewriting")
     if small and job.columns is not None:
         _merge(small, job.columns, job, stager)
     done.files.extend(stager.close())
     return done
 
 
-def _may_drop(source: Place, dropped: Dropped) -> bool:
+def _may_drop(source: AnyPath, dropped: Dropped) -> bool:
     """Whether a file may have such rows, by the statistics of its footer."""
-    meta = pq.read_metadata(readable(source))
+    meta = pq.read_metadata(parquet_source(source))
     names = [meta.schema.column(i).path for i in range(meta.num_columns)]
     at = names.index("_offset")
     for i in range(meta.num_row_groups):
@@ -107,13 +114,13 @@ def _may_drop(source: Place, dropped: Dropped) -> bool:
     return False
 
 
-def _filter(source: Place, job: Rewrite, stager: Stager, done: Rewritten) -> None:
+def _filter(source: AnyPath, job: Rewrite, stager: Stager, done: Rewritten) -> None:
     assert job.dropped is not None
     file = _opened(source)
     path, rows = stager.path(), 0
     found: dict[int, int] = {}
     with (
-        writable(path) as out,
+        open_for_write(path) as out,
         pq.ParquetWriter(out, file.schema_arrow, compression="zstd", store_schema=False) as writer,
     ):
         for batch in file.iter_batches(_ROWS):
@@ -155,12 +162,12 @@ def _count_windows(
 
 
 def _merge(
-    sources: Sequence[Place], columns: Sequence[StructField], job: Rewrite, stager: Stager
+    sources: Sequence[AnyPath], columns: Sequence[StructField], job: Rewrite, stager: Stager
 ) -> None:
     schema = pa.schema([(c.name, arrow_type(c.type)) for c in columns])
     path, rows = stager.path(), 0
     with (
-        writable(path) as out,
+        open_for_write(path) as out,
         pq.ParquetWriter(out, schema, compression="zstd", store_schema=False) as writer,
     ):
         for batch in _batches(sources):
@@ -169,23 +176,27 @@ def _merge(
     _stage(path, rows, job, stager)
 
 
-def _batches(sources: Sequence[Place]) -> Iterator[pa.RecordBatch]:
+def _batches(sources: Sequence[AnyPath]) -> Iterator[pa.RecordBatch]:
     for source in sources:
         yield from _opened(source).iter_batches(_ROWS)
 
 
-def _opened(source: Place) -> pq.ParquetFile:
+def _opened(source: AnyPath) -> pq.ParquetFile:
     """A file whose timestamps are microseconds, in whatever form some Spark has written them."""
-    return pq.ParquetFile(readable(source), coerce_int96_timestamp_unit="us")
+    return pq.ParquetFile(parquet_source(source), coerce_int96_timestamp_unit="us")
 
 
-def _link(source: Place, job: Rewrite, stager: Stager) -> None:
+def _link(source: AnyPath, job: Rewrite, stager: Stager) -> None:
     path = stager.path()
-    link(source, path)
-    _stage(path, pq.read_metadata(readable(source)).num_rows, job, stager, durable=True)
+    link_or_copy(source, path)
+    _stage(path, pq.read_metadata(parquet_source(source)).num_rows, job, stager, durable=True)
 
 
-def _stage(path: Place, rows: int, job: Rewrite, stager: Stager, *, durable: bool = False) -> None:
+def _stage(
+    path: AnyPath, rows: int, job: Rewrite, stager: Stager, *, durable: bool = False
+) -> None:
     if not durable:
         sync_file(path)
-    stager.add(StagedFile(str(path), job.topic, job.table, job.day, path.name, rows, size_of(path)))
+    stager.add(
+        StagedFile(str(path), job.topic, job.table, job.day, path.name, rows, file_size(path))
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hadoop_loader._operations.verify import rows_of
+from hadoop_loader._operations.verify import count_rows
 from headworks.errors import CorruptError
 from tests.soak import fire
 
@@ -19,7 +19,7 @@ def test_the_audit_says_what_a_ledger_outside_the_system_says(tmp_path: Path) ->
     assert not report.wrong, report.wrong
     assert report.doubled > 0
     assert report.lost > 0
-    rows = rows_of(tmp_path / "warehouse")
+    rows = count_rows(tmp_path / "warehouse")
     assert {row.topic for row in rows} >= {
         "fire.killed", "fire.cut", "fire.doubled", "fire.mirrored", "fire.gone",
     }  # fmt: skip
@@ -30,8 +30,8 @@ def test_the_audit_says_what_a_ledger_outside_the_system_says(tmp_path: Path) ->
     text = first.read_text()
     first.write_text(text.replace('"rows":', '"rows":1', 1))
     with pytest.raises(CorruptError, match="is not what the loader wrote"):
-        rows_of(tmp_path / "warehouse")
+        count_rows(tmp_path / "warehouse")
     first.write_text(text)
     second.unlink()
     with pytest.raises(CorruptError, match="does not follow 1"):
-        rows_of(tmp_path / "warehouse")
+        count_rows(tmp_path / "warehouse")

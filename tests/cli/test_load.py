@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hadoop_loader import LoadReport
-from hadoop_loader._commit.report import Compacted
+from hadoop_loader._commit.report import CompactionReport
 from hadoop_loader._operations.metrics import LoaderMetrics
 from headworks._cli import load
 from headworks._cli.output import Format
@@ -64,7 +64,7 @@ def test_a_single_run_that_fails_is_in_its_metrics(
 
 
 def test_a_load_tells_of_its_compaction(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    report = LoadReport(7, committed=True, compacted=Compacted(8, 2, 40, 3, 1.25))
+    report = LoadReport(7, committed=True, compacted=CompactionReport(8, 2, 40, 3, 1.25))
     print_report(report, Format.TEXT)
     assert "compacted 2 partitions: 40 files became 3; seconds: 1.2" in capsys.readouterr().err
     metrics = LoaderMetrics(tmp_path)

@@ -235,7 +235,7 @@ def _load(stack: RunningStack, folder: Path) -> None:
                 messages = sorted(messages, key=lambda one: one.timestamp())[:-4]
             latest = client.latest(subject_of(topic))
             assert latest is not None
-            key = log.keep_schema(latest.text)
+            key = log.store_schema(latest.text)
             projection = [number, latest.version, latest.id, key]
             tables[topic] = TableState(table_name(topic), subject_of(topic), [projection])
             offsets[topic] = {str(p): high for p, (_, high) in bounds.items()}

@@ -12,7 +12,7 @@ import pytest
 
 from hadoop_loader._config import WarehouseConfig
 from hadoop_loader._spark.session import start_session, stop_session
-from hadoop_loader._storage.filesystem import Place, place_of
+from hadoop_loader._storage.filesystem import AnyPath, parse_path
 from headworks._server.child_process import Service
 from tests.hadoop_loader.memory import World
 from tests.hadoop_loader.real import Stage
@@ -21,7 +21,7 @@ from tests.interop import s3 as s3_itself
 
 
 @pytest.fixture
-def world(place: Place, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(place: AnyPath, monkeypatch: pytest.MonkeyPatch) -> World:
     """A warehouse and what is around it, in this process: its crashes need no durable disk."""
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     return World(place / "warehouse")
@@ -34,14 +34,14 @@ def stage(broker: Service, registry: Service, tmp_path: Path) -> Stage:
 
 
 @pytest.fixture
-def place(tmp_path: Path, request: pytest.FixtureRequest) -> Place:
+def place(tmp_path: Path, request: pytest.FixtureRequest) -> AnyPath:
     """A folder that is there and empty, of this machine or of the file system that is asked for."""
     wanted = os.environ.get(hdfs_itself.VARIABLE)
     if wanted is None:
         return tmp_path
     server = request.getfixturevalue(wanted)
     site = f"s3a://{s3_itself.BUCKET}" if wanted == "s3" else f"hdfs://{server.address}"
-    found = place_of(f"{site}/{uuid.uuid4().hex}")
+    found = parse_path(f"{site}/{uuid.uuid4().hex}")
     found.mkdir()
     return found
 

@@ -13,10 +13,10 @@ from fastavro import parse_schema, schemaless_writer
 
 from hadoop_loader._commit.commit_log import Commit, CommitLog
 from hadoop_loader._commit.policy import Policy
-from hadoop_loader._commit.transaction import Parts
+from hadoop_loader._commit.transaction import LoaderContext
 from hadoop_loader._fetch.kafka_log import Message
 from hadoop_loader._fetch.ranges import Range, Watermarks
-from hadoop_loader._storage.filesystem import Place, matching, readable
+from hadoop_loader._storage.filesystem import AnyPath, parquet_source, sorted_glob
 from hadoop_loader._tables.columns import StructField
 from hadoop_loader._tasks.load_task import Manifest, Task, Writer, load
 from hadoop_loader._tasks.rewrite_task import Rewrite, Rewritten, rewrite
@@ -84,7 +84,7 @@ class MemoryJobs:
     def rewrite(self, rewrites: Sequence[Rewrite]) -> list[Rewritten]:
         return [rewrite(job) for job in rewrites]
 
-    def export(self, query: str, folder: Place) -> None:
+    def export(self, query: str, folder: AnyPath) -> None:
         raise AssertionError("only Spark answers queries")
 
 
@@ -93,9 +93,9 @@ class MemoryCatalog:
 
     def __init__(self) -> None:
         self.columns: dict[str, tuple[StructField, ...]] = {}
-        self.locations: dict[str, Place] = {}
+        self.locations: dict[str, AnyPath] = {}
         self.views: dict[str, str] = {}
-        self.days: dict[str, dict[str, Place]] = {}
+        self.days: dict[str, dict[str, AnyPath]] = {}
         self.properties: dict[str, dict[str, str]] = {}
 
     def tables(self) -> set[str]:
@@ -105,7 +105,7 @@ class MemoryCatalog:
         self,
         name: str,
         columns: Sequence[StructField],
-        location: Place,
+        location: AnyPath,
         comment: str | None,
         properties: dict[str, str],
     ) -> None:
@@ -127,7 +127,7 @@ class MemoryCatalog:
         for day in days:
             self.days[name].setdefault(day, self.locations[name] / f"datepartition={day}")
 
-    def relocate(self, name: str, folders: Mapping[str, Place]) -> None:
+    def relocate(self, name: str, folders: Mapping[str, AnyPath]) -> None:
         self.days[name].update(folders)
 
     def drop_table(self, name: str) -> None:
@@ -145,7 +145,7 @@ class MemoryCatalog:
 class World:
     """What outlives a loader that is killed."""
 
-    root: Place
+    root: AnyPath
     log: MemoryLog = field(default_factory=MemoryLog)
     subjects: dict[str, list[Writer]] = field(default_factory=dict)
     catalog: MemoryCatalog = field(default_factory=MemoryCatalog)
@@ -158,7 +158,7 @@ class World:
         known.append(Writer(schema_id, len(known) + 1, json.dumps(schema)))
         return schema_id
 
-    def parts(self, **changes: Any) -> Parts:
+    def context(self, **changes: Any) -> LoaderContext:
         """A loader's parts, as a new process would put them together."""
         self.root.mkdir(parents=True, exist_ok=True)
         given: dict[str, Any] = {
@@ -170,19 +170,19 @@ class World:
             "catalog": self.catalog,
             "publish": self.published.append,
             "tasks": 2,
-            "reach": lambda step: None,
+            "on_step": lambda step: None,
             "now": lambda: 1.0,
         }
         policy = {f.name for f in fields(Policy)} & changes.keys()
         if policy:
             changes["policy"] = Policy(**{name: changes.pop(name) for name in policy})
-        return Parts(**{**given, **changes})
+        return LoaderContext(**{**given, **changes})
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """The rows that a reader of the table's known days sees."""
         return [
             {**row, "datepartition": day}
             for day, folder in sorted(self.catalog.days.get(table, {}).items())
-            for file in matching(folder, "[!._]*")
-            for row in pq.ParquetFile(readable(file)).read().to_pylist()
+            for file in sorted_glob(folder, "[!._]*")
+            for row in pq.ParquetFile(parquet_source(file)).read().to_pylist()
         ]

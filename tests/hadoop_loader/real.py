@@ -17,13 +17,13 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from hadoop_loader._commit.policy import Policy
 from hadoop_loader._commit.report import LoadReport
-from hadoop_loader._operations.load import Loading
-from hadoop_loader._operations.status import status_of
+from hadoop_loader._operations.load import Load
+from hadoop_loader._operations.status import warehouse_status
 from headworks._server.child_process import Service
 from headworks._wire import prefix
 from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
-from tests.soak.fire_loader import parts
+from tests.soak.fire_loader import loader_context
 
 __all__ = ["Stage"]
 
@@ -70,9 +70,9 @@ class Stage:
         self._producer.flush()
 
     def load(self) -> LoadReport:
-        ready = parts(self._broker.address, self.registry.url, self.root)
+        ready = loader_context(self._broker.address, self.registry.url, self.root)
         policy = Policy(allow=rf"{self.stem}\..*")
-        report = Loading(replace(ready, policy=policy)).run()
+        report = Load(replace(ready, policy=policy)).run()
         assert report.left_out is None
         return report
 
@@ -82,6 +82,6 @@ class Stage:
         return [value for file in files for value in pq.read_table(file)[column].to_pylist()]
 
     def lags(self) -> dict[str, tuple[int, float]]:
-        found = status_of(self.root, self._broker.address)
+        found = warehouse_status(self.root, self._broker.address)
         assert found["broker_error"] is None
         return {t["topic"]: (t["lag_messages"], t["lag_minutes"]) for t in found["topics"]}

@@ -31,9 +31,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def test_it_is_made_on_a_machine_that_loads_again(tmp_path: Path, started: list[Any]) -> None:
     classes = ClassArchive(tmp_path / "cache" / "jvm-1")
     assert classes.options() == ()
-    assert not classes.make_if_worth_it()
-    assert not classes.make_if_worth_it(now=time.time() + 3500)
-    assert classes.make_if_worth_it(now=time.time() + 3700)
+    assert not classes.build_if_useful()
+    assert not classes.build_if_useful(now=time.time() + 3500)
+    assert classes.build_if_useful(now=time.time() + 3700)
     assert started == [
         [
             sys.executable,
@@ -44,7 +44,7 @@ def test_it_is_made_on_a_machine_that_loads_again(tmp_path: Path, started: list[
         ]
     ]
     (classes.folder / "failed").touch()
-    assert not classes.make_if_worth_it(now=time.time() + 9000)
+    assert not classes.build_if_useful(now=time.time() + 9000)
 
 
 def test_it_is_of_one_java_and_used_when_it_is_there(
@@ -56,10 +56,10 @@ def test_it_is_of_one_java_and_used_when_it_is_there(
     classes.folder.mkdir(parents=True)
     (classes.folder / "classes.jsa").touch()
     assert classes.options()[0] == f"-XX:SharedArchiveFile={classes.folder}/classes.jsa"
-    assert not classes.make_if_worth_it(now=time.time() + 9000)
+    assert not classes.build_if_useful(now=time.time() + 9000)
     classes.discard()
     assert classes.options() == ()
-    assert not classes.make_if_worth_it(now=time.time() + 9000)
+    assert not classes.build_if_useful(now=time.time() + 9000)
     assert started == []
 
 
@@ -69,7 +69,7 @@ def test_a_cache_that_cannot_be_written_is_no_reason_to_fail(
     (tmp_path / "file").touch()
     classes = ClassArchive(tmp_path / "file" / "jvm-1")
     assert classes.options() == ()
-    assert not classes.make_if_worth_it(now=time.time() + 9000)
+    assert not classes.build_if_useful(now=time.time() + 9000)
     assert started == []
 
 
@@ -103,7 +103,7 @@ def test_what_is_not_used_is_forgotten_and_a_maker_that_dies_is_the_last(tmp_pat
 
     with pytest.raises(KeyboardInterrupt):
         ClassArchive(tmp_path / "jvm-3").make(die)
-    assert not ClassArchive(tmp_path / "jvm-3").make_if_worth_it(now=time.time() + 9000)
+    assert not ClassArchive(tmp_path / "jvm-3").build_if_useful(now=time.time() + 9000)
 
 
 @pytest.mark.e2e

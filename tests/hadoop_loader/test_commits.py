@@ -12,13 +12,13 @@ from hadoop_loader._commit.commit_log import (
     Commit,
     CommitFile,
     CommitLog,
-    Forgotten,
+    ExpiredCommits,
     TableState,
     TopicCommit,
 )
-from hadoop_loader._operations.compact import Compacting
-from hadoop_loader._operations.load import Loading
-from hadoop_loader._operations.verify import rows_of
+from hadoop_loader._operations.compact import Compaction
+from hadoop_loader._operations.load import Load
+from hadoop_loader._operations.verify import count_rows
 from headworks.errors import CorruptError, UsageError
 from tests.hadoop_loader.memory import World
 from tests.hadoop_loader.test_loading import DAY, V1, click, numbers
@@ -81,7 +81,7 @@ def test_a_damaged_record_is_not_guessed_at(tmp_path: Path, change: object) -> N
 
 
 def test_schemas_are_kept_by_fingerprint(tmp_path: Path) -> None:
-    key = CommitLog(tmp_path).keep_schema('"int"')
+    key = CommitLog(tmp_path).store_schema('"int"')
     assert CommitLog(tmp_path).schema(key) == '"int"'
     (tmp_path / "schemas" / f"{key}.avsc").write_text('"long"')
     with pytest.raises(CorruptError):
@@ -93,10 +93,10 @@ def worked_on(world: World) -> CommitLog:
     world.register("clicks", V1)
     for n in range(8):
         click(world, n, at=(n % 2) * DAY)
-        Loading(world.parts()).run()
+        Load(world.context()).run()
         if n % 2:
-            Compacting(world.parts(), worth_it=2 if n > 1 else 1).everything()
-    return world.parts().log
+            Compaction(world.context(), worth_it=2 if n > 1 else 1).run()
+    return world.context().log
 
 
 @pytest.mark.parametrize("dies_at", [None, 1, 2, 9, 20])
@@ -106,8 +106,8 @@ def test_old_commits_are_forgotten_whatever_happens_meanwhile(
     log = worked_on(world)
     for path in (world.root / "_headworks" / "layouts").iterdir():
         os.utime(str(path), (-200_000, -200_000))
-    log.forget(12)
-    assert (log.numbers(), log.forgotten()) == (list(range(1, 13)), Forgotten())
+    log.expire(12)
+    assert (log.numbers(), log.expired()) == (list(range(1, 13)), ExpiredCommits())
     if dies_at is not None:
         unlink, left = Path.unlink, [dies_at]
 
@@ -119,39 +119,39 @@ def test_old_commits_are_forgotten_whatever_happens_meanwhile(
 
         monkeypatch.setattr(Path, "unlink", dying)
         with pytest.raises(KeyboardInterrupt):
-            log.forget(3)
+            log.expire(3)
         monkeypatch.setattr(Path, "unlink", unlink)
-        assert [t.in_files for t in rows_of(world.root)] == [8]
-    log.forget(3)
-    log.forget(3)
-    assert (log.numbers(), log.forgotten().through) == ([10, 11, 12], 9)
+        assert [t.in_files for t in count_rows(world.root)] == [8]
+    log.expire(3)
+    log.expire(3)
+    assert (log.numbers(), log.expired().through) == ([10, 11, 12], 9)
     assert {path.name.partition(".")[0] for path in (log._commits).iterdir()} == {
         "00000010",
         "00000011",
         "00000012",
     }
-    assert [(t.in_files, t.in_commits) for t in rows_of(world.root)] == [(8, 8)]
+    assert [(t.in_files, t.in_commits) for t in count_rows(world.root)] == [(8, 8)]
     assert 1 <= len(list((world.root / "_headworks" / "layouts").iterdir())) <= 2
     click(world, 8, at=DAY)
-    assert Loading(world.parts()).run().number == 13
+    assert Load(world.context()).run().number == 13
     assert numbers(world) == list(range(9))
     (world.root / "_headworks" / "commits" / "00000010.json").unlink()
     with pytest.raises(CorruptError, match="commit 11 does not follow 9"):
-        rows_of(world.root)
+        count_rows(world.root)
 
 
 def test_a_loader_keeps_the_last_commits_only(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(transaction, "KEPT", 2)
-    monkeypatch.setattr(transaction, "_TOO_MANY", 4)
+    monkeypatch.setattr(transaction, "KEPT_COMMITS", 2)
+    monkeypatch.setattr(transaction, "_EXPIRY_INTERVAL_COMMITS", 4)
     log = worked_on(world)
     assert log.numbers() == [11, 12]
     for n in range(8, 11):
         click(world, n)
-        Loading(world.parts()).run()
+        Load(world.context()).run()
     (world.root / "_headworks" / "commits" / "00000014.json").write_text("{}")
     click(world, 11)
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     assert log.numbers() == [11, 12, 13, 14, 15, 16]
     assert "no old commits are removed" in caplog.text

@@ -13,8 +13,8 @@ from hadoop_loader._operations.completeness import (
     MARKS_TABLE,
     PROPERTY,
     CompletenessMarks,
-    Span,
-    judge_by,
+    WindowSpan,
+    audit_lookup,
 )
 from headworks._audit import queries
 from headworks._audit.store import AuditStore
@@ -40,7 +40,7 @@ class Marking:
     def __init__(self, store: AuditStore, folder: Path) -> None:
         self.catalog = MemoryCatalog()
         self.at = NOW + 90_000
-        self.asked: Mapping[str, Span] = {}
+        self.asked: Mapping[str, WindowSpan] = {}
         self._store = store
         self._file = folder / "complete.json"
 
@@ -51,7 +51,7 @@ class Marking:
         marks = CompletenessMarks(self._file, self.catalog, self._judge, now=lambda: self.at / 1000)
         return marks(commit, held)
 
-    def _judge(self, spans: Mapping[str, Span]) -> Mapping[str, int]:
+    def _judge(self, spans: Mapping[str, WindowSpan]) -> Mapping[str, int]:
         self.asked = spans
         found = {
             topic: queries.complete_until(self._store, topic, since=s.since, until=s.until)
@@ -71,13 +71,13 @@ def test_a_mark_stops_before_the_first_window_that_lacks_something(
         add(store, increment("A", "hadoop", window, {"loaded": there}))
     add(store, increment("foreign", "hadoop", 1, {"loaded": 5}))
     assert marking() == {"A": 995 * WINDOW}
-    assert marking.asked == {"A": Span(None, NOW), "foreign": Span(None, NOW)}
+    assert marking.asked == {"A": WindowSpan(None, NOW), "foreign": WindowSpan(None, NOW)}
     assert marking.catalog.properties == {"a": {PROPERTY: "1970-01-07T21:50:00Z"}}
     assert "'A', 'a', TIMESTAMP '1970-01-07T21:50:00Z'" in marking.catalog.views[MARKS_TABLE]
 
     add(store, increment("A", "hadoop", 995, {"loaded": 1}))
     assert marking() == {"A": NOW}
-    assert marking.asked["A"] == Span(995 * WINDOW - 86_400_000, NOW)
+    assert marking.asked["A"] == WindowSpan(995 * WINDOW - 86_400_000, NOW)
     assert "TIMESTAMP '1970-01-07T22:40:00Z'" in marking.catalog.views[MARKS_TABLE]
     # Less than an hour further: the property stays, until it would go back.
     assert marking.catalog.properties == {"a": {PROPERTY: "1970-01-07T21:50:00Z"}}
@@ -109,9 +109,9 @@ def test_a_store_that_goes_away_while_it_is_asked_is_said_to_be_away(
             raise OperationalError("SELECT 1", {}, OSError("gone"))
 
     monkeypatch.setattr("headworks._audit.reconciler.Reconciler", Quiet)
-    judge = judge_by(f"sqlite:///{tmp_path / 'audit.db'}", "127.0.0.1:1", "http://127.0.0.1:1")
+    judge = audit_lookup(f"sqlite:///{tmp_path / 'audit.db'}", "127.0.0.1:1", "http://127.0.0.1:1")
     with pytest.raises(UnreachableError, match="the audit's store has gone away"):
-        judge({"A": Span(None, NOW)})
+        judge({"A": WindowSpan(None, NOW)})
 
 
 def test_a_mark_does_not_go_forward_while_partitions_are_left_out(

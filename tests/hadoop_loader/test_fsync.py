@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hadoop_loader._operations.load import Loading
-from hadoop_loader._storage.fsync import Syncing, sync_folders
+from hadoop_loader._operations.load import Load
+from hadoop_loader._storage.fsync import FsyncPool, sync_folders
 from tests.hadoop_loader.memory import MemoryCatalog, World, encoded
 from tests.hadoop_loader.test_loading import DAY, V1, Killed, click, killer, numbers
 
@@ -50,7 +50,7 @@ def test_the_metastore_is_asked_about_new_partitions_only(world: World) -> None:
     world.register("clicks", V1)
     for n, at in enumerate([0, 0, DAY]):
         click(world, n, at=at)
-        Loading(world.parts()).run()
+        Load(world.context()).run()
     assert catalog.asked == ["1970-01-01", "1970-01-02"]
 
 
@@ -60,11 +60,11 @@ def test_a_view_follows_its_table_before_another_table_is_touched(world: World) 
         world.log.append(topic, encoded(V1, {"at": 0, "n": 1}, len(world.subjects)))
     seen: list[tuple[int, int]] = []
 
-    def reach(step: str) -> None:
+    def on_step(step: str) -> None:
         if step in ("tables", "views"):
             seen.append((len(world.catalog.columns), len(world.catalog.views)))
 
-    Loading(world.parts(reach=reach)).run()
+    Load(world.context(on_step=on_step)).run()
     assert seen == [(1, 0), (2, 1), (2, 2)]
 
 
@@ -73,9 +73,9 @@ def test_after_a_crash_every_partition_is_asked_about(world: World) -> None:
     world.register("clicks", V1)
     click(world, 0)
     with pytest.raises(Killed):
-        Loading(world.parts(reach=killer("renamed"))).run()
+        Load(world.context(on_step=killer("renamed"))).run()
     assert catalog.asked == []
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     assert (catalog.asked, numbers(world)) == (["1970-01-01"], [0])
 
 
@@ -86,7 +86,7 @@ def test_files_are_durable_before_the_commit_and_names_before_it_is_applied(
     for n in range(6):
         click(world, n, at=n * DAY)
     seen: dict[str, list[str]] = {}
-    Loading(world.parts(reach=lambda step: seen.setdefault(step, list(synced)))).run()
+    Load(world.context(on_step=lambda step: seen.setdefault(step, list(synced)))).run()
     before = [name for name in seen["committing"] if name.endswith(".parquet")]
     assert len(before) == 6
     assert "commits" not in seen["committing"]
@@ -99,7 +99,7 @@ def test_files_are_durable_before_the_commit_and_names_before_it_is_applied(
 
     click(world, 6)
     seen.clear()
-    Loading(world.parts(reach=lambda step: seen.setdefault(step, list(synced)))).run()
+    Load(world.context(on_step=lambda step: seen.setdefault(step, list(synced)))).run()
     moved = seen["renamed"][len(seen["renaming"]) :]
     assert moved == ["datepartition=1970-01-01"]  # what is above it was durable before
 
@@ -112,7 +112,7 @@ def test_an_error_of_the_disk_is_not_lost(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    syncing = Syncing()
+    syncing = FsyncPool()
     syncing.add(tmp_path)
     with pytest.raises(OSError, match="No space left"):
         syncing.wait()

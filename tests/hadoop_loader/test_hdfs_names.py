@@ -12,9 +12,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from hadoop_loader._storage.filesystem import place_of, uri_of
+from hadoop_loader._storage.filesystem import hadoop_uri, parse_path
 from hadoop_loader._storage.hdfs import hdfs_path
-from hadoop_loader._storage.webhdfs import NameNodes, refusal
+from hadoop_loader._storage.webhdfs import NameNodes, os_error_of
 from headworks.errors import UnreachableError, UsageError
 
 pytestmark = pytest.mark.unit
@@ -71,8 +71,8 @@ def test_name_nodes_are_where_hadoops_settings_say(
 
 
 def test_a_place_of_hdfs_has_the_names_of_a_path() -> None:
-    place, path = place_of("hdfs://host:8020/a/b.json/"), PurePosixPath("/a/b.json")
-    assert uri_of(place) == str(place) == "hdfs://host:8020/a/b.json"
+    place, path = parse_path("hdfs://host:8020/a/b.json/"), PurePosixPath("/a/b.json")
+    assert hadoop_uri(place) == str(place) == "hdfs://host:8020/a/b.json"
     for ours, theirs in (
         (place / "c", path / "c"),
         (place.parent, path.parent),
@@ -81,7 +81,7 @@ def test_a_place_of_hdfs_has_the_names_of_a_path() -> None:
     ):
         assert str(ours) == f"hdfs://host:8020{theirs}"
     assert (place.name, place.stem) == (path.name, path.stem)
-    assert place_of("hdfs://host:8020/") / "a" == place_of("hdfs://host:8020/a")
+    assert parse_path("hdfs://host:8020/") / "a" == parse_path("hdfs://host:8020/a")
 
 
 @pytest.mark.parametrize(
@@ -97,13 +97,13 @@ def test_a_place_of_hdfs_has_the_names_of_a_path() -> None:
 def test_what_hdfs_says_is_what_a_disk_would_say(
     status: int, body: bytes, kind: type[OSError], words: str
 ) -> None:
-    error = refusal(status, body, "/a")
+    error = os_error_of(status, body, "/a")
     assert type(error) is kind
     assert words in str(error.strerror)
 
 
 def test_a_file_that_another_writes_is_busy() -> None:
-    error = refusal(403, said("RemoteException", "AlreadyBeingCreatedException: x"), "/a")
+    error = os_error_of(403, said("RemoteException", "AlreadyBeingCreatedException: x"), "/a")
     assert error.errno == errno.EBUSY
 
 

@@ -17,10 +17,10 @@ from hadoop_loader._fetch.kafka_log import KafkaLog, _led
 from hadoop_loader._fetch.position import Position
 from hadoop_loader._fetch.ranges import Watermarks
 from hadoop_loader._operations.audit_counts import AuditPublisher
-from hadoop_loader._operations.load import Loading
+from hadoop_loader._operations.load import Load
 from hadoop_loader._operations.metrics import LoaderMetrics
-from hadoop_loader._operations.rewind import Rewinding
-from hadoop_loader._operations.status import status_of
+from hadoop_loader._operations.rewind import Rewind
+from hadoop_loader._operations.status import warehouse_status
 from hadoop_loader._tasks.load_task import Manifest, Task, load
 from headworks._kafka.client_properties import broker_client
 from headworks._server.child_process import Service
@@ -43,7 +43,7 @@ def test_partitions_without_a_leader_are_left_out_and_told(
     for n in range(6):
         click(world, n)
     world.log.leaderless = {("clicks", 1)}
-    first = Loading(world.parts()).run()
+    first = Load(world.context()).run()
     assert numbers(world) == [0, 2, 3, 5]
     (left,) = first.leaderless
     assert (left.topic, left.offsets) == ("clicks", {1: None})
@@ -54,13 +54,13 @@ def test_partitions_without_a_leader_are_left_out_and_told(
     world.log.leaderless = {("clicks", 2), ("clicks", 0)}
     for n in range(6, 9):
         click(world, n)
-    second = Loading(world.parts()).run()
+    second = Load(world.context()).run()
     assert numbers(world) == [0, 1, 2, 3, 4, 5, 7]
     assert second.leaderless[0].offsets == {0: 2, 2: 2}
     assert "0 at offset 2, 2 at offset 2" in caplog.text
-    idle = Loading(world.parts()).run()
+    idle = Load(world.context()).run()
     assert (idle.committed, idle.leaderless) == (False, second.leaderless)
-    status = status_of(world.root)
+    status = warehouse_status(world.root)
     assert [one["offsets"] for one in status["leaderless"]] == [{"0": 2, "2": 2}]
     metrics = LoaderMetrics(world.root)
     metrics.loaded(idle)
@@ -68,21 +68,21 @@ def test_partitions_without_a_leader_are_left_out_and_told(
     assert "headworks_loader_partitions_leaderless 2.0" in (tmp_path / "m.prom").read_text()
 
     world.log.leaderless = set()
-    last = Loading(world.parts()).run()
+    last = Load(world.context()).run()
     assert (last.leaderless, last.left_out) == ((), None)
     assert last.topics[0].offsets == {0: (2, 3), 2: (2, 3)}
     assert numbers(world) == list(range(9))
-    assert status_of(world.root)["leaderless"] == []
+    assert warehouse_status(world.root)["leaderless"] == []
 
 
 def test_a_refused_topic_is_told_once(world: World) -> None:
     world.register("clicks", V1)
     for n in range(3):
         click(world, n)
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     world.log.low["clicks", 0] = 5
     world.log.leaderless = {("clicks", 1)}
-    report = Loading(world.parts()).run()
+    report = Load(world.context()).run()
     assert [refusal.topic for refusal in report.refused] == ["clicks"]
     assert report.leaderless == ()
     assert report.left_out == "topics left as they were: 1"
@@ -92,12 +92,12 @@ def test_a_rewind_leaves_nothing_out(world: World) -> None:
     world.register("clicks", V1)
     for n in range(9):
         click(world, n)
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     world.log.leaderless = {("clicks", 1)}
     for to in ("earliest", "1", "1:1", "1970-01-01T00:00:00Z"):
         with pytest.raises(UnreachableError, match="no leader answers for partition 1 of clicks"):
-            Rewinding(world.parts()).run("clicks", Position.parse(to))
-    report = Rewinding(world.parts()).run("clicks", Position.parse("2:1"))
+            Rewind(world.context()).run("clicks", Position.parse(to))
+    report = Rewind(world.context()).run("clicks", Position.parse("2:1"))
     assert report.topics[0].offsets == {2: (1, 3)}
 
 
@@ -174,7 +174,7 @@ def test_one_of_two_brokers_dies(world: World, registry: Service, tmp_path: Path
             eventually(lambda t=topic: -1 not in brokers.brokers[1].leaders(t).values())  # type: ignore[misc]
         produce(brokers, range(4))
         world.subjects = dict.fromkeys(TOPICS, world.subjects[TOPICS[0]])
-        parts = world.parts(
+        context = world.context(
             broker=KafkaLog(client, timeout=8),
             jobs=ReadingJobs(client),
             publish=AuditPublisher(client, RegistryClient(registry.url), "w"),
@@ -186,11 +186,11 @@ def test_one_of_two_brokers_dies(world: World, registry: Service, tmp_path: Path
 
         brokers.brokers[2].kill()
         # Until ZooKeeper gives it up it is named as leader, and does not answer; then nobody is.
-        marks = parts.broker.watermarks({t: [0, 1] for t in TOPICS})
+        marks = context.broker.watermarks({t: [0, 1] for t in TOPICS})
         assert marks == {t: {p: Watermarks(0, 2) for p in led[t]} for t in TOPICS}
         for topic in (t for t in TOPICS if away[t]):
             eventually(lambda t=topic: -1 in brokers.brokers[1].leaders(t).values())  # type: ignore[misc]
-        report = Loading(parts).run()
+        report = Load(context).run()
         assert report.refused == ()
         assert {one.topic: set(one.offsets) for one in report.leaderless} == {
             t: ps for t, ps in away.items() if ps
@@ -198,11 +198,11 @@ def test_one_of_two_brokers_dies(world: World, registry: Service, tmp_path: Path
         assert report.rows == 2 * sum(map(len, led.values()))
         missing = next(t for t in TOPICS if away[t])
         with pytest.raises(UnreachableError, match="no leader answers for any of 1 part"):
-            parts.broker.watermarks({missing: sorted(away[missing])})
+            context.broker.watermarks({missing: sorted(away[missing])})
 
         brokers.brokers[2].start()
         for topic in TOPICS:
             eventually(lambda t=topic: -1 not in brokers.brokers[1].leaders(t).values())  # type: ignore[misc]
-        eventually(lambda: Loading(parts).run().leaderless == ())
+        eventually(lambda: Load(context).run().leaderless == ())
         for topic in TOPICS:
             assert numbers(world, topic.replace(".", "_")) == [0, 1, 2, 3]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from hadoop_loader._commit.report import Refusal
-from hadoop_loader._operations.audit_counts import events
-from hadoop_loader._operations.load import Loading
+from hadoop_loader._commit.report import SkippedTopic
+from hadoop_loader._operations.audit_counts import audit_events
+from hadoop_loader._operations.load import Load
 from hadoop_loader._storage.failpoints import STEPS
 from headworks.errors import CorruptError, RefusedError, UnreachableError, UsageError
 from tests.hadoop_loader.memory import MemoryCatalog, MemoryJobs, World, encoded
@@ -45,12 +45,12 @@ def test_loads_what_is_new_and_only_that(world: World) -> None:
     world.register("clicks", V1)
     for n in range(20):
         click(world, n, at=n * 5 * HOUR)
-    first = Loading(world.parts()).run()
+    first = Load(world.context()).run()
     assert (first.number, first.rows) == (1, 20)
     assert numbers(world) == list(range(20))
-    assert Loading(world.parts()).run().number == 1
+    assert Load(world.context()).run().number == 1
     click(world, 20)
-    second = Loading(world.parts()).run()
+    second = Load(world.context()).run()
     assert (second.number, second.rows) == (2, 1)
     assert numbers(world) == list(range(21))
     assert second.topics[0].offsets == {2: (6, 7)}
@@ -66,7 +66,7 @@ def test_a_topic_of_fifty_times_the_others_is_shared_by_the_tasks(world: World) 
     for topic, schema_id in (("small", 2), ("smaller", 3)):
         for _ in range(500):
             world.log.append(topic, encoded(V1, {"at": 0, "n": 1}, schema_id))
-    report = Loading(world.parts()).run()
+    report = Load(world.context()).run()
     assert sum(task.messages for task in report.tasks) == 26_000
     assert len(report.tasks) == 2
     assert max(task.messages for task in report.tasks) < 0.7 * 26_000
@@ -79,7 +79,7 @@ def test_rows_are_in_the_partition_of_their_event_time(world: World) -> None:
     for n, at in enumerate([0, DAY - 1, DAY, 40 * DAY, -1]):
         click(world, n, at=at)
     world.log.append("clicks", encoded(V1, {"at": 5 * DAY, "n": 9}), timestamp=DAY, partition=0)
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     days = {row["n"]: row["datepartition"] for row in world.rows("clicks")}
     assert days == {
         0: "1970-01-01",
@@ -96,7 +96,7 @@ def test_metadata_says_where_a_row_came_from(world: World) -> None:
     world.register("clicks", V2)
     click(world, 0)
     click(world, 3, schema=V2, schema_id=2)
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     found = sorted(
         (r["n"], r["how"], r["_partition"], r["_offset"], r["_schema_version"], r["_load"])
         for r in world.rows("clicks")
@@ -110,7 +110,7 @@ def test_bad_messages_are_kept_with_their_reason_and_counted(world: World) -> No
     far = encoded(V1, {"at": 2**52, "n": 1})
     for value in (None, b"", b"junk", b"\0\0\0\0\x63abc", b"\0\0\0\0\1\x01", far):
         world.log.append("clicks", value, timestamp=HOUR, partition=1)
-    report = Loading(world.parts()).run()
+    report = Load(world.context()).run()
     assert (report.topics[0].rows, report.topics[0].quarantined) == (1, 6)
     reasons = [row["reason"] for row in world.rows("headworks_quarantine")]
     expected = [
@@ -124,7 +124,7 @@ def test_bad_messages_are_kept_with_their_reason_and_counted(world: World) -> No
     assert sorted(reasons) == sorted(expected)
     values = {row["value"] for row in world.rows("headworks_quarantine")}
     assert values == {None, b"", b"junk", b"\0\0\0\0\x63abc", b"\0\0\0\0\1\x01", far}
-    (event,) = events(world.published[0], warehouse="w", host="h")
+    (event,) = audit_events(world.published[0], warehouse="w", host="h")
     assert event["counts"] == {"loaded": 1, "quarantined": 6}
     assert event["window_start"] == HOUR
 
@@ -134,7 +134,7 @@ def test_ungoverned_topics_are_reported_and_others_go_on(world: World) -> None:
     world.log.append("raw", b"hello")
     world.log.append("__offsets", b"internal")
     click(world, 1)
-    report = Loading(world.parts()).run()
+    report = Load(world.context()).run()
     assert report.ungoverned == ("raw",)
     assert numbers(world) == [1]
 
@@ -150,14 +150,14 @@ def test_topics_that_no_table_can_follow_are_refused_by_name(world: World) -> No
     world.register("tree", recursive)
     world.log.append("tree", encoded(recursive, {"kids": []}, 2))
     world.register("Clicks", V1)
-    report = Loading(world.parts()).run()
+    report = Load(world.context()).run()
     assert [r.topic for r in report.refused] == ["tree"]
     assert "T contains itself" in report.refused[0].reason
     assert numbers(world) == [1]
     world.log.append("CLICKS", b"")
     world.subjects["CLICKS"] = world.subjects["clicks"]
-    (collision, _) = Loading(world.parts()).run().refused
-    assert collision == Refusal(
+    (collision, _) = Load(world.context()).run().refused
+    assert collision == SkippedTopic(
         "CLICKS",
         "topics clicks and CLICKS would both be table clicks\n  fix: rename one of the topics",
     )
@@ -168,7 +168,7 @@ def test_no_topic_gets_a_table_where_the_loader_keeps_its_own(world: World) -> N
     for topic in topics:
         world.register(topic, V1)
         world.log.append(topic, encoded(V1, {"at": 0, "n": 1}, world.subjects[topic][0].schema_id))
-    refused = Loading(world.parts()).run().refused
+    refused = Load(world.context()).run().refused
     assert tuple(one.topic for one in refused) == topics
     assert "topics (the loader's own) and _headworks would both be table" in refused[0].reason
 
@@ -177,16 +177,16 @@ def test_a_change_that_files_cannot_follow_leaves_offsets_where_they_were(world:
     world.register("clicks", V1)
     world.register("other", V1)
     click(world, 1)
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     wide = {**V1, "fields": [V1["fields"][0], {"name": "n", "type": ["null", "string"]}]}
     world.register("clicks", wide)
     click(world, 4)
     world.log.append("other", encoded(V1, {"at": 0, "n": 5}, 2))
-    report = Loading(world.parts()).run()
+    report = Load(world.context()).run()
     assert "column n cannot change from int to string" in report.refused[0].reason
     assert "fix: `headworks load rebuild clicks` writes" in report.refused[0].reason
     assert [t.topic for t in report.topics] == ["other"]
-    last = world.parts().log.latest()
+    last = world.context().log.latest()
     assert last is not None
     assert last.committed("clicks") == {1: 1}
 
@@ -194,25 +194,23 @@ def test_a_change_that_files_cannot_follow_leaves_offsets_where_they_were(world:
 def test_a_new_schema_alone_evolves_the_table(world: World) -> None:
     world.register("clicks", V1)
     click(world, 1)
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     world.register("clicks", V2)
-    report = Loading(world.parts()).run()
+    report = Load(world.context()).run()
     assert (report.number, report.rows) == (2, 0)
     assert "WHEN _load < 2 THEN 'mouse' ELSE `how` END" in world.catalog.views["clicks"]
-    assert Loading(world.parts()).run().number == 2
+    assert Load(world.context()).run().number == 2
 
 
 def test_lost_messages_are_refused_or_skipped_and_told(world: World) -> None:
     world.register("clicks", V1)
     click(world, 0)
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     click(world, 3)
     click(world, 6)
     world.log.low["clicks", 0] = 2
-    assert (
-        "were dropped by the broker's retention" in Loading(world.parts()).run().refused[0].reason
-    )
-    report = Loading(world.parts(skip_lost=True)).run()
+    assert "were dropped by the broker's retention" in Load(world.context()).run().refused[0].reason
+    report = Load(world.context(skip_lost=True)).run()
     assert (report.topics[0].rows, report.topics[0].lost) == (1, 1)
     assert numbers(world) == [0, 6]
 
@@ -221,17 +219,17 @@ def test_a_lost_metastore_is_defined_again(world: World) -> None:
     world.register("clicks", V1)
     click(world, 0, at=3 * DAY)
     world.log.append("clicks", b"junk")
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     before, world.catalog = world.catalog, MemoryCatalog()
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     assert vars(world.catalog) == vars(before)
     world.catalog = MemoryCatalog()
     world.register("clicks", V2)
     click(world, 1, at=9 * DAY)
     with pytest.raises(Killed):
-        Loading(world.parts(reach=killer("committed"))).run()
+        Load(world.context(on_step=killer("committed"))).run()
     world.catalog = MemoryCatalog()
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     assert numbers(world) == [0, 1]
     assert len(world.rows("headworks_quarantine")) == 1
 
@@ -240,8 +238,8 @@ def test_a_run_that_read_something_else_is_not_committed(world: World) -> None:
     world.register("clicks", V1)
     click(world, 0)
     with pytest.raises(CorruptError, match="did not read what was planned"):
-        Loading(world.parts(jobs=Nothing(world.log))).run()
-    assert world.parts().log.latest() is None
+        Load(world.context(jobs=Nothing(world.log))).run()
+    assert world.context().log.latest() is None
 
 
 class Nothing(MemoryJobs):
@@ -256,13 +254,13 @@ class Killed(BaseException):
 def killer(step: str, times: int = 1) -> Any:
     left = [times]
 
-    def reach(at: str) -> None:
+    def on_step(at: str) -> None:
         if at == step:
             left[0] -= 1
             if left[0] == 0:
                 raise Killed
 
-    return reach
+    return on_step
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -274,20 +272,20 @@ def test_a_crash_at_any_step_loses_and_doubles_nothing(
     world.register("clicks", V1)
     for n in range(10):
         click(world, n, at=n * 7 * HOUR)
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     world.register("clicks", V2)
     for n in range(10, 25):
         click(world, n, at=n * 7 * HOUR, schema=V2, schema_id=2)
     with pytest.raises(Killed):
-        Loading(
-            world.parts(reach=killer(step, rng.randint(1, 3) if step == "renaming" else 1))
+        Load(
+            world.context(on_step=killer(step, rng.randint(1, 3) if step == "renaming" else 1))
         ).run()
     for n in range(25, 30):
         click(world, n, at=n * HOUR, schema=V2, schema_id=2)
     if again is not None:
         with contextlib.suppress(Killed):
-            Loading(world.parts(reach=killer(again))).run()
-    Loading(world.parts()).run()
+            Load(world.context(on_step=killer(again))).run()
+    Load(world.context()).run()
     assert numbers(world) == list(range(30))
     seen = {(r["_partition"], r["_offset"]) for r in world.rows("clicks")}
     assert len(seen) == 30
@@ -295,7 +293,7 @@ def test_a_crash_at_any_step_loses_and_doubles_nothing(
     counted = {
         event["id"]: event["counts"]["loaded"]
         for commit in world.published
-        for event in events(commit, warehouse="w", host="h")
+        for event in audit_events(commit, warehouse="w", host="h")
     }
     assert sum(counted.values()) == 30
 
@@ -303,15 +301,15 @@ def test_a_crash_at_any_step_loses_and_doubles_nothing(
 def test_lost_messages_are_counted_in_the_audit(world: World) -> None:
     world.register("clicks", V1)
     click(world, 0)
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     click(world, 3)
     click(world, 6)
     world.log.low["clicks", 0] = 2
-    Loading(world.parts(skip_lost=True, now=lambda: 7200.0)).run()
-    found = [e for c in world.published for e in events(c, warehouse="w", host="h")]
+    Load(world.context(skip_lost=True, now=lambda: 7200.0)).run()
+    found = [e for c in world.published for e in audit_events(c, warehouse="w", host="h")]
     assert [e["window_start"] for e in found if "lost" in e["counts"]] == [0]
     assert sum(e["counts"].get("lost", 0) for e in found) == 1
-    last = world.parts().log.latest()
+    last = world.context().log.latest()
     assert last is not None
     assert last.tables["clicks"].lost == 1
 
@@ -319,16 +317,16 @@ def test_lost_messages_are_counted_in_the_audit(world: World) -> None:
 def test_a_registry_that_does_not_answer_leaves_offsets_where_they_were(world: World) -> None:
     world.register("clicks", V1)
     click(world, 0)
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     click(world, 1)
 
     def silent(topics: Sequence[str]) -> Any:
         raise UnreachableError(f"registry http://r does not answer for {topics[0]}")
 
     with pytest.raises(UnreachableError, match="registry http://r does not answer for clicks"):
-        Loading(world.parts(versions=silent)).run()
-    assert world.parts().log.numbers() == [1]
-    assert Loading(world.parts()).run().rows == 1
+        Load(world.context(versions=silent)).run()
+    assert world.context().log.numbers() == [1]
+    assert Load(world.context()).run().rows == 1
     assert numbers(world) == [0, 1]
 
 
@@ -337,17 +335,17 @@ def test_a_topic_whose_schemas_may_not_be_read_holds_up_no_other(world: World) -
         world.register(topic, V1)
     click(world, 0)
     world.log.append("secret", encoded(V1, {"at": 0, "n": 1}, 2))
-    parts = world.parts()
+    context = world.context()
     no = RefusedError("registry http://r refused (40301): no reader of secret", status=403)
-    barred = world.parts(versions=lambda topics: {**parts.versions(topics), "secret": no})
-    report = Loading(barred).run()
+    barred = world.context(versions=lambda topics: {**context.versions(topics), "secret": no})
+    report = Load(barred).run()
     assert [(t.topic, t.rows) for t in report.topics] == [("clicks", 1)]
-    assert report.refused == (Refusal("secret", str(no)),)
-    assert [t.topic for t in Loading(parts).run().topics] == ["secret"], "its offsets had stayed"
+    assert report.refused == (SkippedTopic("secret", str(no)),)
+    assert [t.topic for t in Load(context).run().topics] == ["secret"], "its offsets had stayed"
 
-    shut = world.parts(versions=lambda topics: dict.fromkeys(topics, no))
+    shut = world.context(versions=lambda topics: dict.fromkeys(topics, no))
     with pytest.raises(RefusedError, match="no reader of secret"):  # of nothing at all, that is
-        Loading(shut).run()
+        Load(shut).run()
 
 
 def test_a_metastore_that_fails_after_the_commit_is_caught_up_with(world: World) -> None:
@@ -359,8 +357,8 @@ def test_a_metastore_that_fails_after_the_commit_is_caught_up_with(world: World)
     click(world, 0)
     working, world.catalog = world.catalog, Locked()
     with pytest.raises(UsageError, match="the metastore is locked"):
-        Loading(world.parts()).run()
+        Load(world.context()).run()
     world.catalog = working
     click(world, 1)
-    assert Loading(world.parts()).run().number == 2
+    assert Load(world.context()).run().number == 2
     assert numbers(world) == [0, 1]

@@ -10,13 +10,18 @@ from typing import Any
 
 import pytest
 
-from hadoop_loader._commit.policy import HOURLY_ABOVE, Policy, QuarantineLimit, bytes_a_day
+from hadoop_loader._commit.policy import (
+    HOURLY_ABOVE_BYTES_PER_DAY,
+    Policy,
+    QuarantineLimit,
+    bytes_per_day,
+)
 from hadoop_loader._commit.report import LoadReport
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE as BAD
-from hadoop_loader._operations.load import Loading
+from hadoop_loader._operations.load import Load
 from hadoop_loader._operations.metrics import LoaderMetrics
 from hadoop_loader._operations.schedule import load_every
-from hadoop_loader._operations.status import status_of
+from hadoop_loader._operations.status import warehouse_status
 from headworks.errors import UnreachableError, UsageError
 from tests.hadoop_loader.memory import World, encoded
 from tests.hadoop_loader.test_loading import DAY, HOUR, V1, click, numbers
@@ -29,10 +34,10 @@ def test_topics_are_chosen_by_whole_name(world: World) -> None:
         world.register(topic, V1)
         world.log.append(topic, encoded(V1, {"at": 0, "n": 1}))
     world.log.append("wild", b"")
-    report = Loading(world.parts(allow=r"clicks.*|.*views", deny=r"secret\..*")).run()
+    report = Load(world.context(allow=r"clicks.*|.*views", deny=r"secret\..*")).run()
     assert [t.topic for t in report.topics] == ["clicks", "clicks.eu", "views"]
     assert report.ungoverned == ()
-    assert "wild" in Loading(world.parts()).run().ungoverned
+    assert "wild" in Load(world.context()).run().ungoverned
     assert set(world.catalog.columns) == {"clicks", "clicks_eu", "views", "secret_views", BAD}
     with pytest.raises(UsageError, match="--deny '\\(' is not a regular expression"):
         Policy(deny="(")
@@ -42,11 +47,11 @@ def test_hours_by_setting(world: World) -> None:
     world.register("clicks", V1)
     for n, at in enumerate([0, HOUR - 1, HOUR, 25 * HOUR]):
         click(world, n, at=at)
-    Loading(world.parts(partitions="hourly")).run()
+    Load(world.context(partitions="hourly")).run()
     days = {row["n"]: row["datepartition"] for row in world.rows("clicks")}
     assert days == {0: "1970-01-01-00", 1: "1970-01-01-00", 2: "1970-01-01-01", 3: "1970-01-02-01"}
     click(world, 4, at=0)
-    Loading(world.parts(partitions="daily")).run()
+    Load(world.context(partitions="daily")).run()
     assert numbers(world) == [0, 1, 2, 3, 4]
     with pytest.raises(UsageError, match="partitions 'weekly' are not known"):
         Policy(partitions="weekly")
@@ -54,20 +59,22 @@ def test_hours_by_setting(world: World) -> None:
 
 def test_hours_by_volume_and_for_good(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     hour = {str(i): {"loaded": 1, "quarantined": 0, "bytes": 2**30} for i in range(6)}
-    assert bytes_a_day(hour) == 144 * 2**30 > HOURLY_ABOVE
-    assert bytes_a_day({"0": hour["0"]}) == 24 * 2**30
+    assert bytes_per_day(hour) == 144 * 2**30 > HOURLY_ABOVE_BYTES_PER_DAY
+    assert bytes_per_day({"0": hour["0"]}) == 24 * 2**30
     world.register("clicks", V1)
-    monkeypatch.setattr("hadoop_loader._commit.policy.HOURLY_ABOVE", 200)
+    monkeypatch.setattr("hadoop_loader._commit.policy.HOURLY_ABOVE_BYTES_PER_DAY", 200)
     click(world, 0)
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     for n in range(1, 100):
         click(world, n)
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     click(world, 100)
-    Loading(world.parts()).run()
-    monkeypatch.setattr("hadoop_loader._commit.policy.HOURLY_ABOVE", HOURLY_ABOVE)
+    Load(world.context()).run()
+    monkeypatch.setattr(
+        "hadoop_loader._commit.policy.HOURLY_ABOVE_BYTES_PER_DAY", HOURLY_ABOVE_BYTES_PER_DAY
+    )
     click(world, 101, at=HOUR)
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     assert set(world.catalog.days["clicks"]) == {
         "1970-01-01",
         "1970-01-01-00",
@@ -91,7 +98,7 @@ def test_hours_by_volume_and_for_good(world: World, monkeypatch: pytest.MonkeyPa
 def test_a_limit_is_a_share_or_a_number(text: str, rows: int, bad: int, broken: bool) -> None:
     limit = QuarantineLimit.parse(text)
     assert limit is not None
-    assert limit.broken(rows, bad) is broken
+    assert limit.exceeded_by(rows, bad) is broken
 
 
 def test_a_limit_is_told_as_it_was_given() -> None:
@@ -113,17 +120,17 @@ def test_too_much_that_is_bad_holds_one_topic_back(world: World) -> None:
         world.log.append("clicks", b"junk", partition=1)
     world.log.append("good", encoded(V1, {"at": 0, "n": 7}, 2))
     limit = QuarantineLimit.parse("2")
-    report = Loading(world.parts(limit=limit)).run()
+    report = Load(world.context(limit=limit)).run()
     assert [t.topic for t in report.topics] == ["good"]
     (refusal,) = report.refused
     assert "3 of 4 new messages of clicks are bad, more than 2 messages" in refusal.reason
     assert "the first is partition 1 offset 0: " in refusal.reason
-    last = world.parts().log.latest()
+    last = world.context().log.latest()
     assert last is not None
     assert (last.committed("clicks"), last.committed("good")) == ({}, {0: 1})
     assert BAD not in world.catalog.columns
     assert not (world.root / ".staging").exists()
-    Loading(world.parts(limit=QuarantineLimit.parse("none"))).run()
+    Load(world.context(limit=QuarantineLimit.parse("none"))).run()
     assert len(world.rows(BAD)) == 3
 
 
@@ -131,7 +138,7 @@ def test_the_report_is_kept_with_the_commit(world: World) -> None:
     world.register("clicks", V1)
     click(world, 0)
     world.log.append("wild", b"")
-    report = Loading(world.parts()).run()
+    report = Load(world.context()).run()
     kept = json.loads((world.root / "_headworks" / "commits" / "00000001.report").read_text())
     assert kept == json.loads(json.dumps(report.as_dict()))
     assert kept["ungoverned"] == ["wild"]
@@ -142,8 +149,8 @@ def test_status_knows_what_the_last_run_left_out_though_it_committed_nothing(wor
     world.register("loops", node)
     world.log.append("loops", b"")
     world.log.append("wild", b"")
-    assert not Loading(world.parts()).run().committed
-    said = status_of(world.root)
+    assert not Load(world.context()).run().committed
+    said = warehouse_status(world.root)
     assert (said["load"], said["topics"], said["ungoverned"]) == (0, [], ["wild"])
     (refusal,) = said["refused"]
     assert refusal["topic"] == "loops"
@@ -153,8 +160,8 @@ def test_status_knows_what_the_last_run_left_out_though_it_committed_nothing(wor
 def test_a_report_is_never_seen_half_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.register("clicks", V1)
     click(world, 0)
-    Loading(world.parts()).run()
-    before = status_of(world.root)
+    Load(world.context()).run()
+    before = warehouse_status(world.root)
     click(world, 1)
 
     def cut(path: Path, text: str, **_: str) -> int:
@@ -167,8 +174,8 @@ def test_a_report_is_never_seen_half_written(world: World, monkeypatch: pytest.M
 
     monkeypatch.setattr(Path, "write_text", cut)
     with pytest.raises(OSError, match="killed"):
-        Loading(world.parts()).run()
-    after = status_of(world.root)
+        Load(world.context()).run()
+    after = warehouse_status(world.root)
     assert (before["load"], after["load"]) == (1, 2)
     assert json.loads((world.root / "_headworks" / "last-run.report").read_text())["number"] == 1
 
@@ -309,7 +316,7 @@ def test_metrics_say_what_the_commit_log_says(world: World, tmp_path: Path) -> N
         click(world, n, at=n * DAY)
     world.log.append("clicks", b"junk", partition=2)
     metrics = LoaderMetrics(world.root)
-    metrics.loaded(Loading(world.parts()).run())
+    metrics.loaded(Load(world.context()).run())
     metrics.failed()
     port = metrics.serve("127.0.0.1", 0)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:

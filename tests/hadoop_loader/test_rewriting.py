@@ -19,12 +19,12 @@ from hadoop_loader._commit.policy import Policy
 from hadoop_loader._commit.report import LoadReport
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from hadoop_loader._fetch.position import Position
-from hadoop_loader._operations.audit_counts import events
-from hadoop_loader._operations.compact import WORTH_IT, Compacting
-from hadoop_loader._operations.load import Loading
-from hadoop_loader._operations.rewind import Requeueing, Rewinding
+from hadoop_loader._operations.audit_counts import audit_events
+from hadoop_loader._operations.compact import MIN_SMALL_FILES, Compaction
+from hadoop_loader._operations.load import Load
+from hadoop_loader._operations.rewind import Requeue, Rewind
 from hadoop_loader._storage.failpoints import STEPS
-from hadoop_loader._storage.filesystem import Place, matching
+from hadoop_loader._storage.filesystem import AnyPath, sorted_glob
 from hadoop_loader._tasks.load_task import Writer
 from headworks.errors import FindingsError, UsageError
 from tests.hadoop_loader.memory import MemoryCatalog, World, encoded
@@ -41,13 +41,13 @@ def registered(world: World) -> None:
 
 
 def load(world: World, **changes: Any) -> Any:
-    return Loading(world.parts(**changes)).run()
+    return Load(world.context(**changes)).run()
 
 
 def audited(world: World) -> Counter[str]:
     seen: dict[str, dict[str, int]] = {}
     for commit in world.published:
-        for event in events(commit, warehouse="w", host="h"):
+        for event in audit_events(commit, warehouse="w", host="h"):
             seen[event["id"]] = event["counts"]
     total: Counter[str] = Counter()
     for counts in seen.values():
@@ -71,7 +71,7 @@ def test_a_rewind_replaces_what_it_reads_again(world: World) -> None:
     load(world)
     before = keys(world, "clicks")
     world.register("clicks", V2)
-    report = Rewinding(world.parts()).run("clicks", Position.parse("4"))
+    report = Rewind(world.context()).run("clicks", Position.parse("4"))
     assert (report.kind, report.number, report.rows) == ("rewind", 2, 0)
     assert keys(world, "clicks") == before
     rows = world.rows("clicks")
@@ -79,7 +79,7 @@ def test_a_rewind_replaces_what_it_reads_again(world: World) -> None:
     assert {r["_load"] for r in rows if r["_offset"] < 4} == {1}
     assert {r.get("how") for r in rows if r["_offset"] >= 4} == {"mouse"}
     assert audited(world) == {"loaded": 30}
-    assert list(events(world.published[-1], warehouse="w", host="h")) == []
+    assert list(audit_events(world.published[-1], warehouse="w", host="h")) == []
     click(world, 30, at=1)
     assert load(world).rows == 1
     assert numbers(world) == list(range(31))
@@ -89,13 +89,13 @@ def test_a_rewind_by_time_and_by_partition(world: World) -> None:
     for n in range(30):
         click(world, n, at=n * HOUR)
     load(world)
-    Rewinding(world.parts()).run("clicks", Position.parse("1970-01-02T00:00:00Z"))
+    Rewind(world.context()).run("clicks", Position.parse("1970-01-02T00:00:00Z"))
     assert sorted(r["n"] for r in world.rows("clicks") if r["_load"] == 2) == list(range(24, 30))
-    Rewinding(world.parts()).run("clicks", Position.parse("2:8"))
+    Rewind(world.context()).run("clicks", Position.parse("2:8"))
     assert sorted(r["n"] for r in world.rows("clicks") if r["_load"] == 3) == [26, 29]
     assert numbers(world) == list(range(30))
     with pytest.raises(UsageError, match="there is no partition 7"):
-        Rewinding(world.parts()).run("clicks", Position.parse("7:0"))
+        Rewind(world.context()).run("clicks", Position.parse("7:0"))
 
 
 @pytest.mark.parametrize("before", ["1969-12-31T23:59:59.999Z", "1960-01-01", "0001-01-01"])
@@ -110,8 +110,8 @@ def test_what_retention_removed_is_not_replaced(world: World) -> None:
     load(world)
     world.log.low["clicks", 1] = 2
     with pytest.raises(UsageError, match=r"clicks\[1\] begins at offset 2: retention has removed"):
-        Rewinding(world.parts()).run("clicks", Position.parse("0"))
-    Rewinding(world.parts()).run("clicks", Position.parse("earliest"))
+        Rewind(world.context()).run("clicks", Position.parse("0"))
+    Rewind(world.context()).run("clicks", Position.parse("earliest"))
     assert numbers(world) == list(range(9))
 
 
@@ -121,9 +121,9 @@ def test_a_log_that_forgot_messages_is_not_rewound(world: World) -> None:
     load(world)
     del world.log.topics["clicks"][0][1]
     with pytest.raises(FindingsError, match="1 would be lost; nothing has changed"):
-        Rewinding(world.parts()).run("clicks", Position.parse("0"))
+        Rewind(world.context()).run("clicks", Position.parse("0"))
     assert numbers(world) == list(range(9))
-    assert world.parts().log.numbers() == [1]
+    assert world.context().log.numbers() == [1]
 
 
 def test_a_rewind_of_bad_messages_leaves_each_once(world: World) -> None:
@@ -132,7 +132,7 @@ def test_a_rewind_of_bad_messages_leaves_each_once(world: World) -> None:
     world.log.append("other", b"more")
     world.register("other", V1)
     load(world)
-    Rewinding(world.parts()).run("clicks", Position.parse("earliest"))
+    Rewind(world.context()).run("clicks", Position.parse("earliest"))
     assert keys(world, "clicks", QUARANTINE_TABLE) == [(0, 0), (0, 1)]
     assert len(world.rows(QUARANTINE_TABLE)) == 2
     assert audited(world) == {"loaded": 1, "quarantined": 2}
@@ -145,9 +145,9 @@ def test_quarantined_messages_become_rows_once_their_schema_is_there(world: Worl
     world.log.append("clicks", encoded(V2, {"at": DAY, "n": 1, "how": "x"}, 7), stamp, 1)
     world.log.append("clicks", b"junk", 2 * DAY, 1)
     load(world)
-    assert Requeueing(world.parts()).run("clicks").number == 1
+    assert Requeue(world.context()).run("clicks").number == 1
     world.subjects["clicks"].append(Writer(7, 2, json.dumps(V2)))
-    report = Requeueing(world.parts()).run("clicks")
+    report = Requeue(world.context()).run("clicks")
     assert (report.kind, report.rows, report.topics[0].quarantined) == ("requeue", 1, -1)
     assert numbers(world) == [0, 1]
     (row,) = (row for row in world.rows("clicks") if row["n"] == 1)
@@ -155,7 +155,7 @@ def test_quarantined_messages_become_rows_once_their_schema_is_there(world: Worl
     (left,) = world.rows(QUARANTINE_TABLE)
     assert (left["value"], left["_partition"], left["_offset"]) == (b"junk", 1, 1)
     assert audited(world) == {"loaded": 2, "quarantined": 1}
-    state = world.parts().log.latest()
+    state = world.context().log.latest()
     assert state is not None
     assert (state.tables["clicks"].rows, state.tables["clicks"].quarantined) == (2, 1)
 
@@ -168,7 +168,7 @@ def test_compaction_changes_files_and_nothing_else(world: World) -> None:
         click(world, n, at=n, schema=schema, schema_id=1 if n < 3 else 2)
         load(world)
     before = world.rows("clicks")
-    done = Compacting(world.parts(), worth_it=4).everything()
+    done = Compaction(world.context(), worth_it=4).run()
     assert (done.partitions, done.files_before, done.files_after) == (1, 6, 1)
     key = lambda row: row["n"]  # noqa: E731
     kept = json.loads((world.root / f"_headworks/commits/{done.number:08d}.report").read_text())
@@ -178,8 +178,8 @@ def test_compaction_changes_files_and_nothing_else(world: World) -> None:
     click(world, 6, at=6, schema=V2, schema_id=2)
     load(world)
     assert numbers(world) == list(range(7))
-    assert Compacting(world.parts(), worth_it=4).everything().partitions == 0
-    last = world.parts().log.latest()
+    assert Compaction(world.context(), worth_it=4).run().partitions == 0
+    last = world.context().log.latest()
     assert last is not None
     assert last.tables["clicks"].files == 2
     assert audited(world) == {"loaded": 7}
@@ -188,7 +188,7 @@ def test_compaction_changes_files_and_nothing_else(world: World) -> None:
 def test_a_run_compacts_what_it_has_touched_once_it_is_worth_it(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Warehouse, "_assemble", lambda self: world.parts())
+    monkeypatch.setattr(Warehouse, "_open_context", lambda self: world.context())
 
     reports: list[LoadReport] = []
 
@@ -200,31 +200,33 @@ def test_a_run_compacts_what_it_has_touched_once_it_is_worth_it(
         config = WarehouseConfig(tmp_path, "", "", str(world.root), policy=policy)
         with Warehouse(config, None, owns_session=False) as warehouse:
             reports.append(warehouse.load())
-        last = world.parts().log.latest()
+        last = world.context().log.latest()
         assert last is not None
         assert last.tables["clicks"].files == len(list(files_of_readers(world)))
         return last.tables["clicks"].files
 
-    assert [run(compact=True, days=(0, 1)) for _ in range(WORTH_IT - 1)][-1] == 2 * (WORTH_IT - 1)
-    assert run(compact=False) == 2 * WORTH_IT - 1
-    assert run(compact=True, days=(1,)) == WORTH_IT + 1, "a day that was not touched waits"
-    assert [bool(one.compacted) for one in reports] == [False] * WORTH_IT + [True]
+    assert [run(compact=True, days=(0, 1)) for _ in range(MIN_SMALL_FILES - 1)][-1] == 2 * (
+        MIN_SMALL_FILES - 1
+    )
+    assert run(compact=False) == 2 * MIN_SMALL_FILES - 1
+    assert run(compact=True, days=(1,)) == MIN_SMALL_FILES + 1, "a day that was not touched waits"
+    assert [bool(one.compacted) for one in reports] == [False] * MIN_SMALL_FILES + [True]
     assert run(compact=True) == 2
     told = reports[-1].compacted
     assert told is not None
-    assert str(told) == f"1 partitions: {WORTH_IT + 1} files became 1"
+    assert str(told) == f"1 partitions: {MIN_SMALL_FILES + 1} files became 1"
     assert told.number == reports[-1].number + 1
-    kept = world.parts().log.last_run()
+    kept = world.context().log.last_run()
     assert kept is not None
     assert kept["compacted"] == asdict(told)
-    assert numbers(world) == [0] * (WORTH_IT + 1) + [1] * WORTH_IT
-    assert audited(world) == {"loaded": 2 * WORTH_IT + 1}
+    assert numbers(world) == [0] * (MIN_SMALL_FILES + 1) + [1] * MIN_SMALL_FILES
+    assert audited(world) == {"loaded": 2 * MIN_SMALL_FILES + 1}
 
 
-def files_of_readers(world: World) -> Iterator[Place]:
+def files_of_readers(world: World) -> Iterator[AnyPath]:
     """The files that readers of the table are sent to."""
     for folder in world.catalog.days["clicks"].values():
-        yield from matching(folder, "[!._]*")
+        yield from sorted_glob(folder, "[!._]*")
 
 
 def test_what_was_replaced_goes_when_nobody_can_be_reading_it(world: World) -> None:
@@ -232,12 +234,12 @@ def test_what_was_replaced_goes_when_nobody_can_be_reading_it(world: World) -> N
         click(world, n)
         load(world)
     old = world.root / "clicks" / "datepartition=1970-01-01"
-    Compacting(world.parts(), worth_it=2).everything()
+    Compaction(world.context(), worth_it=2).run()
     load(world, now=lambda: 3000.0)
     assert len(list(old.iterdir())) == 3
     load(world, now=lambda: 3602.0)
     assert not old.exists()
-    Rewinding(world.parts(now=lambda: 5000.0)).run("clicks", Position.parse("earliest"))
+    Rewind(world.context(now=lambda: 5000.0)).run("clicks", Position.parse("earliest"))
     load(world, now=lambda: 9000.0)
     assert not (world.root / "clicks" / "load-00000004").exists()
     assert numbers(world) == [0, 1, 2]
@@ -246,14 +248,14 @@ def test_what_was_replaced_goes_when_nobody_can_be_reading_it(world: World) -> N
 def test_a_crash_while_the_old_is_removed_is_taken_up(world: World) -> None:
     click(world, 0)
     load(world)
-    Rewinding(world.parts()).run("clicks", Position.parse("earliest"))
-    Rewinding(world.parts()).run("clicks", Position.parse("earliest"))
+    Rewind(world.context()).run("clicks", Position.parse("earliest"))
+    Rewind(world.context()).run("clicks", Position.parse("earliest"))
     for times in (2, 1):
         with pytest.raises(Killed):
-            load(world, now=lambda: 9000.0, reach=killer("removing", times))
+            load(world, now=lambda: 9000.0, on_step=killer("removing", times))
     load(world, now=lambda: 9000.0)
     assert sorted(p.name for p in (world.root / "clicks").iterdir()) == ["load-00000003"]
-    assert world.parts().log.retired() == {}
+    assert world.context().log.retired() == {}
     assert numbers(world) == [0]
 
 
@@ -261,7 +263,7 @@ def test_what_a_late_recovery_replaces_stays_for_those_who_read_it(world: World)
     click(world, 0)
     load(world)
     with pytest.raises(Killed):
-        Rewinding(world.parts(reach=killer("renamed"))).run("clicks", Position.parse("earliest"))
+        Rewind(world.context(on_step=killer("renamed"))).run("clicks", Position.parse("earliest"))
     load(world, now=lambda: 9000.0)
     assert (world.root / "clicks" / "datepartition=1970-01-01").exists()
     load(world, now=lambda: 9000.0 + 3600)
@@ -276,13 +278,13 @@ def test_a_crash_while_a_lost_metastore_is_defined_again_is_taken_up(
         click(world, n, at=n * DAY)
     world.log.append("clicks", b"junk", 9 * DAY)
     load(world)
-    Compacting(world.parts(), worth_it=1).everything()
+    Compaction(world.context(), worth_it=1).run()
     click(world, 6, at=2 * DAY)
     with pytest.raises(Killed):
-        load(world, reach=killer("committed"))
+        load(world, on_step=killer("committed"))
     world.catalog = MemoryCatalog()
     with pytest.raises(Killed):
-        load(world, reach=killer(step))
+        load(world, on_step=killer(step))
     load(world)
     assert numbers(world) == list(range(7))
     assert len(world.rows(QUARANTINE_TABLE)) == 1
@@ -290,9 +292,9 @@ def test_a_crash_while_a_lost_metastore_is_defined_again_is_taken_up(
 
 Job = Callable[[World, Any], Any]
 JOBS: dict[str, Job] = {
-    "rewind": lambda w, reach: Rewinding(w.parts(reach=reach)).run("clicks", Position.parse("2")),
-    "requeue": lambda w, reach: Requeueing(w.parts(reach=reach)).run("clicks"),
-    "compact": lambda w, reach: Compacting(w.parts(reach=reach), worth_it=2).everything(),
+    "rewind": lambda w, reach: Rewind(w.context(on_step=reach)).run("clicks", Position.parse("2")),
+    "requeue": lambda w, reach: Requeue(w.context(on_step=reach)).run("clicks"),
+    "compact": lambda w, reach: Compaction(w.context(on_step=reach), worth_it=2).run(),
 }
 
 

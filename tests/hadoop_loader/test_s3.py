@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from hadoop_loader._storage import filesystem, object_store
-from hadoop_loader._storage.filesystem import place_of
-from hadoop_loader._storage.lock import lock
-from hadoop_loader._storage.object_lease import TERMS, LeaseLock, Terms
+from hadoop_loader._storage.filesystem import parse_path
+from hadoop_loader._storage.lock import acquire_lock
+from hadoop_loader._storage.object_lease import LEASE_TIMEOUTS, LeaseTimeouts, S3Lock
 from hadoop_loader._storage.s3 import S3Path, s3_path
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError, UsageError
@@ -31,12 +31,12 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.contract
 
-LIVELY = Terms(renewed=0.2)
+LIVELY = LeaseTimeouts(renewal_seconds=0.2)
 HOLD = """
 import sys, time
-from hadoop_loader._storage.object_lease import TERMS, LeaseLock, Terms
+from hadoop_loader._storage.object_lease import LEASE_TIMEOUTS, LeaseTimeouts, S3Lock
 from hadoop_loader._storage.s3 import s3_path
-lock = LeaseLock(s3_path(sys.argv[1]), Terms(renewed=0.2))
+lock = S3Lock(s3_path(sys.argv[1]), LeaseTimeouts(renewal_seconds=0.2))
 print("held", flush=True)
 time.sleep(600)
 """
@@ -48,8 +48,8 @@ def root(s3: Service) -> S3Path:
 
 
 def test_a_place_of_s3_has_the_names_of_a_path(s3: Service) -> None:
-    place, path = place_of("s3://bucket/a/b.json/"), PurePosixPath("/a/b.json")
-    assert filesystem.uri_of(place) == str(place) == "s3a://bucket/a/b.json"
+    place, path = parse_path("s3://bucket/a/b.json/"), PurePosixPath("/a/b.json")
+    assert filesystem.hadoop_uri(place) == str(place) == "s3a://bucket/a/b.json"
     for ours, theirs in (
         (place / "c", path / "c"),
         (place.parent, path.parent),
@@ -58,9 +58,9 @@ def test_a_place_of_s3_has_the_names_of_a_path(s3: Service) -> None:
     ):
         assert str(ours) == f"s3a://bucket{theirs}"
     assert (place.name, place.stem) == (path.name, path.stem)
-    assert place_of("s3a://bucket") / "a" == place_of("s3a://bucket/a")
+    assert parse_path("s3a://bucket") / "a" == parse_path("s3a://bucket/a")
     with pytest.raises(UsageError, match="s3:///x names no folder of a bucket"):
-        place_of("s3:///x")
+        parse_path("s3:///x")
 
 
 def test_a_task_is_told_where_s3_is_and_no_credentials(s3: Service, root: S3Path) -> None:
@@ -75,7 +75,7 @@ def test_a_task_is_told_where_s3_is_and_no_credentials(s3: Service, root: S3Path
 def test_of_many_that_create_an_object_one_does(root: S3Path) -> None:
     def one(n: int) -> bool:
         try:
-            filesystem.create(root / "7.json", f"{n}" * 1000)
+            filesystem.create_exclusive(root / "7.json", f"{n}" * 1000)
         except FileExistsError:
             return False
         return True
@@ -97,10 +97,10 @@ def test_who_created_an_object_and_never_heard_so_is_told(
         return sent(self, *args, **condition)
 
     monkeypatch.setattr(object_store.Bucket, "_put_if", twice)
-    filesystem.create(root / "7.json", "mine")
+    filesystem.create_exclusive(root / "7.json", "mine")
     monkeypatch.undo()
     with pytest.raises(FileExistsError):
-        filesystem.create(root / "7.json", "mine")
+        filesystem.create_exclusive(root / "7.json", "mine")
 
 
 def test_files_and_folders_are_as_on_a_disk(root: S3Path) -> None:
@@ -110,23 +110,23 @@ def test_files_and_folders_are_as_on_a_disk(root: S3Path) -> None:
     assert folder.is_dir()
     assert root.is_dir()
     filesystem.write_durably(file, "é")
-    assert (file.read_text(), filesystem.size_of(file)) == ("é", 2)
-    assert time.time() - 3600 < filesystem.modified(file) < time.time() + 3600
-    assert [p.name for p in filesystem.matching(root / "t", "*")] == [
+    assert (file.read_text(), filesystem.file_size(file)) == ("é", 2)
+    assert time.time() - 3600 < filesystem.modified_time(file) < time.time() + 3600
+    assert [p.name for p in filesystem.sorted_glob(root / "t", "*")] == [
         "datepartition=1970-01-01",
         "f",
     ]
     filesystem.remove_empty(root / "t")
-    filesystem.move(file, folder / "g")
-    filesystem.link(folder / "g", folder / "h")
+    filesystem.rename(file, folder / "g")
+    filesystem.link_or_copy(folder / "g", folder / "h")
     assert not file.exists()
     with pytest.raises(FileNotFoundError):
-        filesystem.move(file, folder / "g")
+        filesystem.rename(file, folder / "g")
     with pytest.raises(FileNotFoundError):
         file.unlink()
     assert [str(p) for p in (root / "t").glob("*/g")] == [str(folder / "g")]
-    filesystem.remove(folder)
-    filesystem.remove(folder)
+    filesystem.remove_tree(folder)
+    filesystem.remove_tree(folder)
     assert not root.is_dir()
     with pytest.raises(FileNotFoundError):
         list(root.iterdir())
@@ -140,26 +140,26 @@ def test_more_objects_than_a_listing_has_are_found_and_removed(
 ) -> None:
     for n in range(2 * LISTED + 1):
         filesystem.write_durably(root / f"{n:04d}", "")
-    assert len(filesystem.matching(root, "*")) == 2 * LISTED + 1
-    monkeypatch.setattr(object_store, "_AT_ONCE", 7)
-    filesystem.remove(root)
-    assert filesystem.matching(root, "*") == []
+    assert len(filesystem.sorted_glob(root, "*")) == 2 * LISTED + 1
+    monkeypatch.setattr(object_store, "_MAX_DELETE_KEYS", 7)
+    filesystem.remove_tree(root)
+    assert filesystem.sorted_glob(root, "*") == []
 
 
 def test_what_pyarrow_writes_it_reads_in_parts_too(
     root: S3Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = pa.table({"n": list(range(1_000_000))})
-    monkeypatch.setattr(object_store, "_PART", 5 << 20)
-    object_store._transfer.cache_clear()
-    with filesystem.writable(root / "f") as out:
+    monkeypatch.setattr(object_store, "_PART_BYTES", 5 << 20)
+    object_store._transfer_config.cache_clear()
+    with filesystem.open_for_write(root / "f") as out:
         pq.write_table(rows, out, compression="none", use_dictionary=False)
         size = out.tell()
     assert size > 5 << 20
-    filesystem.link(root / "f", root / "g")
-    assert filesystem.size_of(root / "g") == size
-    assert pq.ParquetFile(filesystem.readable(root / "g")).read().equals(rows)
-    object_store._transfer.cache_clear()
+    filesystem.link_or_copy(root / "f", root / "g")
+    assert filesystem.file_size(root / "g") == size
+    assert pq.ParquetFile(filesystem.parquet_source(root / "g")).read().equals(rows)
+    object_store._transfer_config.cache_clear()
 
 
 def test_what_s3_says_is_an_error_of_ours(
@@ -182,22 +182,22 @@ def test_what_s3_says_is_an_error_of_ours(
 
 
 def test_without_boto3_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    object_store.where.cache_clear()
+    object_store.endpoint_and_region.cache_clear()
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(UsageError, match=r"needs boto3.*not installed") as refused:
-        place_of("s3a://bucket/folder")
+        parse_path("s3a://bucket/folder")
     assert refused.value.fix == "pip install 'headworks[s3]'"
 
 
 def test_a_text_that_is_replaced_is_read_as_it_was_or_is(root: S3Path) -> None:
     file, done = root / "report", threading.Event()
     texts = {"x" * 10, "y" * 1000}
-    filesystem.replace_text(file, "x" * 10)
+    filesystem.write_atomically(file, "x" * 10, durable=False)
 
     def write() -> None:
         while not done.is_set():
             for text in sorted(texts):
-                filesystem.replace_text(file, text)
+                filesystem.write_atomically(file, text, durable=False)
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -224,17 +224,17 @@ def test_a_store_without_conditional_writes_is_refused(
     for ignored, header in (("IfNoneMatch", "If-None-Match"), ("IfMatch", "If-Match")):
         heedless(ignored)
         with pytest.raises(UsageError, match=f"does not honour {header}"):
-            LeaseLock(root / "_headworks" / "lease")
+            S3Lock(root / "_headworks" / "lease")
 
 
 def test_one_loader_at_a_time_and_the_next_one_is_told_whose_it_is(root: S3Path) -> None:
-    first = LeaseLock(root / "lease", LIVELY)
+    first = S3Lock(root / "lease", LIVELY)
     with pytest.raises(UsageError, match=rf"in use by another loader, process {os.getpid()} on "):
-        LeaseLock(root / "lease")
+        S3Lock(root / "lease")
     first.check()
     first.release()
-    after = lock(root)
-    assert isinstance(after, LeaseLock)
+    after = acquire_lock(root)
+    assert isinstance(after, S3Lock)
     after.check()
     after.release()
 
@@ -255,13 +255,13 @@ def holder(root: S3Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_a_lease_ends_after_its_holder(root: S3Path, holder: subprocess.Popen[str]) -> None:
     holder.kill()
-    after = LeaseLock(root / "lease", Terms(lasts=2.0))
+    after = S3Lock(root / "lease", LeaseTimeouts(expiry_seconds=2.0))
     after.check()
     after.release()
 
 
 def test_a_lease_that_was_taken_over_is_noticed(root: S3Path) -> None:
-    asleep = LeaseLock(root / "lease", Terms(renewed=0.5))
+    asleep = S3Lock(root / "lease", LeaseTimeouts(renewal_seconds=0.5))
     after = until(lambda: _taken_at_once(root))
     assert after is not None
     until(lambda: asleep._lost)
@@ -272,10 +272,10 @@ def test_a_lease_that_was_taken_over_is_noticed(root: S3Path) -> None:
     after.release()
 
 
-def _taken_at_once(root: S3Path) -> LeaseLock | None:
+def _taken_at_once(root: S3Path) -> S3Lock | None:
     """Whoever has it; None if that one renewed it at this moment."""
     try:
-        return LeaseLock(root / "lease", Terms(lasts=0.0))
+        return S3Lock(root / "lease", LeaseTimeouts(expiry_seconds=0.0))
     except UsageError:
         return None
 
@@ -283,7 +283,7 @@ def _taken_at_once(root: S3Path) -> LeaseLock | None:
 def test_a_holder_that_cannot_renew_gives_up_before_another_may_begin(
     root: S3Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = LeaseLock(root / "lease", Terms(trusted=1.0, renewed=0.2))
+    held = S3Lock(root / "lease", LeaseTimeouts(trusted_seconds=1.0, renewal_seconds=0.2))
 
     def lost(*_: Any) -> str:
         raise UnreachableError("away")
@@ -299,7 +299,7 @@ def test_a_holder_that_cannot_renew_gives_up_before_another_may_begin(
         return False
 
     until(broke)
-    assert time.monotonic() - began < TERMS.lasts
+    assert time.monotonic() - began < LEASE_TIMEOUTS.expiry_seconds
     held.release()
 
 
@@ -314,7 +314,7 @@ def test_a_lost_answer_does_not_lose_the_lease(
             raise error
         return etag
 
-    held = LeaseLock(root / "lease", LIVELY)
+    held = S3Lock(root / "lease", LIVELY)
     monkeypatch.setattr(object_store.Bucket, "replace", unheard)
     before, began = held._bucket.head(held._file.key).etag, held._began
     seen: set[str] = {before}

@@ -17,11 +17,11 @@ from pyspark.errors import AnalysisException
 from thrift.transport import TTransport
 
 from hadoop_loader import Warehouse, WarehouseConfig
-from hadoop_loader._spark.errors import SessionError, working
+from hadoop_loader._spark.errors import SessionError, raising_session_errors
 from hadoop_loader._spark.hiveserver2 import serve
 from hadoop_loader._spark.session import check_java, check_metastore_free
-from hadoop_loader._spark.sql import QueryError, address_of, query
-from hadoop_loader._storage.lock import WarehouseLock
+from hadoop_loader._spark.sql import QueryError, parse_hiveserver2_address, query
+from hadoop_loader._storage.lock import LocalLock
 from headworks.errors import UnreachableError, UsageError
 
 pytestmark = pytest.mark.unit
@@ -93,11 +93,11 @@ def test_a_jvm_that_ends_at_once_is_told_in_a_line(tmp_path: Path) -> None:
 
 def test_a_second_loader_leaves_with_a_message(tmp_path: Path) -> None:
     root = tmp_path / "warehouse"
-    lock = WarehouseLock(root / "_headworks" / "lock")
+    lock = LocalLock(root / "_headworks" / "lock")
     with pytest.raises(UsageError, match=f"in use by another loader, process {os.getpid()}"):
         Warehouse.open(config(tmp_path))
     lock.release()
-    WarehouseLock(root / "_headworks" / "lock").release()
+    LocalLock(root / "_headworks" / "lock").release()
 
 
 @pytest.mark.e2e
@@ -109,7 +109,7 @@ def test_a_killed_loader_holds_no_lock(tmp_path: Path) -> None:
         f"lock = WarehouseLock(Path({str(path)!r})); os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
-    WarehouseLock(path).release()
+    LocalLock(path).release()
 
 
 def test_a_warehouse_must_be_a_folder_that_can_be_written(tmp_path: Path) -> None:
@@ -121,17 +121,23 @@ def test_a_warehouse_must_be_a_folder_that_can_be_written(tmp_path: Path) -> Non
 
 
 def test_what_spark_and_the_disk_throw_is_told_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(SessionError, match="JVM has ended") as ended, working(tmp_path, "thrift"):
+    with (
+        pytest.raises(SessionError, match="JVM has ended") as ended,
+        raising_session_errors(tmp_path, "thrift"),
+    ):
         raise ConnectionRefusedError(111, "Connection refused")
     assert ended.value.exit_code == 3
-    with pytest.raises(SessionError, match=r"failed: no such table\n"), working(tmp_path, "thrift"):
+    with (
+        pytest.raises(SessionError, match=r"failed: no such table\n"),
+        raising_session_errors(tmp_path, "thrift"),
+    ):
         raise AnalysisException("no such table\n at org.apache.spark...")
     with (
         pytest.raises(UsageError, match=r"No space left on device \(/w/x\)"),
-        working(tmp_path, ""),
+        raising_session_errors(tmp_path, ""),
     ):
         raise OSError(errno.ENOSPC, "No space left on device", "/w/x")
-    with pytest.raises(UsageError, match="a regex"), working(tmp_path, ""):
+    with pytest.raises(UsageError, match="a regex"), raising_session_errors(tmp_path, ""):
         raise UsageError("a regex")
 
 
@@ -147,7 +153,10 @@ def test_a_metastore_that_fails_is_named_with_what_was_behind_it(tmp_path: Path)
     refused = Thrown("Connection refused (Connection refused)\n\tat java.base/x.y(Z.java:1)")
     error = AnalysisException("Unable to instantiate SessionHiveMetaStoreClient")
     vars(error)["_origin"] = Thrown("Unable to instantiate", Thrown(None, refused))
-    with pytest.raises(SessionError) as told, working(tmp_path, "thrift://hive:9083"):
+    with (
+        pytest.raises(SessionError) as told,
+        raising_session_errors(tmp_path, "thrift://hive:9083"),
+    ):
         raise error
     assert told.value.message == (
         "Spark or its metastore thrift://hive:9083 failed: Unable to instantiate "
@@ -158,7 +167,7 @@ def test_a_metastore_that_fails_is_named_with_what_was_behind_it(tmp_path: Path)
     vars(error)["_origin"] = Thrown("", of_python)
     with (
         pytest.raises(SessionError, match=r"\(ValueError: 1\)") as told,
-        working(tmp_path, tmp_path / "metastore"),
+        raising_session_errors(tmp_path, tmp_path / "metastore"),
     ):
         raise error
     assert f"its metastore {tmp_path}/metastore failed" in told.value.message
@@ -172,7 +181,7 @@ def test_a_metastore_s_folder_that_cannot_be_written_is_named(
     (tmp_path / "metastore").touch()
     with pytest.raises(UsageError, match=r"folder .*/metastore cannot be written: File exists"):
         Warehouse.open(config(tmp_path))
-    WarehouseLock(tmp_path / "warehouse" / "_headworks" / "lock").release()
+    LocalLock(tmp_path / "warehouse" / "_headworks" / "lock").release()
 
 
 _KILLED = """
@@ -230,7 +239,7 @@ def test_a_file_system_without_hard_links_is_refused_at_once(
 @pytest.mark.parametrize("text", ["here", ":1", "host:", "host:99999", "host:-1"])
 def test_an_address_is_host_and_port(text: str) -> None:
     with pytest.raises(UsageError, match="is not an address"):
-        address_of(text)
+        parse_hiveserver2_address(text)
 
 
 @pytest.mark.e2e

@@ -9,7 +9,7 @@ import pytest
 from hadoop_loader._fetch.kafka_log import KafkaLog
 from hadoop_loader._fetch.ranges import Watermarks
 from hadoop_loader._operations import status
-from hadoop_loader._operations.status import lag_of, status_of
+from hadoop_loader._operations.status import compute_lag, warehouse_status
 from headworks.errors import UsageError
 from tests.hadoop_loader.real import Stage
 
@@ -42,12 +42,12 @@ def test_status_without_a_broker_says_the_rest(
     monkeypatch.setattr(status, "KafkaLog", partial(KafkaLog, timeout=1))
     topic = stage.topic("alone")
     with pytest.raises(UsageError, match="is no warehouse"):
-        status_of(stage.root / "other")
+        warehouse_status(stage.root / "other")
     stage.send(topic, 0, 1, 7)
     stage.load()
     stage.send(topic, 0, 1, 2)
     for bootstrap in (None, "127.0.0.1:1"):
-        found = status_of(stage.root, bootstrap)
+        found = warehouse_status(stage.root, bootstrap)
         (one,) = found["topics"]
         assert (one["topic"], one["rows"], one["offsets"][0]) == (topic, 7, 7)
         assert (one["lag_messages"], one["lag_minutes"]) == (None, None)
@@ -56,6 +56,6 @@ def test_status_without_a_broker_says_the_rest(
 
 def test_an_age_that_is_not_known_is_not_said_to_be_none() -> None:
     marks = {0: Watermarks(0, 9), 1: Watermarks(3, 5)}
-    assert lag_of({0: 7}, marks, 60_000, 120.0) == (4, 1.0)
-    assert lag_of({0: 7}, marks, None, 120.0) == (4, None), "compaction took the first of them"
-    assert lag_of({0: 9, 1: 5}, marks, None, 120.0) == (0, 0.0)
+    assert compute_lag({0: 7}, marks, 60_000, 120.0) == (4, 1.0)
+    assert compute_lag({0: 7}, marks, None, 120.0) == (4, None), "compaction took the first of them"
+    assert compute_lag({0: 9, 1: 5}, marks, None, 120.0) == (0, 0.0)

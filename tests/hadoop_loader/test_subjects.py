@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hadoop_loader._commit import topic_plans
-from hadoop_loader._commit.topic_plans import Subjects, versions_of
+from hadoop_loader._commit.topic_plans import RegistrySubjects, require_versions
 from hadoop_loader._tasks.load_task import Writer
 from headworks._server import child_process
 from headworks.errors import RefusedError
@@ -82,8 +82,8 @@ def delete(client: RegistryClient, subject: str, version: int) -> None:
 
 
 def asked(client: RegistryClient, *topics: str) -> dict[str, Sequence[Writer]]:
-    told = Subjects(client).versions(topics)
-    return {topic: versions_of(topic, told) for topic in topics}
+    told = RegistrySubjects(client).versions(topics)
+    return {topic: require_versions(topic, told) for topic in topics}
 
 
 def test_one_listing_says_of_many_topics_what_asking_for_each_says(client: Counted) -> None:
@@ -97,7 +97,7 @@ def test_one_listing_says_of_many_topics_what_asking_for_each_says(client: Count
     assert client.asked == ["list ", "list  and deleted", subject_of(absent)]
 
     for topic, writers in expected.items():
-        assert Subjects(client).versions([topic]) == {topic: writers}
+        assert RegistrySubjects(client).versions([topic]) == {topic: writers}
 
 
 def test_a_schema_with_references_is_complete_both_ways(client: Counted) -> None:
@@ -111,16 +111,16 @@ def test_a_schema_with_references_is_complete_both_ways(client: Counted) -> None
     others = registered(client, 10)
     many = asked(client, *others, user)[user]
     assert '"name":"x"' in many[0].text
-    assert Subjects(client).versions([user])[user] == many
+    assert RegistrySubjects(client).versions([user])[user] == many
 
 
 def test_a_registry_full_of_others_schemas_is_not_listed_for_a_few_topics(
     client: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = registered(client, 12)
-    monkeypatch.setattr(topic_plans, "_VERSIONS_A_TOPIC", 1)
+    monkeypatch.setattr(topic_plans, "_LISTED_VERSIONS_PER_TOPIC", 1)
     client.asked.clear()
-    assert Subjects(client).versions(expected) == expected
+    assert RegistrySubjects(client).versions(expected) == expected
     assert sorted(set(client.asked)) == sorted(
         [
             "list ",
@@ -163,9 +163,9 @@ def test_who_may_not_read_a_subject_is_told_so_and_not_that_it_is_ungoverned(
 
     monkeypatch.setattr(Counted, "listing", partly)
     monkeypatch.setattr(Counted, "versions", guarded)
-    told = Subjects(client).versions(expected)
+    told = RegistrySubjects(client).versions(expected)
     with pytest.raises(RefusedError, match=f"may not read {hidden}"):
-        versions_of(hidden, told)
+        require_versions(hidden, told)
     del told[hidden], expected[hidden]
     assert told == expected
 
@@ -192,9 +192,13 @@ def test_what_is_another_name_of_a_subject_has_that_ones_schemas(client: Counted
     for alias in (name, new):
         client._ask("PUT", f"/config/{subject_of(alias)}", {"alias": subject_of(real)})
     topics = {*others, name, new}
-    assert Subjects(client).versions(topics) == {**others, name: others[real], new: others[real]}
+    assert RegistrySubjects(client).versions(topics) == {
+        **others,
+        name: others[real],
+        new: others[real],
+    }
     for one in (name, new, real):
-        assert Subjects(client).versions([one]) == {one: others[real]}
+        assert RegistrySubjects(client).versions([one]) == {one: others[real]}
 
 
 def test_what_other_subjects_refer_to_is_not_asked_for(
@@ -208,4 +212,4 @@ def test_what_other_subjects_refer_to_is_not_asked_for(
     client.register(f"no-topic-{base}", refers, references=[Reference("geo.Place", base, 1)])
     expected = registered(client, 12)
     monkeypatch.setattr(client, "schema_text", lambda *_: pytest.fail("a text was asked for"))
-    assert Subjects(client).versions(expected) == expected
+    assert RegistrySubjects(client).versions(expected) == expected

@@ -13,7 +13,7 @@ import pytest
 from hadoop_loader._fetch.kafka_log import Message
 from hadoop_loader._fetch.ranges import DEFAULT_RECORD_BYTES, Range
 from hadoop_loader._jit.backend import Choice
-from hadoop_loader._operations.load import tasks_of
+from hadoop_loader._operations.load import make_tasks
 from hadoop_loader._tasks import load_task
 from hadoop_loader._tasks.load_task import Task, TopicPlan, Writer, load
 from tests.hadoop_loader.memory import MemoryLog, encoded
@@ -80,7 +80,9 @@ def test_a_task_of_much_is_read_by_compiled_loops_from_its_first_message(tmp_pat
     log = MemoryLog()
     log.append("a", encoded(V1, {"at": 0, "n": 1}, 1))
     for number, (size, much) in enumerate(((4999, False), (5000, True)), 1):
-        [made] = tasks_of([Range("a", 0, 0, size)], plans, None, number, tmp_path / str(number), 1)
+        [made] = make_tasks(
+            [Range("a", 0, 0, size)], plans, None, number, tmp_path / str(number), 1
+        )
         assert made.expected == size * DEFAULT_RECORD_BYTES
         choice = Choice(int(5000 * DEFAULT_RECORD_BYTES))
         made.staging.mkdir()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hadoop_loader._operations.load import Loading
+from hadoop_loader._operations.load import Load
 from hadoop_loader._spark.sql import query
 from hadoop_loader._tables.columns import column_type, ddl, table_columns
 from hadoop_loader._tables.hive_catalog import HiveCatalog
@@ -136,7 +136,7 @@ def test_what_hive_answers(spark: Any, hive: str, tmp_path: Path) -> None:
     world.register("every.thing", schema)
     value = {f"select_{i}": t[2] for i, t in enumerate(TYPES)}
     world.log.append("every.thing", encoded(schema, value))
-    report = Loading(world.parts()).run()
+    report = Load(world.context()).run()
     assert (report.topics[0].rows, report.topics[0].table) == (1, "every_thing")
     rows = query(hive, "SELECT * FROM types.every_thing")
     for (avro, _, _, expected), found in zip(TYPES, rows.rows[0], strict=False):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fastavro import parse_schema, schemaless_reader
 
-from hadoop_loader._operations.load import Loading
+from hadoop_loader._operations.load import Load
 from hadoop_loader._spark.sql import query
 from hadoop_loader._tables.hive_catalog import HiveCatalog
 from hadoop_loader._tables.views import Projection, file_columns, rebuild_query, view_query
@@ -54,7 +54,7 @@ def test_every_row_is_as_avro_resolves_it(spark: Any, tmp_path: Path) -> None:
                 data = encoded(versions[step], value, schema_id)
                 world.log.append(topic, data)
                 written.setdefault(topic, []).append((versions[step], data[5:]))
-        report = Loading(world.parts()).run()
+        report = Load(world.context()).run()
         assert not report.refused
         assert sum(t.quarantined for t in report.topics) == 0
     for topic, versions in chains.items():
@@ -170,13 +170,13 @@ def test_defaults_over_hiveserver2_and_a_dropped_then_restored_field(
     for schema, value in ((first, {"f0": 1, "f1": {"a": 1}}), (first, {"f0": 2, "f1": None})):
         schema_id = 1 if "t" in world.subjects else world.register("t", schema)
         world.log.append("t", encoded(schema, {**value, **ids}, schema_id))
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     schema_id = world.register("t", second)
     value = {"f0": 2**40, "f1": {"a": 3, "b": "new"}, "new": 2.5, **ids}
     world.log.append("t", encoded(second, value, schema_id))
     # Written in version 1, loaded after version 2: the decoder and the view must agree.
     world.log.append("t", encoded(first, {"f0": 4, "f1": {"a": 4}, **ids}, 1))
-    Loading(world.parts()).run()
+    Load(world.context()).run()
     select = "SELECT f0, f1.a, f1.b, new, _schema_version, _load FROM t ORDER BY _offset"
     assert query(hive, select, database="defaults").rows == [
         (1, 1, "it's", 1.5, 1, 1),

@@ -2,7 +2,7 @@
 
     with start(folder) as hdfs:
         os.environ["HADOOP_CONF_DIR"] = str(folder / "conf")
-        root = place_of(f"hdfs://{hdfs.address}/warehouse")
+        root = parse_path(f"hdfs://{hdfs.address}/warehouse")
 
 `HEADWORKS_TEST_WAREHOUSE=hdfs pytest tests/hadoop_loader` puts the warehouses of the loader's tests
 there, which runs what they state of a load against another file system than this machine's.

@@ -2,7 +2,7 @@
 
     with start(folder) as s3, pytest.MonkeyPatch.context() as patch:
         configure(patch, s3)
-        root = place_of(f"s3a://{BUCKET}/warehouse")
+        root = parse_path(f"s3a://{BUCKET}/warehouse")
 
 `HEADWORKS_TEST_WAREHOUSE=s3 pytest tests/hadoop_loader` puts the warehouses of the loader's tests
 there. `jars` fetches what Spark reads s3a:// by (see `maven`).
@@ -77,7 +77,7 @@ def configure(patch: pytest.MonkeyPatch, s3: Service) -> None:
     """Let this process, and its children, find the store."""
     for name, value in {**_SETTINGS, "AWS_ENDPOINT_URL": s3.url}.items():
         patch.setenv(name, value)
-    object_store.where.cache_clear()
+    object_store.endpoint_and_region.cache_clear()
 
 
 def _await(running: Service, timeout: float) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from hadoop_loader import Warehouse, WarehouseConfig
 from hadoop_loader._commit.commit_log import CommitLog
-from hadoop_loader._storage.filesystem import create, matching
+from hadoop_loader._storage.filesystem import create_exclusive, sorted_glob
 from hadoop_loader._storage.hdfs import HdfsPath, hdfs_path
 from hadoop_loader._storage.lock import HdfsLock
 from headworks._server import child_process
@@ -60,7 +60,7 @@ def test_one_loader_at_a_time_and_the_next_one_is_told_whose_it_is(root: HdfsPat
         HdfsLock(folder)
     first.check()
     first.release()
-    assert matching(folder, "*") == []
+    assert sorted_glob(folder, "*") == []
     HdfsLock(folder).release()
 
 
@@ -82,14 +82,14 @@ def test_a_lock_ends_with_its_holder(root: HdfsPath, cut_off: bool) -> None:
         holder.communicate()
     after = HdfsLock(folder)
     after.check()
-    assert matching(folder, "*") == [after.drafts]
+    assert sorted_glob(folder, "*") == [after.record_folder]
     after.release()
 
 
 def test_a_loader_that_was_taken_over_commits_nothing(root: HdfsPath) -> None:
     cut_off = HdfsLock(root / "loaders")
-    log = CommitLog(root, cut_off.drafts)
-    cut_off.drafts.remove_tree()
+    log = CommitLog(root, cut_off.record_folder)
+    cut_off.record_folder.remove_tree()
     with pytest.raises(UsageError, match="another loader has taken"):
         log.create(a_commit())
     assert log.numbers() == []
@@ -106,7 +106,7 @@ def test_a_hold_that_broke_is_noticed(tmp_path: Path) -> None:
         with pytest.raises(UnreachableError, match="its data node went away"):
             held.check()
         with pytest.raises(UnreachableError, match="no name node answers over WebHDFS"):
-            create(held.drafts / "x", "")
+            create_exclusive(held.record_folder / "x", "")
         held.release()
 
 
@@ -145,4 +145,4 @@ def _killed(stack: Stack, root: HdfsPath) -> None:
     assert (status["applied"], clicks["rows"], clicks["schema_version"]) == (True, 150, 2)
     verified = stack.headworks("audit", "verify")
     assert verified.returncode == 0, verified.stdout + verified.stderr
-    assert matching(root, ".staging") == []
+    assert sorted_glob(root, ".staging") == []

@@ -11,7 +11,7 @@ import pytest
 
 from hadoop_loader import Warehouse, WarehouseConfig
 from hadoop_loader._commit.commit_log import CommitLog
-from hadoop_loader._storage.filesystem import matching
+from hadoop_loader._storage.filesystem import sorted_glob
 from hadoop_loader._storage.s3 import S3Path, s3_path
 from headworks._server import child_process
 from headworks._server.child_process import Service
@@ -104,7 +104,7 @@ def test_killed_in_s3_and_nothing_is_lost_or_doubled(stack: Stack, root: S3Path)
     asked = stack.headworks("sql", f"SELECT {WANTED} FROM clicks")
     assert asked.returncode == 0, asked.stderr
     assert json.loads(asked.stdout) == [{"n": 150, "messages": 150, "total": sum(range(150))}]
-    assert matching(root, ".staging") == []
+    assert sorted_glob(root, ".staging") == []
 
 
 @pytest.mark.minutes
@@ -117,7 +117,7 @@ def test_a_loader_that_sleeps_past_its_lease_changes_nothing(stack: Stack, root:
     stack.produce(V1, first.id, range(100))
     asleep = stack.begin("load", "run")
     try:
-        until(lambda: matching(root, ".staging/*/*") or asleep.poll() is not None, patience=120)
+        until(lambda: sorted_glob(root, ".staging/*/*") or asleep.poll() is not None, patience=120)
         asleep.send_signal(signal.SIGSTOP)
         assert CommitLog(root / "_headworks").numbers() == []
         there = {"HEADWORKS_DATA_DIR": str(stack.folder / "there")}
@@ -140,4 +140,4 @@ def test_a_loader_that_sleeps_past_its_lease_changes_nothing(stack: Stack, root:
     assert verified.returncode == 0, verified.stdout + verified.stderr
     again = stack.headworks("load", "run", **there)
     assert again.returncode == 0, again.stderr
-    assert matching(root, ".staging") == []
+    assert sorted_glob(root, ".staging") == []

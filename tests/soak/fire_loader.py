@@ -14,12 +14,12 @@ from typing import Any
 
 from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.policy import Policy
-from hadoop_loader._commit.topic_plans import Subjects
-from hadoop_loader._commit.transaction import Parts
+from hadoop_loader._commit.topic_plans import RegistrySubjects
+from hadoop_loader._commit.transaction import LoaderContext
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._fetch.kafka_log import KafkaLog
 from hadoop_loader._operations.audit_counts import AuditPublisher
-from hadoop_loader._operations.load import Loading
+from hadoop_loader._operations.load import Load
 from hadoop_loader._tasks.load_task import Manifest, Task, load
 from headworks._kafka.client_properties import broker_client
 from headworks.errors import HeadworksError
@@ -40,15 +40,15 @@ class _Jobs(MemoryJobs):
             return [load(task, fetcher) for task in tasks]
 
 
-def parts(bootstrap: str, registry: str, root: Path) -> Parts:
+def loader_context(bootstrap: str, registry: str, root: Path) -> LoaderContext:
     client = broker_client(bootstrap)
     versions = RegistryClient(registry)
 
-    return Parts(
+    return LoaderContext(
         root=root,
         log=CommitLog(root / "_headworks"),
         broker=KafkaLog(client),
-        versions=Subjects(versions).versions,
+        versions=RegistrySubjects(versions).versions,
         jobs=_Jobs(client),
         catalog=MemoryCatalog(),
         publish=AuditPublisher(client, versions, str(root)),
@@ -64,7 +64,7 @@ def main() -> int:
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            report = Loading(parts(bootstrap, registry, folder)).run()
+            report = Load(loader_context(bootstrap, registry, folder)).run()
         except HeadworksError as error:
             sys.stderr.write(f"{error}\n")
             if more and time.monotonic() > deadline:

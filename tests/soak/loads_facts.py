@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from hadoop_loader._commit.commit_builder import Draft
+from hadoop_loader._commit.commit_builder import CommitBuilder
 from hadoop_loader._commit.commit_log import Commit, CommitLog
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
-from hadoop_loader._operations.verify import rows_of
+from hadoop_loader._operations.verify import count_rows
 
 __all__ = ["Facts", "Key", "offsets_of"]
 
@@ -40,7 +40,7 @@ class Facts:
         last = log.latest()
         if last is None:
             return []
-        draft, wrong = Draft(log, self._root, last), []
+        draft, wrong = CommitBuilder(log, self._root, last), []
         pending = {} if log.is_applied(last.number) else self._pending(last)
         found: Counter[Key] = Counter()
         tables = {state.files_table: topic for topic, state in last.tables.items()}
@@ -70,14 +70,14 @@ class Facts:
             wrong.append(f"commit {last.number} is not applied")
         if (staging := self._root / ".staging").exists():
             wrong.append(f"{staging} was left")
-        for table in rows_of(self._root):
+        for table in count_rows(self._root):
             if table.in_files != table.in_commits:
                 wrong.append(f"{table} does not agree")
         return wrong + self._strays(log, last)
 
     def _strays(self, log: CommitLog, last: Commit) -> list[str]:
         """Files that are neither where readers are sent nor waiting to be removed."""
-        draft, records = Draft(log, self._root, last), log.retired().values()
+        draft, records = CommitBuilder(log, self._root, last), log.retired().values()
         tables = [s.files_table for s in last.tables.values()] + [QUARANTINE_TABLE]
         places = {draft.folder(t, day) for t in tables for day in draft.days(t)}
         places |= {folder for record in records for folder in record["folders"]}
@@ -92,7 +92,7 @@ class Facts:
     def _pending(self, last: Commit) -> dict[Path, Path]:
         return {self._root / f.target: self._root / f.staged for f in last.files}
 
-    def _files(self, draft: Draft, table: str, pending: dict[Path, Path]) -> set[Path]:
+    def _files(self, draft: CommitBuilder, table: str, pending: dict[Path, Path]) -> set[Path]:
         assert draft.last is not None
         days = {*draft.days(table), *(f.day for f in draft.last.files if f.table == table)}
         found: set[Path] = set()
