@@ -169,7 +169,7 @@ def fingerprint(text: str) -> str:
 class CommitLog:
     """The commit log in `folder` (made if absent).
 
-    `record_folder`: where a record is written before it counts, if that is a folder of its writer's own.
+    `record_folder`: where a record is written before it gets its name, if its writer has one.
     """
 
     def __init__(self, folder: AnyPath, record_folder: AnyPath | None = None) -> None:
