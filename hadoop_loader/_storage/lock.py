@@ -62,7 +62,7 @@ class WarehouseLock(Protocol):
 def acquire_lock(state: AnyPath) -> WarehouseLock:
     """Take the lock of the warehouse whose state is there; UsageError if another loader has it."""
     if isinstance(state, Path):
-        return LocalLock(state / "acquire_lock")
+        return LocalLock(state / "lock")
     if isinstance(state, HdfsPath):
         return HdfsLock(state / "loaders")
     assert isinstance(state, S3Path)

@@ -105,8 +105,8 @@ def test_a_killed_loader_holds_no_lock(tmp_path: Path) -> None:
     path = tmp_path / "_headworks" / "lock"
     code = (
         "import os, sys; from pathlib import Path\n"
-        "from hadoop_loader._storage.lock import WarehouseLock\n"
-        f"lock = WarehouseLock(Path({str(path)!r})); os.kill(os.getpid(), 9)"
+        "from hadoop_loader._storage.lock import LocalLock\n"
+        f"lock = LocalLock(Path({str(path)!r})); os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
     LocalLock(path).release()
@@ -189,7 +189,7 @@ import logging, os, signal, sys
 from pathlib import Path
 from hadoop_loader._config import WarehouseConfig
 from hadoop_loader._spark.session import start_session, stop_session
-from hadoop_loader._spark.errors import SessionError, working
+from hadoop_loader._spark.errors import SessionError, raising_session_errors
 from headworks._server.logs import configure
 configure()
 folder = Path(sys.argv[1])
@@ -197,7 +197,7 @@ config = WarehouseConfig(data_dir=folder, bootstrap="", registry="")
 spark = start_session(config)
 os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL)
 try:
-    with working(folder, config.metastore):
+    with raising_session_errors(folder, config.metastore):
         spark.sparkContext.parallelize([1], 1).collect()
 except SessionError as error:
     print(error.message)
