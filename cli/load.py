@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hadoop_loader import LoadReport, Warehouse
     from hadoop_loader._operations.metrics import LoaderMetrics
     from hadoop_loader._storage.filesystem import AnyPath
+    from headworks._server.metrics_page import MetricsEndpoint
 
 __all__ = ["load_app"]
 
@@ -86,6 +87,9 @@ def run(
     metrics: Annotated[
         str | None, typer.Option(help="HOST:PORT: serve Prometheus metrics there meanwhile")
     ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="serve metrics to every machine, without a password")
+    ] = False,
     metrics_file: Annotated[
         Path | None, typer.Option(help="write Prometheus metrics there after each run")
     ] = None,
@@ -94,10 +98,12 @@ def run(
     """Load everything that is new in every topic; exit 1 if something had to be left out."""
     from hadoop_loader._commit.policy import Policy, QuarantineLimit
     from hadoop_loader._spark.session import prepare_class_archive
+    from headworks._server.metrics_page import MetricsEndpoint
+    from headworks._server.security.exposure import parse_listen
 
     pause = None if every is None else _seconds(every)
-    address = None if serve is None else _address("--serve", serve)
-    scrapes = None if metrics is None else _address("--metrics", metrics)
+    address = None if serve is None else parse_listen(serve, "--serve")
+    endpoint = None if metrics is None else MetricsEndpoint.parse(metrics, insecure=insecure)
     policy = Policy(
         allow, deny, partitions, QuarantineLimit.parse(quarantine_limit), skip_lost, compact
     )
@@ -117,7 +123,7 @@ def run(
     try:
         keeper.open()
         if metrics is not None or metrics_file is not None:
-            runs.count(config.root, scrapes)
+            runs.count(config.root, endpoint)
         if pause is not None:
             _again_and_again(pause, keeper, runs)
             return
@@ -207,16 +213,15 @@ class _Runs:
         self._file = metrics_file
         self._metrics: LoaderMetrics | None = None
 
-    def count(self, root: AnyPath, address: tuple[str, int] | None) -> None:
-        """Keep metrics from now on, served at `address`."""
+    def count(self, root: AnyPath, endpoint: MetricsEndpoint | None) -> None:
+        """Keep metrics from now on, and serve them at `endpoint`."""
         from hadoop_loader._operations.metrics import LoaderMetrics
 
         self._metrics = LoaderMetrics(root)
         if self._file is not None:
             self._metrics.write(self._file)
-        if address is not None:
-            port = self._metrics.serve(*address)
-            print_status(f"metrics are at http://{address[0]}:{port}/metrics")
+        if endpoint is not None:
+            print_status(f"metrics are at {self._metrics.serve(endpoint)}")
 
     def loaded(self, report: LoadReport) -> None:
         """A run is over."""
@@ -315,15 +320,6 @@ def _serve_while(alive: Callable[[], bool]) -> None:
         "warehouse is another loader's now",
         fix="see what ended it, and run again; with --every it is started anew by itself",
     )
-
-
-def _address(option: str, text: str) -> tuple[str, int]:
-    from hadoop_loader._spark.sql import parse_hiveserver2_address
-
-    try:
-        return parse_hiveserver2_address(text)
-    except UsageError as error:
-        raise UsageError(f"{option} {error.message}", fix=error.fix) from None
 
 
 def _seconds(text: str) -> float:

@@ -13,13 +13,14 @@ from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
-    start_http_server,
+    generate_latest,
     write_to_textfile,
 )
 
 from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.report import LoadReport
 from hadoop_loader._storage.filesystem import AnyPath
+from headworks._server.metrics_page import MetricsEndpoint, MetricsPage
 from headworks.errors import UsageError
 
 __all__ = ["LoaderMetrics"]
@@ -105,16 +106,9 @@ class LoaderMetrics:
             for partition, offset in partitions.items():
                 self._offset.labels(topic, partition).set(offset)
 
-    def serve(self, host: str, port: int) -> int:
-        """Answer scrapes on an address until the process ends; the port, chosen if 0."""
-        try:
-            server, _ = start_http_server(port, host, self._registry)
-        except OSError as error:
-            raise UsageError(
-                f"metrics cannot be served on {host}:{port}: {error.strerror or error}",
-                fix="stop what listens there, or give --metrics another HOST:PORT",
-            ) from None
-        return int(server.server_port)
+    def serve(self, endpoint: MetricsEndpoint) -> str:
+        """Serve the metrics page until the process ends, and return its URL."""
+        return MetricsPage(endpoint, lambda: generate_latest(self._registry)).url
 
     def write(self, path: Path) -> None:
         """Put everything into a file, at once, for a collector of text files."""

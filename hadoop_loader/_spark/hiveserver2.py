@@ -6,11 +6,11 @@ one before the server starts, because the server does not tell which one it took
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import time
 from typing import Any
 
+from headworks._server.security.exposure import is_loopback, parse_listen
 from headworks.errors import UnreachableError, UsageError
 
 __all__ = ["serve"]
@@ -18,7 +18,12 @@ __all__ = ["serve"]
 
 def serve(spark: Any, host: str, port: int, *, timeout: float = 60.0) -> tuple[str, int]:
     """Start HiveServer2 in the session's JVM; returns its address when it accepts connections."""
-    _check_loopback(host)
+    host, port = parse_listen(f"{host}:{port}", "HiveServer2 address")
+    if not is_loopback(host):
+        raise UsageError(
+            f"HiveServer2 has no authentication and does not listen on {host!r}",
+            fix="serve on 127.0.0.1; from elsewhere, come through an SSH tunnel",
+        )
     port = _free_port(host, port)
     settings = {
         "hive.server2.thrift.port": str(port),
@@ -36,18 +41,6 @@ def serve(spark: Any, host: str, port: int, *, timeout: float = 60.0) -> tuple[s
     server.startWithContext(spark._jsparkSession.sqlContext())
     _wait(host, port, timeout)
     return host, port
-
-
-def _check_loopback(host: str) -> None:
-    try:
-        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
-        raise UsageError(
-            f"HiveServer2 has no authentication and does not listen on {host!r}",
-            fix="serve on 127.0.0.1; from elsewhere, come through an SSH tunnel",
-        )
 
 
 def _free_port(host: str, port: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hadoop_loader import LoadReport
 from hadoop_loader._commit.report import CompactionReport
 from hadoop_loader._operations.metrics import LoaderMetrics
 from headworks._cli import load
+from headworks._cli.main import run
 from headworks._cli.output import Format
 from headworks._cli.warehouse_options import print_report
 from headworks.errors import UnreachableError
@@ -82,3 +84,37 @@ def test_what_puts_rows_in_the_place_of_others_tells_the_difference(
 ) -> None:
     print_report(LoadReport(7, kind=kind, committed=True), Format.TEXT)
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:9400", "[::]:9400", "192.0.2.1:9400"])
+def test_metrics_that_other_machines_can_reach_are_refused_before_anything_starts(
+    listen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(load, "open_warehouse", lambda config: pytest.fail("it was opened"))
+    command = ["load", "run", "--data-dir", str(tmp_path), "--metrics", listen]
+    monkeypatch.setattr("sys.argv", ["headworks", *command])
+    with pytest.raises(SystemExit) as stopped:
+        run()
+    told = capfd.readouterr().err
+    assert stopped.value.code == 2
+    assert "the metrics page would not authenticate clients" in told
+    assert "pass --insecure if the network is trusted" in told
+    assert not list(tmp_path.iterdir())
+
+
+def test_metrics_are_served_to_other_machines_if_the_network_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pages: list[str] = []
+
+    class Scraped(Dying):
+        def load(self, progress: Callable[[str, float | None], None] | None) -> LoadReport:
+            port = capsys.readouterr().err.partition("http://0.0.0.0:")[2].partition("/")[0]
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+                pages.append(answer.read().decode())
+            return LoadReport(1)
+
+    monkeypatch.setattr(load, "open_warehouse", lambda config: Scraped())
+    monkeypatch.setattr("hadoop_loader._spark.session.prepare_class_archive", lambda: None)
+    load.run(data_dir=str(tmp_path), metrics="0.0.0.0:0", insecure=True)
+    assert "headworks_loader_runs_total" in pages[0]

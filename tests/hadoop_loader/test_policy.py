@@ -22,6 +22,7 @@ from hadoop_loader._operations.load import Load
 from hadoop_loader._operations.metrics import LoaderMetrics
 from hadoop_loader._operations.schedule import load_every
 from hadoop_loader._operations.status import warehouse_status
+from headworks._server.metrics_page import MetricsEndpoint
 from headworks.errors import UnreachableError, UsageError
 from tests.hadoop_loader.memory import World, encoded
 from tests.hadoop_loader.test_loading import DAY, HOUR, V1, click, numbers
@@ -318,8 +319,8 @@ def test_metrics_say_what_the_commit_log_says(world: World, tmp_path: Path) -> N
     metrics = LoaderMetrics(world.root)
     metrics.loaded(Load(world.context()).run())
     metrics.failed()
-    port = metrics.serve("127.0.0.1", 0)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+    url = metrics.serve(MetricsEndpoint("127.0.0.1", 0))
+    with urllib.request.urlopen(url) as answer:
         text = answer.read().decode()
     assert 'headworks_loader_topic_rows{topic="clicks"} 5.0' in text
     assert 'headworks_loader_topic_quarantined{topic="clicks"} 1.0' in text
@@ -327,7 +328,8 @@ def test_metrics_say_what_the_commit_log_says(world: World, tmp_path: Path) -> N
     assert 'headworks_loader_runs_total{outcome="failed"} 1.0' in text
     metrics.write(tmp_path / "m.prom")
     assert "headworks_loader_phase_seconds" in (tmp_path / "m.prom").read_text()
-    with pytest.raises(UsageError, match="metrics cannot be served"):
-        metrics.serve("127.0.0.1", port)
+    taken = MetricsEndpoint("127.0.0.1", int(url.removesuffix("/metrics").rpartition(":")[2]))
+    with pytest.raises(UsageError, match=r"cannot serve metrics on 127\.0\.0\.1"):
+        metrics.serve(taken)
     with pytest.raises(UsageError, match="metrics cannot be written"):
         metrics.write(tmp_path / "no" / "m.prom")
