@@ -102,6 +102,7 @@ def test_metrics_that_other_machines_can_reach_are_refused_before_anything_start
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.contract
 def test_metrics_are_served_to_other_machines_if_the_network_is_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
