@@ -15,10 +15,11 @@ quick: lint  ## lint, types and unit tests: the loop while you edit
 test: $(READY)  ## run every test
 	$(BIN)/pytest -n 2 --dist loadfile
 
-lint: $(READY)  ## formatting, lint rules and types
+lint: $(READY)  ## formatting, lint rules, types, and the English of docstrings and documents
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.lint.prose
 
 soak: $(READY)  ## the long proofs: kills, power cuts, fuzzing, generated schemas (four hours)
 	$(BIN)/python -m tests.soak kills 200
