@@ -3,7 +3,6 @@
 - `assignment`: who reads what (pure).
 - `subscription`: what a member wants, as topics or as a filter (pure).
 - `directory`: the group's directories: members, owners, offsets.
-- `lease`: until when this process may take itself for a member.
 - `member`: the member: watches, releases, claims, commits.
 - `stream`: what the member's reader does, in the thread of who polls.
 

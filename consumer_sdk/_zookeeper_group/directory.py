@@ -61,9 +61,13 @@ class Directory:
         self._client.create(paths.member(self._group, member), node.dump(), ephemeral=True)
         self.writes += 1
 
-    def is_member(self, member: str) -> bool:
-        """Whether a member is registered."""
-        return self._client.exists(paths.member(self._group, member)) is not None
+    def renew(self, member: str, node: MemberNode) -> bool:
+        """Write a member's own node again; false if it is gone. `writes` does not count it."""
+        try:
+            self._client.set(paths.member(self._group, member), node.dump())
+        except self._errors.NoNodeError:
+            return False
+        return True
 
     def view(self, watch: Callable[[Any], None]) -> View:
         """What there is; `watch` is called when that changes."""

@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from consumer_sdk._message import Partition
 from consumer_sdk._zookeeper_group.assignment import share_of
 from consumer_sdk._zookeeper_group.directory import Directory, NotAMemberError, Place
-from consumer_sdk._zookeeper_group.lease import Lease
 from consumer_sdk._zookeeper_group.subscription import wanted
 from headworks._zookeeper import MemberNode, SessionState, open_session
+from headworks._zookeeper.lease import LeaseThread
 from headworks.errors import HeadworksError, UnreachableError
 
 __all__ = ["Handover", "Member", "Timing"]
@@ -88,7 +88,7 @@ class Member:
         self.directory = Directory(self._session, group)
         self.handovers: list[Handover] = []
         self._held: dict[Place, int] = {}
-        self._lease: Lease | None = None
+        self._lease: LeaseThread | None = None
         self._joined_in = 0
         self._dirty = threading.Event()
         self._committing = threading.Lock()
@@ -216,10 +216,14 @@ class Member:
             self._session.client.restart()  # somebody removed our node; the claims go with this
         self.name = f"{socket.gethostname()}:{uuid.uuid4().hex}"
         self._joined_in = self._session.id
-        self.directory.join(self.name, self._wants(len(self.handovers)))
-        name = self.name
-        self._lease = Lease(
-            self._session.timeout, lambda: self.directory.is_member(name), self._dirty.set
+        name, node = self.name, self._wants(len(self.handovers))
+        joined = time.monotonic()
+        self.directory.join(name, node)
+        self._lease = LeaseThread(
+            lambda: self.directory.renew(name, node),
+            lambda: self._session.timeout,
+            self._dirty.set,
+            joined=joined,
         )
 
     def _end_lease(self) -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from headworks._broker.coordination.assignment import assign, coordinator_of, load_of
 from headworks._broker.coordination.folder import claim_folder, refuse_cluster_folder
-from headworks._broker.coordination.lease import Lease
 from headworks.errors import CorruptError, UsageError
 
 pytestmark = pytest.mark.unit
@@ -78,24 +77,6 @@ def test_groups_spread() -> None:
     found = Counter(coordinator_of(f"group-{n}", [1, 2, 3]) for n in range(3000))
     assert all(800 < count < 1200 for count in found.values())
     assert coordinator_of("g", []) is None
-
-
-def test_a_lease_lapses_before_the_session_can_end() -> None:
-    now = 100.0
-    lease = Lease(lambda: now)
-    assert not lease.holds
-    lease.extend(100.0, 6.0)
-    assert lease.holds
-    now = 103.99
-    assert lease.holds
-    now = 104.0
-    assert not lease.holds
-    lease.extend(99.0, 6.0)  # an older proof takes nothing away, and adds nothing
-    assert not lease.holds
-    lease.extend(104.0, 6.0)
-    assert lease.holds
-    lease.end()
-    assert not lease.holds
 
 
 def test_a_folder_is_of_one_broker_of_one_cluster(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ Rules:
   is refused, whether the id is alive or not. The folder's lock keeps a second process out, so a
   node that names this folder at this place is what an earlier life of this broker left, and may be
   replaced. A copy of the folder elsewhere has no lock: there it is looked for signs of life.
-- The proof is a write of the own node, so that it comes from the ensemble's leader; each extends
-  the lease. Without proof the lease lapses before the session can end.
+- The broker writes its own node again and again; each acknowledged write extends the lease, which
+  expires before ZooKeeper can end the session (`headworks._zookeeper.lease`).
 - After the end of a session everything is checked anew before anything is registered again. What
   can never be right again (another cluster, another folder under the id) ends the broker.
 """
@@ -26,14 +26,15 @@ from typing import Any
 
 from headworks._broker.coordination.folder import FolderIdentity, claim_folder
 from headworks._broker.coordination.interface import ClusterMember
-from headworks._broker.coordination.lease import BEATS, Lease
 from headworks._broker.coordination.zookeeper.bridge import Bridge
 from headworks._zookeeper import BrokerNode, SessionState, paths
+from headworks._zookeeper.lease import Lease
 from headworks.errors import CorruptError, HeadworksError, UnreachableError, UsageError
 
 __all__ = ["Registration"]
 
 _log = logging.getLogger(__name__)
+_WRITES_PER_TIMEOUT = 6  # to the own node, each of which extends the lease
 
 
 class Registration:
@@ -185,7 +186,9 @@ class Registration:
         if node.place == self._place:
             return
         # longer than a lease holds: who stood still so long does not answer as owner any more
-        await asyncio.sleep(self._bridge.session.timeout * (BEATS - 1) / BEATS)
+        await asyncio.sleep(
+            self._bridge.session.timeout * (_WRITES_PER_TIMEOUT - 1) / _WRITES_PER_TIMEOUT
+        )
         again = await self._bridge.value(path)
         if again is not None and again[1].version != first[1].version:
             raise UsageError(
@@ -243,7 +246,7 @@ class Registration:
     async def _renew_forever(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._bridge.session.timeout / BEATS):
+                async with asyncio.timeout(self._bridge.session.timeout / _WRITES_PER_TIMEOUT):
                     await self._renew_now.wait()
             self._renew_now.clear()
             try:
@@ -290,11 +293,11 @@ class Registration:
     async def _watch_expiry(self) -> None:
         """Tell soon after the lease has lapsed: nobody asks about groups that wait."""
         while True:
-            await asyncio.sleep(self._bridge.session.timeout / BEATS / 4)
+            await asyncio.sleep(self._bridge.session.timeout / _WRITES_PER_TIMEOUT / 4)
             self._report_lease()
 
     def _report_lease(self) -> None:
-        held = self.lease.holds
+        held = self.lease.valid
         if held == self._reported_valid:
             return
         self._reported_valid = held

@@ -97,7 +97,7 @@ class ZooKeeperCoordination:
     @property
     def lease_valid(self) -> bool:
         """See `Coordination`."""
-        return self._registration.lease.holds
+        return self._registration.lease.valid
 
     def watch(self, changed: Callable[[], None]) -> None:
         """See `Coordination`."""
