@@ -112,8 +112,8 @@ def start(
     tls = tls_of(tls_cert, tls_key)
     sock = bind(
         listen or host_and_port(resolve("console")),
-        what="console",
-        guarded=guarding.authenticates,
+        server="console",
+        authenticates=guarding.authenticates,
         insecure=insecure,
     )
     scheme = "http" if tls is None else "https"

@@ -114,7 +114,7 @@ def start(
     )
     sock = bind(
         listen or host_and_port(resolve("registry")),
-        guarded=options.guarding.authenticates,
+        authenticates=options.security.authenticates,
         insecure=insecure,
     )
     scheme = "http" if options.tls is None else "https"

@@ -14,7 +14,7 @@ from headworks.errors import UsageError
 if TYPE_CHECKING:
     import ssl
 
-    from headworks._registry.security.options import SecurityOptions
+    from headworks._server.security.http.options import SecurityOptions
 
 __all__ = [
     "AccessOption",
@@ -97,7 +97,7 @@ def guarding_of(
     insecure: bool,
 ) -> SecurityOptions:
     """How the server is guarded, by its options and the settings users and access."""
-    from headworks._registry.security.options import SecurityOptions
+    from headworks._server.security.http.options import SecurityOptions
 
     return SecurityOptions(
         users=file_setting("users", users),

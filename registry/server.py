@@ -1,9 +1,6 @@
-"""The registry's process: bind, serve, say when ready, stop gracefully.
+"""The registry's process: bind, serve, report readiness, and stop gracefully.
 
-Rules:
-
-- The socket is bound before anything else is loaded, so a taken address is found at once and
-  port 0 gives a free one; ready means that requests are answered (`listening`).
+Rule: the socket is bound before anything else is loaded, so that a taken address fails at once.
 """
 
 from __future__ import annotations
@@ -14,26 +11,26 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from headworks._registry.listening import DRAIN_SECONDS, bind, serve_app
 from headworks._registry.metrics import RegistryMetrics
-from headworks._registry.security.options import SecurityOptions, open_security
 from headworks._registry.service.app import ServiceLimits, create_app
 from headworks._registry.store import RegistryStore
 from headworks._server import logs
+from headworks._server.http_server import DRAIN_SECONDS, bind, serve_app
+from headworks._server.security.http.options import SecurityOptions, open_authenticator
 
 __all__ = ["DRAIN_SECONDS", "RegistryOptions", "bind", "serve"]
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryOptions:
-    """How to serve: who may do what, over TLS or not, how much at a time, how to log."""
+    """How to serve: security, limits, TLS, and logging."""
 
-    guarding: SecurityOptions = field(default_factory=SecurityOptions)
+    security: SecurityOptions = field(default_factory=SecurityOptions)
     limits: ServiceLimits = field(default_factory=ServiceLimits)
     tls: ssl.SSLContext | None = None
     log_format: str = "text"
     log_level: str = "info"
-    connections: int = 1000
+    connections: int = 1000  # at most this many at a time
 
 
 def serve(
@@ -42,16 +39,18 @@ def serve(
     ready: Callable[[str], None],
     options: RegistryOptions | None = None,
 ) -> None:
-    """Serve the store on a bound socket until SIGTERM or SIGINT; then finish what is under way.
+    """Serve the store on a bound socket until SIGTERM or SIGINT; then finish open requests.
 
-    Calls `ready` with "HOST:PORT" once requests are answered.
+    Calls `ready` with "HOST:PORT" once it answers requests.
     """
     chosen = options or RegistryOptions()
     logs.configure(chosen.log_format, chosen.log_level)
     metrics = RegistryMetrics()
-    security = open_security(chosen.guarding, metrics.count_authentication_failure)
-    app = create_app(RegistryStore(store), chosen.limits, security=security, metrics=metrics)
-    # What is loaded now stays: looking through it again whenever a thousand versions are read costs
-    # more than the versions.
+    authenticator = open_authenticator(chosen.security, metrics.count_authentication_failure)
+    app = create_app(
+        RegistryStore(store), chosen.limits, authenticator=authenticator, metrics=metrics
+    )
+    # All objects so far are permanent. Scanning them in every garbage collection costs more than
+    # reading a thousand versions.
     gc.freeze()
     serve_app(sock, app, ready, tls=chosen.tls, connections=chosen.connections)

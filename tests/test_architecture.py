@@ -42,7 +42,7 @@ ROOMS = {
         {"groups", "registry_client"},
         {"_decoding", "_kafka", "codec", "compatibility"},
         {"_server", "_settings", "_wire", "_zookeeper", "schema"},
-        {"_atomic_file", "_bundled_schemas", "_native", "errors"},
+        {"_atomic_file", "_bundled_schemas", "_native", "_subject", "errors"},
     ],
     "hadoop_loader": [
         {"_warehouse"},
@@ -65,8 +65,8 @@ ROOMS = {
         {"server"},
         {"service"},
         {"operations"},
-        {"listening", "metrics", "security", "store"},
-        {"bounded_connection", "fast_reads", "model"},
+        {"metrics", "security", "store"},
+        {"fast_reads", "model"},
     ],
     "headworks._console": [{"app"}, {"views"}, {"sources"}, {"masking"}],
 }

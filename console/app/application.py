@@ -28,11 +28,11 @@ from headworks._console.app.request import PageNotFoundError, PageRequest, read_
 from headworks._console.app.routes import SCREENS, WITH_FORM
 from headworks._console.app.visibility import ALL_VISIBLE
 from headworks._console.sources import Sources
-from headworks._registry.model.refusals import ServiceError
+from headworks._server.security.http.request import AuthenticationError
 from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
-    from headworks._registry.security.security import Security
+    from headworks._server.security.http.authenticator import HttpAuthenticator
 
 __all__ = ["create_app"]
 
@@ -50,11 +50,11 @@ class ProblemView:
 
 
 def create_app(
-    sources: Sources, *, security: Security | None = None, any_host: bool = False
+    sources: Sources, *, authenticator: HttpAuthenticator | None = None, any_host: bool = False
 ) -> ASGIApp:
     """The console over its sources; it starts to watch them, and ends that when it ends.
 
-    Without `security` everybody sees everything; `any_host`: answer to whatever name.
+    Without `authenticator` everybody sees everything; `any_host`: answer to whatever name.
     """
 
     @asynccontextmanager
@@ -62,8 +62,8 @@ def create_app(
         sources.start()
         yield
         sources.stop()
-        if security is not None:
-            security.close()
+        if authenticator is not None:
+            authenticator.close()
 
     routes: list[BaseRoute] = [
         Mount("/static", StaticFiles(directory=_STATIC), name="static"),
@@ -79,13 +79,13 @@ def create_app(
         routes=routes,
         lifespan=lifespan,
         exception_handlers={
-            ServiceError: refusal_response,
+            AuthenticationError: refusal_response,
             HTTPException: _http_error,
             Exception: _internal_error,
         },
     )
     app.router.redirect_slashes = False
-    app.state.security = security
+    app.state.authenticator = authenticator
     return ConsoleMiddleware(app, any_host=any_host)
 
 

@@ -19,10 +19,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headworks._console.app.visibility import ALL_VISIBLE, Visibility
-from headworks._registry.model.refusals import ServiceError
+from headworks._server.security.http.request import AuthenticationError, authorization_of
 
 if TYPE_CHECKING:
-    from headworks._registry.security.security import Security
+    from headworks._server.security.http.authenticator import HttpAuthenticator
 
 __all__ = ["ConsoleMiddleware", "authenticate", "refusal_response"]
 
@@ -72,25 +72,23 @@ class ConsoleMiddleware:
 
 
 async def authenticate(request: Request) -> None:
-    """Find out who asks and what they may see; ServiceError 401, 429 or 503 if that is nobody."""
-    security: Security | None = request.app.state.security
+    """Find out who asks and what they may see; AuthenticationError if that is nobody."""
+    authenticator: HttpAuthenticator | None = request.app.state.authenticator
     request.state.visibility = ALL_VISIBLE
-    if security is not None:
-        from headworks._registry.security.security import authorization_of
-
-        permission = await security.admit(authorization_of(request.scope["headers"]))
+    if authenticator is not None:
+        permission = await authenticator.authenticate(authorization_of(request.scope["headers"]))
         request.state.visibility = Visibility(permission)
         if not _sees_anything(request.state.visibility):
-            raise ServiceError(401, 401, "say who you are")
+            raise AuthenticationError(401, "authentication required")
 
 
 def refusal_response(request: Request, error: Exception) -> Response:
     """The answer to who is not admitted."""
-    assert isinstance(error, ServiceError)
+    assert isinstance(error, AuthenticationError)
     refusal = PlainTextResponse(error.message, error.status)
-    security: Security | None = request.app.state.security
-    if error.status == 401 and security is not None:
-        for challenge in security.challenges:
+    authenticator: HttpAuthenticator | None = request.app.state.authenticator
+    if error.status == 401 and authenticator is not None:
+        for challenge in authenticator.challenges:
             refusal.headers.append("WWW-Authenticate", challenge)
     return refusal
 

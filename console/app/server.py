@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from headworks._console.app.application import create_app
 from headworks._console.sources import Endpoints, Sources
-from headworks._registry.listening import bind, serve_app
-from headworks._registry.security.options import SecurityOptions, open_security
 from headworks._server import logs
+from headworks._server.http_server import bind, serve_app
+from headworks._server.security.http.options import SecurityOptions, open_authenticator
 
 __all__ = ["ConsoleOptions", "bind", "serve"]
 
@@ -21,7 +21,7 @@ class ConsoleOptions:
     """How to serve: from which places, who may see what, over TLS or not, how to log."""
 
     endpoints: Endpoints
-    guarding: SecurityOptions
+    security: SecurityOptions
     tls: ssl.SSLContext | None = None
     log_format: str = "text"
     log_level: str = "info"
@@ -33,8 +33,8 @@ def serve(sock: socket.socket, ready: Callable[[str], None], options: ConsoleOpt
     Calls `ready` with "HOST:PORT" once pages are answered.
     """
     logs.configure(options.log_format, options.log_level)
-    guarding = options.guarding
-    security = open_security(guarding, lambda _reason: None)
-    any_host = guarding.authenticates or guarding.insecure
-    app = create_app(Sources(options.endpoints), security=security, any_host=any_host)
+    security = options.security
+    authenticator = open_authenticator(security, lambda _reason: None)
+    any_host = security.authenticates or security.insecure
+    app = create_app(Sources(options.endpoints), authenticator=authenticator, any_host=any_host)
     serve_app(sock, app, ready, tls=options.tls)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headworks._registry.security.permission import ALL, Permission
 from headworks._server.security import ANONYMOUS, ResourceType, Role
+from headworks._server.security.http.permissions import EVERYTHING_ALLOWED, Permissions
 
 __all__ = ["ALL_VISIBLE", "Visibility"]
 
@@ -18,7 +18,7 @@ __all__ = ["ALL_VISIBLE", "Visibility"]
 class Visibility:
     """What who holds the permission may see."""
 
-    permission: Permission
+    permission: Permissions
 
     @property
     def name(self) -> str | None:
@@ -39,4 +39,4 @@ class Visibility:
         return self.permission.may(Role.READER, name)
 
 
-ALL_VISIBLE = Visibility(ALL)
+ALL_VISIBLE = Visibility(EVERYTHING_ALLOWED)

@@ -106,7 +106,7 @@ class MetricsPage:
     def __init__(self, endpoint: MetricsEndpoint, render: Callable[[], bytes]) -> None:
         host = endpoint.host
         try:
-            self._http = _Server(endpoint, render)
+            self._http = _MetricsServer(endpoint, render)
         except OSError as error:
             raise UsageError(
                 f"cannot serve metrics on {host}:{endpoint.port}: {error.strerror or error}",
@@ -131,7 +131,7 @@ class MetricsPage:
         self._thread.join()
 
 
-class _Server(ThreadingHTTPServer):
+class _MetricsServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
@@ -140,7 +140,7 @@ class _Server(ThreadingHTTPServer):
         self.render = render
         self.endpoint = endpoint
         self._slots = threading.BoundedSemaphore(_MAX_REQUESTS)
-        super().__init__((endpoint.host, endpoint.port), _Handler)
+        super().__init__((endpoint.host, endpoint.port), _MetricsHandler)
 
     def server_bind(self) -> None:
         """Bind without the DNS lookup of the host name that the base class makes."""
@@ -181,9 +181,9 @@ def _cut_off(request: socket.socket) -> None:
         socket.socket.shutdown(request, socket.SHUT_RDWR)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _MetricsHandler(BaseHTTPRequestHandler):
     timeout = _REQUEST_SECONDS
-    server: _Server
+    server: _MetricsServer
 
     def do_GET(self) -> None:
         """Answer with the page, or with the reason for refusing it."""

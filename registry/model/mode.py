@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from headworks._registry.model import refusals
-from headworks._registry.model.subject import Subject
+from headworks._subject import Subject
 
 __all__ = ["Mode", "in_force", "must_accept_deletion", "must_accept_registration", "read_mode"]
 

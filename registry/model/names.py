@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headworks._registry.model import refusals
-from headworks._registry.model.subject import ANY_CONTEXT, Subject
+from headworks._subject import ANY_CONTEXT, Subject
 
 __all__ = ["valid_subject"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headworks._registry.model.subject import Subject
+from headworks._subject import Subject
 from headworks.compatibility import Finding
 from headworks.errors import RefusedError
 

@@ -17,11 +17,11 @@ from sqlalchemy import Connection
 
 from headworks._registry.model import refusals
 from headworks._registry.model.mode import must_accept_deletion
-from headworks._registry.model.subject import Subject
 from headworks._registry.operations.scopes import mode_of
 from headworks._registry.store import RegistryStore, schemas, settings
 from headworks._registry.store.changes import AuditEntry, add_audit_entry
 from headworks._registry.store.schemas import StoredVersion
+from headworks._subject import Subject
 
 __all__ = ["Deleter"]
 

@@ -21,9 +21,9 @@ from sqlalchemy import Connection
 
 from headworks._registry.model import refusals
 from headworks._registry.model.definition import SchemaReference
-from headworks._registry.model.subject import Subject
 from headworks._registry.store import schemas
 from headworks._registry.store.schemas import StoredSchema, StoredVersion
+from headworks._subject import Subject
 from headworks.errors import SchemaError
 from headworks.schema import Schema, parse
 from headworks.schema._canonical import canonical_text, normalized_text

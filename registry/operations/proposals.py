@@ -18,10 +18,10 @@ from headworks._registry.model import metadata_and_rules, refusals
 from headworks._registry.model.config import Config
 from headworks._registry.model.definition import Definition, JsonObject, SchemaReference
 from headworks._registry.model.schema_limits import SchemaLimits
-from headworks._registry.model.subject import Subject
 from headworks._registry.model.tags import Tags, inline_tags, retagged
 from headworks._registry.operations.parsed_schemas import ParsedSchema, SchemaCache
 from headworks._registry.store.schemas import StoredSchema, StoredVersion
+from headworks._subject import Subject
 from headworks.schema import Schema
 
 __all__ = [

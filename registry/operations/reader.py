@@ -15,7 +15,6 @@ from sqlalchemy import Connection
 
 from headworks._registry.model import refusals
 from headworks._registry.model.definition import Definition, JsonObject
-from headworks._registry.model.subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
 from headworks._registry.operations.parsed_schemas import SchemaCache
 from headworks._registry.operations.response_bodies import (
     DEFAULT_FORMAT,
@@ -27,6 +26,7 @@ from headworks._registry.operations.response_bodies import (
 from headworks._registry.operations.scopes import in_other_contexts, real_subject
 from headworks._registry.store import RegistryStore, changes, schemas, settings
 from headworks._registry.store.schemas import StoredSchema, StoredVersion, VersionRecord
+from headworks._subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
 from headworks.schema._difference import differences
 
 __all__ = ["LATEST", "RegistryReader", "VersionFilter", "VersionQuery"]

@@ -26,7 +26,6 @@ from headworks._registry.model.definition import Definition
 from headworks._registry.model.mode import Mode, must_accept_registration
 from headworks._registry.model.names import valid_subject
 from headworks._registry.model.schema_limits import SchemaLimits
-from headworks._registry.model.subject import Subject
 from headworks._registry.operations.compatibility_check import (
     CompatibilityResult,
     check_compatibility,
@@ -56,6 +55,7 @@ from headworks._registry.operations.scopes import (
 from headworks._registry.store import RegistryStore, schemas
 from headworks._registry.store.changes import AuditEntry, add_audit_entry
 from headworks._registry.store.schemas import StoredSchema, StoredVersion
+from headworks._subject import Subject
 
 __all__ = ["ProposedSchema", "Registrar"]
 

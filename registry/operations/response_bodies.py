@@ -11,10 +11,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from headworks._registry.model.subject import Subject
 from headworks._registry.model.tags import inline_tags, shown_tags
 from headworks._registry.operations.parsed_schemas import SchemaCache
 from headworks._registry.store.schemas import StoredSchema, StoredVersion
+from headworks._subject import Subject
 
 __all__ = ["DEFAULT_FORMAT", "Entity", "ResponseFormat", "schema_entity", "version_entity"]
 

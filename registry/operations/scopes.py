@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 from headworks._registry.model import config, mode
 from headworks._registry.model.config import Config
 from headworks._registry.model.mode import Mode
-from headworks._registry.model.subject import DEFAULT_CONTEXT, Subject
 from headworks._registry.store import schemas, settings
+from headworks._subject import DEFAULT_CONTEXT, Subject
 
 __all__ = ["GLOBAL", "config_of", "in_other_contexts", "mode_of", "real_subject"]
 

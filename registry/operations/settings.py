@@ -10,11 +10,11 @@ from headworks._registry.model import config, mode, refusals
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.model.mode import Mode
 from headworks._registry.model.names import valid_subject
-from headworks._registry.model.subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
 from headworks._registry.operations.scopes import GLOBAL, config_of, mode_of
 from headworks._registry.store import RegistryStore, schemas
 from headworks._registry.store import settings as rows
 from headworks._registry.store.changes import AuditEntry, add_audit_entry
+from headworks._subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
 
 __all__ = ["SubjectSettings"]
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headworks._registry.metrics import UNMATCHED, RegistryMetrics
-from headworks._registry.security.rules import PUBLIC, RULES
+from headworks._registry.security.route_rules import PUBLIC, RULES
 from headworks._registry.service.guard import PRINCIPAL
 
 __all__ = ["AccessLog"]

@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -29,7 +30,6 @@ from headworks._registry.operations.parsed_schemas import SchemaCache
 from headworks._registry.operations.reader import RegistryReader
 from headworks._registry.operations.registrar import Registrar
 from headworks._registry.operations.settings import SubjectSettings
-from headworks._registry.security.security import Security, authorization_of
 from headworks._registry.service import (
     compatibility,
     contexts_and_health,
@@ -46,6 +46,10 @@ from headworks._registry.service.parameters import answer
 from headworks._registry.service.swagger_page import serve_page
 from headworks._registry.store import RegistryStore
 from headworks._registry.store.totals import totals
+from headworks._server.security.http.request import authorization_of
+
+if TYPE_CHECKING:
+    from headworks._server.security.http.authenticator import HttpAuthenticator
 
 __all__ = ["ServiceLimits", "create_app"]
 
@@ -64,12 +68,12 @@ def create_app(
     database: RegistryStore,
     limits: ServiceLimits | None = None,
     *,
-    security: Security | None = None,
+    authenticator: HttpAuthenticator | None = None,
     metrics: RegistryMetrics | None = None,
 ) -> ASGIApp:
     """The whole service over an open store; it closes the store when it ends.
 
-    Without `security` everybody may do everything.
+    Without an `authenticator` everyone may do everything.
     """
     allowed = limits or ServiceLimits()
     schema_cache = SchemaCache()
@@ -78,8 +82,8 @@ def create_app(
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         async with fast_reads.watching():
             yield
-        if security is not None:
-            security.close()
+        if authenticator is not None:
+            authenticator.close()
         database.close()
 
     app = FastAPI(
@@ -93,7 +97,7 @@ def create_app(
     )
     measured = metrics or RegistryMetrics()
     app.state.largest_body = allowed.request
-    app.state.security = security
+    app.state.authenticator = authenticator
     app.state.metrics = measured
     app.state.dependencies = Dependencies(
         Registrar(database, schema_cache, allowed.schema),
@@ -113,29 +117,31 @@ def create_app(
     app.add_exception_handler(ClientDisconnect, _hung_up)
     app.add_exception_handler(Exception, _broken)
     observed = AccessLog(ProtocolMiddleware(app, largest_body=allowed.request), measured)
-    fast_reads = FastReads(observed, database.revision, _admits(security) if security else None)
+    fast_reads = FastReads(
+        observed, database.revision, _may_read(authenticator) if authenticator else None
+    )
     measured.watch(fast_reads, database.revision, lambda: totals(database))
     database.on_change(fast_reads.forget)
     return fast_reads
 
 
-def _admits(security: Security) -> MayRead:
-    """Whether who sends a request is known already, and reads one of some subjects."""
+def _may_read(authenticator: HttpAuthenticator) -> MayRead:
+    """Return a check: the sender is authenticated, and may read one of some subjects."""
 
-    def admits(scope: Scope, subjects: tuple[str, ...]) -> bool:
-        permission = security.known(authorization_of(scope["headers"]))
-        return permission is not None and permission.may_read_some(subjects)
+    def may_read(scope: Scope, subjects: tuple[str, ...]) -> bool:
+        permissions = authenticator.cached(authorization_of(scope["headers"]))
+        return permissions is not None and permissions.may_read_any(subjects)
 
-    return admits
+    return may_read
 
 
 def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)
     request.app.state.metrics.count_refusal(error)
     refusal = answer(error.as_body(), error.status)
-    security: Security | None = request.app.state.security
-    if error.status == 401 and security is not None:
-        for challenge in security.challenges:
+    authenticator: HttpAuthenticator | None = request.app.state.authenticator
+    if error.status == 401 and authenticator is not None:
+        for challenge in authenticator.challenges:
             refusal.headers.append("WWW-Authenticate", challenge)
     return refusal
 

@@ -15,9 +15,9 @@ from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BeforeValidator
 
 from headworks._registry.model import refusals
-from headworks._registry.model.subject import DEFAULT_CONTEXT
 from headworks._registry.operations.reader import LATEST, VersionFilter
 from headworks._registry.operations.response_bodies import ResponseFormat
+from headworks._subject import DEFAULT_CONTEXT
 
 __all__ = [
     "CONFINED",

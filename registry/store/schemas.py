@@ -28,8 +28,8 @@ from sqlalchemy import (
 )
 
 from headworks._registry.model.definition import Definition, JsonObject, SchemaReference
-from headworks._registry.model.subject import Subject
 from headworks._registry.store.tables import contexts, references, schemas, versions
+from headworks._subject import Subject
 
 __all__ = [
     "StoredSchema",

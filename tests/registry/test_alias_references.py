@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from headworks._registry.security.options import SecurityOptions, open_security
 from headworks._registry.service.app import create_app
 from headworks._registry.store import RegistryStore
+from headworks._server.security.http.options import SecurityOptions, open_authenticator
 from headworks._server.security.users import new_secret, write_users
 
 pytestmark = pytest.mark.unit
@@ -33,8 +33,8 @@ def test_references_through_an_alias_are_judged_where_they_are_looked_for(tmp_pa
     users, access = tmp_path / "users.txt", tmp_path / "access.toml"
     write_users(users, {name: new_secret(name) for name in ("root", "bob")})
     access.write_text(GRANTS)
-    security = open_security(SecurityOptions(users=users, access=access), lambda _reason: None)
-    app = create_app(RegistryStore(f"sqlite:///{tmp_path}/registry.db"), security=security)
+    security = open_authenticator(SecurityOptions(users=users, access=access), lambda _reason: None)
+    app = create_app(RegistryStore(f"sqlite:///{tmp_path}/registry.db"), authenticator=security)
     root, bob = ("root", "root"), ("bob", "bob")
     secret = {"schema": json.dumps(SECRET)}
     reference = {"name": "Secret", "subject": "pub.secret", "version": 1}

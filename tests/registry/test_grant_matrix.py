@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headworks._registry.security.rules import RULES, RuleTarget
+from headworks._registry.security.route_rules import RULES, RuleTarget
 from headworks._server import child_process
 from headworks._server.security import Role
 from headworks._server.security.users import new_secret, write_users

@@ -20,7 +20,6 @@ from hypothesis.stateful import (
 from headworks._registry.model.definition import Definition
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.model.schema_limits import SchemaLimits
-from headworks._registry.model.subject import Subject
 from headworks._registry.operations.deleter import Deleter
 from headworks._registry.operations.parsed_schemas import SchemaCache
 from headworks._registry.operations.reader import RegistryReader, VersionFilter
@@ -28,6 +27,7 @@ from headworks._registry.operations.registrar import ProposedSchema, Registrar
 from headworks._registry.operations.settings import SubjectSettings
 from headworks._registry.service.middleware import choose_type
 from headworks._registry.store import RegistryStore
+from headworks._subject import Subject
 from tests.registry.postgresql import Cluster, is_left_out
 from tests.registry.rest import record, text_of
 

@@ -10,7 +10,7 @@ import pytest
 import urllib3
 from prometheus_client.parser import text_string_to_metric_families
 
-from headworks._registry.security.rules import RULES
+from headworks._registry.security.route_rules import RULES
 from headworks._server import child_process
 from tests.registry.guarding import As, basic, start, write_files
 from tests.registry.rest import fresh, record, text_of

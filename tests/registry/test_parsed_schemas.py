@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headworks._registry.model.schema_limits import SchemaLimits
-from headworks._registry.model.subject import Subject
 from headworks._registry.operations.parsed_schemas import ParsedSchema, SchemaCache
 from headworks._registry.operations.registrar import ProposedSchema, Registrar
 from headworks._registry.store import RegistryStore, schemas
+from headworks._subject import Subject
 from headworks.compatibility import Finding, Level, Policy, Version, check_level
 from headworks.errors import SchemaError
 from headworks.schema import Record, Schema, parse

@@ -16,10 +16,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.routing import Mount, Route
 
-from headworks._registry.security.options import SecurityOptions, open_security
-from headworks._registry.security.permission import Permission
-from headworks._registry.security.rules import RULES, RuleTarget
-from headworks._registry.security.security import Security
+from headworks._registry.security.route_rules import RULES, RuleTarget
 from headworks._registry.service import (
     compatibility,
     contexts_and_health,
@@ -31,6 +28,9 @@ from headworks._registry.service.app import create_app
 from headworks._registry.store import RegistryStore
 from headworks._server import child_process
 from headworks._server.security import Role
+from headworks._server.security.http.authenticator import HttpAuthenticator
+from headworks._server.security.http.options import SecurityOptions, open_authenticator
+from headworks._server.security.http.permissions import Permissions
 from headworks._server.security.users import new_secret, write_users
 from headworks.errors import UsageError
 from tests.registry.guarding import GRANTS, As, basic, start, write_files
@@ -373,14 +373,14 @@ def test_anonymous_readers(tmp_path: Path) -> None:
         refused(As(running.url, basic("nobody", "wrong"))("GET", "/subjects"), 401)
 
 
-def allowed(security: Security, headers: dict[str, str]) -> Permission:
+def allowed(security: HttpAuthenticator, headers: dict[str, str]) -> Permissions:
     header = headers.get("Authorization")
-    return asyncio.run(security.admit(None if header is None else header.encode()))
+    return asyncio.run(security.authenticate(None if header is None else header.encode()))
 
 
 def test_users_without_grants_may_do_everything(tmp_path: Path) -> None:
     write_files(tmp_path, None)
-    security = open_security(SecurityOptions(users=tmp_path / "users"), print)
+    security = open_authenticator(SecurityOptions(users=tmp_path / "users"), print)
     assert security is not None
     assert allowed(security, basic("nobody")).may(Role.ADMIN, "any")
     assert not allowed(security, {}).may(Role.READER, "any")
@@ -390,7 +390,7 @@ def test_users_without_grants_may_do_everything(tmp_path: Path) -> None:
 def test_grants_without_users_are_for_the_anonymous(tmp_path: Path) -> None:
     access = tmp_path / "access.toml"
     access.write_text('[[grants]]\nto = ["anonymous"]\nroles = ["writer"]\nprefix = "open."\n')
-    security = open_security(SecurityOptions(access=access), print)
+    security = open_authenticator(SecurityOptions(access=access), print)
     assert security is not None
     anonymous = allowed(security, {})
     assert anonymous.may(Role.READER, "open.a")
@@ -405,14 +405,14 @@ def test_grants_without_users_are_for_the_anonymous(tmp_path: Path) -> None:
         (SecurityOptions(users=Path("/no/such/file")), "cannot read /no/such/file"),
         (SecurityOptions(access=Path("/no/such/file")), "cannot read /no/such/file"),
         (SecurityOptions(jwks="https://x/keys", issuer="x"), "--issuer and --audience"),
-        (SecurityOptions(issuer="x"), "no keys are given"),
-        (SecurityOptions(jwks="http://example.com/k", issuer="x", audience="y"), "will not do"),
-        (SecurityOptions(jwks="ftp://127.0.0.1/k", issuer="x", audience="y"), "will not do"),
+        (SecurityOptions(issuer="x"), "--jwks is missing"),
+        (SecurityOptions(jwks="http://example.com/k", issuer="x", audience="y"), "is not safe"),
+        (SecurityOptions(jwks="ftp://127.0.0.1/k", issuer="x", audience="y"), "is not safe"),
     ],
 )
 def test_options_that_do_not_fit(guarding: SecurityOptions, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        open_security(guarding, print)
+        open_authenticator(guarding, print)
 
 
 def test_half_of_tls_is_refused(tmp_path: Path) -> None:

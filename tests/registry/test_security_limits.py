@@ -17,11 +17,10 @@ import pytest
 import uvicorn
 
 from bench.processes import Usage
-from headworks._registry import bounded_connection
-from headworks._registry.bounded_connection import MAX_HEAD_BYTES
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.model.schema_limits import SchemaLimits
-from headworks._server import child_process
+from headworks._server import child_process, http_connection
+from headworks._server.http_connection import MAX_HEAD_BYTES
 from headworks.registry_client import RegistryClient
 from tests.registry.guarding import As, start
 from tests.registry.rest import Reply, fresh, text_of
@@ -228,7 +227,7 @@ def test_a_head_without_end_is_ended(running: child_process.Service, head: bytes
 
 
 def test_a_slow_head_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_connection, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(http_connection, "HEAD_SECONDS", 0.3)
 
     async def app(scope: object, receive: object, send: Callable[..., object]) -> None:
         raise AssertionError("no request comes this far")
@@ -236,7 +235,7 @@ def test_a_slow_head_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     async def run() -> list[bytes]:
         config = uvicorn.Config(
             app,
-            http=bounded_connection.BoundedConnection,
+            http=http_connection.BoundedConnection,
             ws="none",
             lifespan="off",
             port=0,

@@ -10,12 +10,12 @@ from statistics import median
 
 import pytest
 
-from headworks._registry.security.passwords import (
+from headworks._server.security import Principal, Users
+from headworks._server.security.http.basic_passwords import (
     MAX_WAITING_PASSWORDS,
     PasswordVerifier,
     TooManyPasswordsError,
 )
-from headworks._server.security import Principal, Users
 from headworks._server.security.users import new_secret, write_users
 from tests.registry.guarding import As, basic, start, write_files
 
@@ -43,14 +43,14 @@ def users(tmp_path: Path) -> Counted:
 def test_what_was_checked_is_not_checked_again(users: Counted) -> None:
     async def ask() -> None:
         passwords = PasswordVerifier(users)
-        assert passwords.known(b"1") is None
+        assert passwords.cached(b"1") is None
         for _ in range(3):
-            assert await passwords.check(b"2", "ann", "wrong") is None
-            assert await passwords.check(b"3", "bob", "any") is None
+            assert await passwords.verify(b"2", "ann", "wrong") is None
+            assert await passwords.verify(b"3", "bob", "any") is None
         assert users.derived == 2
-        assert await passwords.check(b"1", "ann", "right") == Principal("ann")
-        assert passwords.known(b"1") == Principal("ann")
-        assert passwords.known(b"2") is None
+        assert await passwords.verify(b"1", "ann", "right") == Principal("ann")
+        assert passwords.cached(b"1") == Principal("ann")
+        assert passwords.cached(b"2") is None
         passwords.close()
 
     asyncio.run(ask())
@@ -59,16 +59,16 @@ def test_what_was_checked_is_not_checked_again(users: Counted) -> None:
 def test_a_changed_password_is_not_remembered(users: Counted, tmp_path: Path) -> None:
     async def ask() -> None:
         passwords = PasswordVerifier(users)
-        assert await passwords.check(b"1", "ann", "right") == Principal("ann")
-        assert await passwords.check(b"2", "ann", "later") is None
+        assert await passwords.verify(b"1", "ann", "right") == Principal("ann")
+        assert await passwords.verify(b"2", "ann", "later") is None
         write_users(tmp_path / "users", {"ann": new_secret("later")})
         await asyncio.sleep(1.1)
-        assert passwords.known(b"1") is None
-        assert await passwords.check(b"1", "ann", "right") is None
-        assert await passwords.check(b"2", "ann", "later") == Principal("ann")
+        assert passwords.cached(b"1") is None
+        assert await passwords.verify(b"1", "ann", "right") is None
+        assert await passwords.verify(b"2", "ann", "later") == Principal("ann")
         write_users(tmp_path / "users", {})
         await asyncio.sleep(1.1)
-        assert passwords.known(b"2") is None
+        assert passwords.cached(b"2") is None
         passwords.close()
 
     asyncio.run(ask())
@@ -77,15 +77,15 @@ def test_a_changed_password_is_not_remembered(users: Counted, tmp_path: Path) ->
 def test_a_flood_is_turned_away_and_the_known_are_not(users: Counted) -> None:
     async def ask() -> None:
         passwords = PasswordVerifier(users)
-        assert await passwords.check(b"1", "ann", "right") == Principal("ann")
-        flood = [passwords.check(b"%d" % n, "ann", f"wrong {n}") for n in range(10_000, 10_500)]
+        assert await passwords.verify(b"1", "ann", "right") == Principal("ann")
+        flood = [passwords.verify(b"%d" % n, "ann", f"wrong {n}") for n in range(10_000, 10_500)]
         answers = await asyncio.gather(*flood, return_exceptions=True)
         assert [type(one) for one in answers].count(
             TooManyPasswordsError
         ) == 500 - MAX_WAITING_PASSWORDS
         assert answers.count(None) == MAX_WAITING_PASSWORDS
         assert users.derived == 1 + MAX_WAITING_PASSWORDS
-        assert passwords.known(b"1") == Principal("ann")
+        assert passwords.cached(b"1") == Principal("ann")
         passwords.close()
 
     asyncio.run(ask())

@@ -20,16 +20,16 @@ import trustme
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headworks._registry.security import keys as key_sets
-from headworks._registry.security.keys import (
+from headworks._server import child_process
+from headworks._server.security import Principal
+from headworks._server.security.http import key_set as key_sets
+from headworks._server.security.http.bearer_tokens import TokenError, TokenRules, TokenVerifier
+from headworks._server.security.http.key_set import (
     KeySet,
     KeysUnavailableError,
     UnknownKeyError,
     read_keys,
 )
-from headworks._registry.security.tokens import TokenError, TokenRules, TokenVerifier
-from headworks._server import child_process
-from headworks._server.security import Principal
 from tests.registry.guarding import (
     AUDIENCE,
     GRANTS,
@@ -134,10 +134,10 @@ def test_tokens_that_will_not_do(guarded: child_process.Service, signer: Signer)
         "`aud` is missing": signer.token("kim", aud=None),
         "`iss` is missing": signer.token("kim", iss=None),
         "`sub` is not a name": signer.token(None),
-        "'*', which nobody": signer.token("*"),
+        "'*', which is not allowed": signer.token("*"),
         "'anonymous', which": signer.token("anonymous"),
         "'group:keepers', which": signer.token("group:keepers"),
-        "which nobody may be called": signer.token("two\nlines"),
+        "which is not allowed as a name": signer.token("two\nlines"),
         "its algorithm": forged,
         "not a signed token": "a.b.c",
         "too long": "x" * 20_000,
@@ -171,7 +171,7 @@ def test_every_kind_of_key(tmp_path: Path, algorithm: str) -> None:
 
     async def check() -> Principal:
         keys = KeySet(path.as_uri())
-        return await TokenVerifier(keys, TokenRules(ISSUER, AUDIENCE)).check(
+        return await TokenVerifier(keys, TokenRules(ISSUER, AUDIENCE)).verify(
             b"m", signer.token("ann")
         )
 
@@ -185,7 +185,7 @@ def test_a_token_without_a_key_id_means_the_only_key(tmp_path: Path) -> None:
     async def check(*signers: Signer) -> Principal:
         path.write_bytes(Provider(*signers).content)
         tokens = TokenVerifier(KeySet(path.as_uri()), TokenRules(ISSUER, AUDIENCE))
-        return await tokens.check(b"m", one.token("ann", kid=None))
+        return await tokens.verify(b"m", one.token("ann", kid=None))
 
     assert asyncio.run(check(one)) == Principal("ann")
     with pytest.raises(TokenError, match="does not have"):
@@ -199,7 +199,7 @@ def test_other_claims(tmp_path: Path) -> None:
     token = signer.token(email="ann@x", realm_access={"roles": ["a", 3, "b"]})
 
     async def check(rules: TokenRules) -> Principal:
-        return await TokenVerifier(KeySet(path.as_uri()), rules).check(b"m", token)
+        return await TokenVerifier(KeySet(path.as_uri()), rules).verify(b"m", token)
 
     rules = TokenRules(ISSUER, AUDIENCE, "email", "realm_access.roles")
     assert asyncio.run(check(rules)) == Principal("ann@x", ("a", "b"))
@@ -417,7 +417,7 @@ def test_strange_claims_of_the_right_issuer(
     )
 
     async def check() -> Principal:
-        return await TokenVerifier(KeySet(path.as_uri()), TokenRules(ISSUER, AUDIENCE)).check(
+        return await TokenVerifier(KeySet(path.as_uri()), TokenRules(ISSUER, AUDIENCE)).verify(
             b"m", token
         )
 
@@ -459,7 +459,7 @@ def test_short_keys_are_refused(tmp_path: Path) -> None:
         token = signer.token("ann")
 
     async def check() -> None:
-        await TokenVerifier(KeySet(path.as_uri()), TokenRules(ISSUER, AUDIENCE)).check(b"m", token)
+        await TokenVerifier(KeySet(path.as_uri()), TokenRules(ISSUER, AUDIENCE)).verify(b"m", token)
 
     with pytest.raises(TokenError):
         asyncio.run(check())

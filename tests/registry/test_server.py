@@ -106,6 +106,6 @@ def test_an_address_that_others_reach_must_be_asked_for() -> None:
     with pytest.raises(UsageError, match="other machines can reach"):
         bind("0.0.0.0:0")
     bind("0.0.0.0:0", insecure=True).close()
-    bind("0.0.0.0:0", guarded=True).close()
+    bind("0.0.0.0:0", authenticates=True).close()
     bind("127.0.0.2:0").close()
     bind("localhost:0").close()

@@ -18,7 +18,7 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from headworks._registry.listening import DRAIN_SECONDS, bind, serve_app
+from headworks._server.http_server import DRAIN_SECONDS, bind, serve_app
 from tests.registry.conftest import start_registry
 from tests.registry.test_metrics import Scrape
 from tests.waiting import PATIENCE, until
@@ -33,8 +33,8 @@ HEAD = (
 # A registry that waits for what is under way however long a busy machine takes.
 PATIENT = """
 from headworks._cli import main
-from registry import listening
-listening.DRAIN_SECONDS = 600
+from headworks._server import http_server
+http_server.DRAIN_SECONDS = 600
 main.run()
 """
 

@@ -16,16 +16,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import os
 import re
 import secrets
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headworks._atomic_file import replace_file
 from headworks._server.security.reloaded_file import ReloadedFile
 from headworks.errors import UsageError
 
@@ -116,12 +115,9 @@ def write_users(path: Path, users: Mapping[str, Secret]) -> None:
     """Replace the file; UsageError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.writelines(_line(name, secret) for name, secret in sorted(users.items()))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        content = "".join(_line(name, secret) for name, secret in sorted(users.items()))
+        replace_file(path, content, mode=0o600, temporary=temporary)
     except OSError as error:
         raise UsageError(f"cannot write the file of users {path}: {error.strerror}") from None
 

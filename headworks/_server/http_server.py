@@ -1,11 +1,11 @@
-"""From an application to a server: bind, say when ready, stop gracefully.
+"""From an application to an HTTP server: bind, report readiness, and stop gracefully.
 
 Rules:
 
-- Whose request it is comes from the connection and its credentials: headers in which proxies
-  tell of other addresses are not believed.
-- A signal ends the listening at once, lets what is under way finish for DRAIN_SECONDS, and ends
-  the process with exit code 0.
+- The sender of a request is known by its connection and its credentials. Headers in which a proxy
+  names another address are ignored.
+- A signal ends the listening at once. Open requests may finish within DRAIN_SECONDS. The process
+  then ends with exit code 0.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable
 import uvicorn
 from starlette.types import ASGIApp
 
-from headworks._registry.bounded_connection import BoundedConnection
+from headworks._server.http_connection import BoundedConnection
 from headworks._server.security import parse_listen, refuse_exposure
 from headworks.errors import UsageError
 
@@ -29,14 +29,15 @@ _MAX_PENDING_CONNECTIONS = 1024
 
 
 def bind(
-    listen: str, *, what: str = "registry", guarded: bool = False, insecure: bool = False
+    listen: str, *, server: str = "registry", authenticates: bool = False, insecure: bool = False
 ) -> socket.socket:
-    """A listening socket at HOST:PORT (port 0: any free one); UsageError if it cannot be had.
+    """Return a socket that listens at HOST:PORT (port 0: any free port).
 
-    An address that other machines can reach must be `guarded`, or asked for by `insecure`.
+    Raises UsageError if the address is taken, or if other machines can reach a server that does
+    not authenticate, unless `insecure`.
     """
     host, port = parse_listen(listen)
-    refuse_exposure(host, what, authenticates=guarded, insecure=insecure)
+    refuse_exposure(host, server, authenticates=authenticates, insecure=insecure)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -46,7 +47,7 @@ def bind(
     except OSError as error:
         sock.close()
         raise UsageError(
-            f"the {what} cannot listen on {listen}: {error.strerror or error}",
+            f"the {server} cannot listen on {listen}: {error.strerror or error}",
             fix="stop what listens there, or choose another address with --listen "
             "(port 0: any free one)",
         ) from None
@@ -61,10 +62,10 @@ def serve_app(
     tls: ssl.SSLContext | None = None,
     connections: int | None = None,
 ) -> None:
-    """Serve an application on a bound socket until SIGTERM or SIGINT; then finish what is begun.
+    """Serve an application on a bound socket until SIGTERM or SIGINT; then finish open requests.
 
-    Calls `ready` with "HOST:PORT" once requests are answered. While there are more than so many
-    `connections`, requests of further ones are answered 503, which clients try again.
+    Calls `ready` with "HOST:PORT" once it answers requests. If more than `connections` are open,
+    requests on further ones get the status 503, which clients retry.
     """
     config = uvicorn.Config(
         app,
@@ -77,17 +78,19 @@ def serve_app(
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=DRAIN_SECONDS,
-        # It counts the connection that asks, and refuses when the number is reached.
+        # uvicorn counts the connection itself, and refuses when the limit is reached.
         limit_concurrency=None if connections is None else connections + 1,
         ssl_context_factory=_always(tls) if tls is not None else None,
     )
     host, port = sock.getsockname()[:2]
-    server = _Server(config, lambda: ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}"))
-    # One that comes before the server has handlers of its own must end it too. And it repeats the
-    # signal that stopped it when it is done; then it means nothing more.
+    serving = _NotifyingServer(
+        config, lambda: ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    )
+    # A signal that arrives before uvicorn installs its handlers must end the server too. When it is
+    # done, uvicorn raises the signal again, which must then have no effect.
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: setattr(server, "should_exit", True))
-    server.run(sockets=[sock])
+        signal.signal(number, lambda *_: setattr(serving, "should_exit", True))
+    serving.run(sockets=[sock])
 
 
 def _always(
@@ -96,8 +99,8 @@ def _always(
     return lambda _config, _default: context
 
 
-class _Server(uvicorn.Server):
-    """A server that says when it serves."""
+class _NotifyingServer(uvicorn.Server):
+    """A server that calls `ready` when it answers requests."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)

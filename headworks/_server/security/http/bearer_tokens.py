@@ -1,12 +1,12 @@
-"""HTTP bearer: signed tokens (JWT), checked with the keys of an identity provider.
+"""HTTP bearer: signed tokens (JWT), verified with the keys of an identity provider.
 
 Rules:
 
-- Signature, expiry, start, issuer and audience must all be right (LEEWAY_SECONDS seconds of clock
-  difference); a token without an expiry is refused.
-- The algorithm is one that the key allows, never merely the one that the token names.
-- A name that would mean somebody or something else in a file of grants is refused.
-- A right token is remembered until it expires or the keys change; a wrong one is not.
+- Signature, expiry, start, issuer, and audience must all be right, with LEEWAY_SECONDS of clock
+  difference. A token without an expiry is refused.
+- The algorithm must be one that the key allows. The token's own choice is never trusted.
+- A name that has another meaning in a file of grants is refused.
+- A valid token is cached until it expires or the keys change. A refused token is not cached.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 
 import jwt
 
-from headworks._registry.security.keys import KeySet, UnknownKeyError
 from headworks._server.security import ANONYMOUS, Principal
+from headworks._server.security.http.key_set import KeySet, UnknownKeyError
 
 __all__ = ["LEEWAY_SECONDS", "TokenError", "TokenRules", "TokenVerifier"]
 
@@ -29,8 +29,8 @@ _MAX_CACHED_CREDENTIALS = 4096
 _MAX_TOKEN_CHARACTERS = 16_384
 _MAX_NAME_CHARACTERS = 256
 _MAX_GROUPS = 1000
-_NO_TOKEN = "it is not a signed token (JWT)"
-# What the library lets through of a header or a claim that is nested, infinite or of a wrong type.
+_NOT_A_TOKEN = "it is not a signed token (JWT)"
+# Raised by the library for a header or a claim that is nested, infinite, or of a wrong type.
 _DECODE_ERRORS = (ValueError, TypeError, OverflowError, RecursionError)
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (jwt.ExpiredSignatureError, "it has expired"),
@@ -43,51 +43,51 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
 
 
 class TokenError(Exception):
-    """A token that admits nobody; its text says why and may be answered."""
+    """A refused token; the message gives the reason and may be sent to the caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """Whose tokens are taken, for whom, and which claims name the principal and its groups."""
+    """Which tokens are accepted, and which claims name the principal and its groups."""
 
-    issuer: str
-    audience: str
-    principal: str = "sub"
-    groups: str = "groups"
+    issuer: str  # the `iss` that tokens must have
+    audience: str  # the `aud` that tokens must have
+    principal: str = "sub"  # the claim with the principal's name
+    groups: str = "groups"  # the claim with the principal's groups
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CachedToken:
     principal: Principal
-    expires: float
-    generation: int
+    expires: float  # seconds since 1970
+    generation: int  # of the key set that verified it
 
 
 class TokenVerifier:
-    """Checks tokens; used by one event loop."""
+    """Verifies tokens; used by one event loop. `clock` returns seconds since 1970."""
 
     def __init__(
         self, keys: KeySet, rules: TokenRules, *, clock: Callable[[], float] = time.time
     ) -> None:
-        self._keys = keys
+        self._keys = keys  # the keys of the identity provider
         self._rules = rules
         self._clock = clock
-        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._cache: OrderedDict[bytes, _CachedToken] = OrderedDict()  # by hash of the header
 
-    def known(self, mark: bytes) -> Principal | None:
-        """Whose token this is, if it was checked before and would still be right."""
-        known = self._known.get(mark)
+    def cached(self, mark: bytes) -> Principal | None:
+        """Return the principal of a token that was verified before and is still valid, or None."""
+        found = self._cache.get(mark)
         if (
-            known is None
-            or known.expires <= self._clock()
-            or known.generation != self._keys.generation
+            found is None
+            or found.expires <= self._clock()
+            or found.generation != self._keys.generation
             or not self._keys.fresh
         ):
             return None
-        return known.principal
+        return found.principal
 
-    async def check(self, mark: bytes, token: str) -> Principal:
-        """Whose token this is. Raises TokenError, or KeysAwayError if that cannot be found out."""
+    async def verify(self, mark: bytes, token: str) -> Principal:
+        """Return the principal of a token. Raises TokenError or KeysUnavailableError."""
         if len(token) > _MAX_TOKEN_CHARACTERS:
             raise TokenError("it is too long")
         try:
@@ -107,9 +107,9 @@ class TokenVerifier:
         except jwt.PyJWTError as error:
             raise TokenError(_reason(error)) from None
         except _DECODE_ERRORS:
-            raise TokenError(_NO_TOKEN) from None
+            raise TokenError(_NOT_A_TOKEN) from None
         principal = self._principal(claims)
-        self._remember(mark, _Known(principal, float(claims["exp"]), self._keys.generation))
+        self._store(mark, _CachedToken(principal, float(claims["exp"]), self._keys.generation))
         return principal
 
     def _principal(self, claims: Mapping[str, Any]) -> Principal:
@@ -118,7 +118,7 @@ class TokenVerifier:
         if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME_CHARACTERS:
             raise TokenError(f"its claim `{claim}` is not a name")
         if not name.isprintable() or name in ("*", ANONYMOUS.name) or name.startswith("group:"):
-            raise TokenError(f"its claim `{claim}` is {name!r}, which nobody may be called")
+            raise TokenError(f"its claim `{claim}` is {name!r}, which is not allowed as a name")
         groups = _claim(claims, self._rules.groups)
         if isinstance(groups, str):
             groups = groups.split()
@@ -127,15 +127,15 @@ class TokenVerifier:
         texts = [one for one in groups if isinstance(one, str)]
         return Principal(name, tuple(texts[:_MAX_GROUPS]))
 
-    def _remember(self, mark: bytes, known: _Known) -> None:
-        self._known[mark] = known
-        self._known.move_to_end(mark)
-        if len(self._known) > _MAX_CACHED_CREDENTIALS:
-            self._known.popitem(last=False)
+    def _store(self, mark: bytes, token: _CachedToken) -> None:
+        self._cache[mark] = token
+        self._cache.move_to_end(mark)
+        if len(self._cache) > _MAX_CACHED_CREDENTIALS:
+            self._cache.popitem(last=False)
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> object:
-    """A claim by name, or by a path of names with dots between (`realm_access.roles`)."""
+    """Return a claim by name, or by a path of names separated by dots (`realm_access.roles`)."""
     if name in claims:
         return claims[name]
     found: object = claims
@@ -152,4 +152,4 @@ def _reason(error: jwt.PyJWTError) -> str:
             return reason
     if isinstance(error, jwt.MissingRequiredClaimError):
         return f"its claim `{error.claim}` is missing"
-    return _NO_TOKEN
+    return _NOT_A_TOKEN

@@ -1,7 +1,7 @@
-"""One HTTP connection, with a bound on what comes before a request's body.
+"""One HTTP connection, with limits on the head of a request.
 
-Rules: the line and the headers of a request have MAX_HEAD_BYTES bytes and HEAD_SECONDS at most. The
-parser would keep whatever comes, for as long as it comes. Bodies are the application's business.
+Rule: the request line and the headers have at most MAX_HEAD_BYTES and HEAD_SECONDS. The parser
+itself would read forever. The application limits the body.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ _REASONS = {408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """uvicorn's connection, that ends when a head is too long or does not come to its end."""
+    """uvicorn's connection, which also ends when a head is too long or too slow."""
 
-    _in_head = True
-    _head_size = 0
-    _deadline: asyncio.TimerHandle | None = None
+    _in_head = True  # whether the head of a request is being read
+    _head_size = 0  # bytes of that head so far
+    _deadline: asyncio.TimerHandle | None = None  # closes the connection if the head is slow
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first head."""
+        """Start the timer of the first head."""
         super().connection_made(transport)
         self._deadline = self.loop.call_later(HEAD_SECONDS, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
-        self._stop_waiting()
+        """Stop the timer."""
+        self._stop_timer()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
-        """A head begins."""
+        """Start to count a head."""
         self._in_head, self._head_size = True, 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """A head has ended."""
+        """Stop counting: the head is complete."""
         self._in_head = False
         super().on_headers_complete()
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser; refuse a head that has become too long."""
+        """Pass data to the parser, and refuse a head that is too long."""
         super().data_received(data)
         if not self._in_head:
             if self._deadline is not None:
-                self._stop_waiting()
+                self._stop_timer()
             return
         self._head_size += len(data)
         if self._head_size > MAX_HEAD_BYTES:
@@ -60,11 +60,11 @@ class BoundedConnection(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         if self._head_size:
-            self._refuse(408, f"the request's headers did not come within {HEAD_SECONDS:.0f} s")
+            self._refuse(408, f"the request's headers did not arrive within {HEAD_SECONDS:.0f} s")
         else:
             self.transport.close()
 
-    def _stop_waiting(self) -> None:
+    def _stop_timer(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -7,8 +7,8 @@ Rules:
 - They are fetched again when they are older than FRESH_SECONDS, and when a token names an unknown
   key. If the provider does not answer, known keys stay trusted for TRUSTED_SECONDS. After that,
   every token is refused.
-- Only public keys for signatures count, each for the algorithms of its kind. A symmetric key is
-  none: whoever can check with it could sign with it.
+- Only public keys for signatures are used, each for the algorithms of its type. Symmetric keys are
+  ignored: anyone who can verify with such a key can sign with it.
 """
 
 from __future__ import annotations
@@ -57,24 +57,24 @@ _LOG = logging.getLogger(__name__)
 
 
 class KeysUnavailableError(Exception):
-    """The provider does not answer, and what it said before is too old to be trusted."""
+    """The provider does not answer, and its known keys are too old to be trusted."""
 
 
 class UnknownKeyError(Exception):
-    """The provider has no such key."""
+    """The provider has no key with this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A public key and the algorithms that it may be used with."""
+    """A public key and the algorithms that it may verify."""
 
-    name: str | None
-    public: Any
+    name: str | None  # the `kid` of the key set
+    public: Any  # the key object of the `cryptography` library
     algorithms: tuple[str, ...]
 
 
 def read_keys(content: object) -> tuple[Key, ...]:
-    """The usable keys of a decoded JWK set; ValueError if it is none or has none."""
+    """Return the usable keys of a decoded JWK set; ValueError if there is none."""
     listed = content.get("keys") if isinstance(content, dict) else None
     if not isinstance(listed, list):
         raise ValueError("it is not a JWK set: an object with a list `keys`")
@@ -99,9 +99,10 @@ def _read_key(data: object) -> Key | None:
 
 
 class KeySet:
-    """The keys behind `source` (https://, file://, or http:// on this machine).
+    """The keys at `source` (https://, file://, or http:// on this machine).
 
-    `ca` is a file of CA certificates for https. Raises UsageError for a source that will not do.
+    `ca` is a file of CA certificates for https, and `clock` returns seconds. Raises UsageError for
+    a source that could be forged.
     """
 
     def __init__(
@@ -115,21 +116,22 @@ class KeySet:
         self._source = source
         self._clock = clock
         self._fetch = _fetcher(source, ca, insecure=insecure)
-        self._lock = asyncio.Lock()
-        self._keys: Mapping[str | None, Key] = {}
-        self._fetched = self._tried = -TRUSTED_SECONDS
-        self._failed = False
-        self.generation = 0
+        self._lock = asyncio.Lock()  # one request fetches while the others wait
+        self._keys: Mapping[str | None, Key] = {}  # by name
+        self._fetched = -TRUSTED_SECONDS  # when the keys were last fetched, by `clock`
+        self._tried = -TRUSTED_SECONDS  # when a fetch was last tried
+        self._failed = False  # whether the last try failed
+        self.generation = 0  # grows whenever the keys change
 
     @property
     def fresh(self) -> bool:
-        """Whether the keys need not be looked at again yet."""
+        """Whether the keys are recent enough to use without a new fetch."""
         return self._clock() - self._fetched < FRESH_SECONDS
 
     async def find(self, name: str | None) -> Key:
-        """The key of that name; None: the only key there is.
+        """Return the key with this name, or the only key if `name` is None.
 
-        Raises KeysAwayError, or NoSuchKeyError.
+        Raises KeysUnavailableError or UnknownKeyError.
         """
         if not self.fresh:
             await self._refresh()
@@ -179,8 +181,8 @@ def _fetcher(source: str, ca: Path | None, *, insecure: bool) -> Callable[[], by
         parts.scheme == "https" or (parts.scheme == "http" and (local or insecure))
     ):
         raise UsageError(
-            f"--jwks {source!r} will not do: whoever could answer in its place could sign tokens",
-            fix="give https://..., file:///..., or http://127.0.0.1...",
+            f"--jwks {source!r} is not safe: anyone who can answer in its place could sign tokens",
+            fix="pass https://..., file:///..., or http://127.0.0.1...",
         )
     try:
         context = ssl.create_default_context(cafile=ca)
