@@ -1,4 +1,4 @@
-"""The log of one partition: segments, sparse indexes, recovery, producer state. No sockets."""
+"""The log of one partition: segments, sparse indexes, recovery, producer state, compaction."""
 
 from headworks._broker.log.config import CompactionConfig, LogConfig
 from headworks._broker.log.open_file import SegmentFile

@@ -1,18 +1,19 @@
-"""Log compaction: of every key the last record stays, what came before it goes.
+"""Log compaction: the log retains at least the last record of every key.
 
-`plan` looks at a log and says what is to be done; `compact` does it, segment group by segment
+`plan` decides whether a log is due and which segments to compact. `compact` rewrites them group by
 group, and yields each `Swap` that it has made on disk, for `PartitionLog.swap`.
 
 Rules:
 
-- Only sealed segments are touched; offsets never change; a batch that loses nothing stays as it is.
-- A record goes if a later one of its key is known, and a tombstone once it has stood for
-  `delete_retention_ms` after what came before it was gone. Records without a key stay.
-- The last batch of each idempotent producer, and the last one of what is compacted, stay, empty if
-  need be: who repeats a batch is still told, and whoever reads to the end arrives there.
-- Every batch's CRC is verified before it is judged: damage is never sealed with a new CRC.
-- Runs beside the log's writer: it reads only the sealed segments that the plan names, and the
-  writer keeps those (`PartitionLog.held`) until the end.
+- Only sealed segments are compacted. Offsets never change, and a batch that loses no record is
+  copied as it is.
+- A record is removed if a later one has its key. A tombstone is removed `delete_retention_ms` after
+  the earlier records of its key. A record without a key is retained.
+- The last batch of each idempotent producer is retained, empty if need be, so that a repeated batch
+  is still detected. So is the last batch of the plan, so that a consumer reaches its end.
+- The CRC of every batch is verified first: damage never gets a new, valid CRC.
+- Compaction runs in a thread beside the writer. It reads only the sealed segments of the plan, and
+  while `PartitionLog.compacting` is set the writer removes none of them.
 """
 
 from __future__ import annotations
@@ -45,54 +46,54 @@ from headworks._kafka.records.rewrite import Entry, delete_horizon, emptied, ent
 __all__ = ["DEFAULT_MEMORY_BYTES", "Plan", "Swap", "compact", "plan"]
 
 DEFAULT_MEMORY_BYTES = 64 << 20
-_RECORDS_PER_THROTTLE = 50  # records between two calls of `pace`
+_RECORDS_PER_THROTTLE = 50  # records between two calls of `throttle`
 _MAX_DECOMPRESSED_BYTES = 256 << 20  # of one batch
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be compacted: these segments, and how dirty they are (0 to 1)."""
+    """The compaction of one log."""
 
-    folder: Path
-    segments: tuple[LogSegment, ...]
-    state: CompactionState
-    kept: frozenset[int]  # base offsets of the producers' last batches
+    folder: Path  # of the log
+    segments: tuple[LogSegment, ...]  # to compact, oldest first; the older ones may be clean
+    state: CompactionState  # before the compaction
+    retained_batches: frozenset[int]  # base offsets of the producers' last batches
     config: CompactionConfig
-    segment_bytes: int
-    ratio: float
+    segment_bytes: int  # maximum size of a segment
+    ratio: float  # of bytes that are dirty, 0 to 1
 
     @property
     def end(self) -> int:
-        """The offset up to which keys are compared."""
+        """The offset after the last record to compact."""
         return self.segments[-1].next_offset
 
 
 class Swap(NamedTuple):
-    """A change that is on disk: `new` stands where `old` were (None: only `cleaned` changed)."""
+    """A swap that is on disk."""
 
-    old: tuple[LogSegment, ...]
-    new: LogSegment | None
-    state: CompactionState
+    old: tuple[LogSegment, ...]  # the segments that were replaced
+    new: LogSegment | None  # the segment that replaces them; None: only the state changed
+    state: CompactionState  # after the swap
 
 
 class _RetentionRules(NamedTuple):
-    newest: OffsetMap
-    end: int  # the map knows of every key below this offset
+    offset_map: OffsetMap  # the latest offset of each key
+    end: int  # the map has every key below this offset
     last: int  # where the plan ends
-    kept: frozenset[int]
+    retained_batches: frozenset[int]  # see `Plan`
     now_ms: int
-    delete_retention_ms: int
+    delete_retention_ms: int  # how long a tombstone stays
 
 
 class _WrittenSegment(NamedTuple):
-    size: int
-    max_timestamp: int
-    sparse: GrowingIndex
-    changed: bool
+    size: int  # bytes
+    max_timestamp: int  # of all batches, in ms
+    sparse_index: GrowingIndex
+    changed: bool  # whether any batch lost a record
 
 
 def plan(log: PartitionLog, now_ms: int) -> Plan | None:
-    """What is due, or None: too little is dirty, or nothing is old enough."""
+    """Return the plan for a log; None if too little is dirty, or nothing is old enough."""
     config = log.config.compaction
     if config is None:
         return None
@@ -122,17 +123,18 @@ def plan(log: PartitionLog, now_ms: int) -> Plan | None:
 def compact(
     plan: Plan, *, now_ms: int, throttle: Callable[[], None], memory: int = DEFAULT_MEMORY_BYTES
 ) -> Iterator[Swap]:
-    """Carry out a plan, in as many passes as the memory for keys makes necessary.
+    """Execute a plan, in as many passes as the `memory` for keys, in bytes, requires.
 
-    `pace` is called every few records; it may wait, or raise to stop. Raises InvalidBatchError for
-    a damaged batch, OSError when there is no room (nothing has changed then), UnfinishedSwapError.
+    `throttle` is called every few records. It may wait, or raise to stop. Raises InvalidBatchError
+    for a damaged batch, OSError if the disk is full, which changes nothing, and
+    UnfinishedSwapError.
     """
     segments, state = list(plan.segments), plan.state
     while state.dirty < plan.end:
-        newest = OffsetMap(memory, plan.end - state.dirty)
-        end = _build_offset_map(newest, segments, state.dirty, plan.end, throttle)
+        offset_map = OffsetMap(memory, plan.end - state.dirty)
+        end = _build_offset_map(offset_map, segments, state.dirty, plan.end, throttle)
         retention = plan.config.delete_retention_ms
-        rules = _RetentionRules(newest, end, plan.end, plan.kept, now_ms, retention)
+        rules = _RetentionRules(offset_map, end, plan.end, plan.retained_batches, now_ms, retention)
         done: list[LogSegment] = []
         for group in _group_segments(segments, end, plan.segment_bytes):
             change = _compact_group(plan, group, state, rules, throttle)
@@ -150,13 +152,13 @@ def compact(
 
 
 def _build_offset_map(
-    newest: OffsetMap,
+    offset_map: OffsetMap,
     segments: Sequence[LogSegment],
     dirty: int,
     end: int,
     throttle: Callable[[], None],
 ) -> int:
-    """Note every key from offset `dirty` on; returns the offset up to which that was done."""
+    """Add every key from the offset `dirty` on; return the offset at which the map was full."""
     for segment in segments:
         if segment.next_offset <= dirty:
             continue
@@ -166,7 +168,7 @@ def _build_offset_map(
             for entry in _entries(opened(data, own, limit=_MAX_DECOMPRESSED_BYTES), own, throttle):
                 if entry.offset < dirty or entry.key is None:
                     continue
-                if not newest.put(entry.key, entry.offset):
+                if not offset_map.put(entry.key, entry.offset):
                     return entry.offset
     return end
 
@@ -174,7 +176,7 @@ def _build_offset_map(
 def _group_segments(
     segments: Sequence[LogSegment], end: int, most: int
 ) -> Iterator[tuple[LogSegment, ...]]:
-    """Neighbours below `end` that fit into one segment together."""
+    """Yield groups of adjacent segments below `end`, each of which fits into one segment."""
     group: list[LogSegment] = []
     size = 0
     for segment in segments:
@@ -197,7 +199,7 @@ def _compact_group(
     rules: _RetentionRules,
     throttle: Callable[[], None],
 ) -> Swap | None:
-    """Write what stays of a group as one segment and let it take its place; None: all stays."""
+    """Write the retained records of a group as one segment, and swap it in; None if all stay."""
     folder, oldest = plan.folder, plan.segments[0].base_offset
     base, end = group[0].base_offset, group[-1].next_offset
     staged = staged_path(folder, base, state.generation + 1)
@@ -211,7 +213,7 @@ def _compact_group(
             staged.unlink()
             return None
         latest = max(os.fstat(segment.file.fd).st_mtime_ns for segment in group)
-        os.utime(staged, ns=(latest, latest))  # retention goes by the last write
+        os.utime(staged, ns=(latest, latest))  # retention uses the last write
         bases = [segment.base_offset for segment in group]
         after = state.with_group(bases, CompactedSegment(base, end, written.size), oldest)
         swap(folder, after)
@@ -224,8 +226,8 @@ def _compact_group(
         return Swap(group, _open_compacted(segment_path(folder, base), end, written), after)
     except OSError as error:
         raise UnfinishedSwapError(
-            f"{staged.name} has taken its place and cannot be opened: {error}",
-            fix="restart the broker: it opens the new segments then",
+            f"{staged.name} was swapped in and cannot be opened: {error}",
+            fix="restart the broker, which opens the new segments",
         ) from error
 
 
@@ -240,19 +242,19 @@ def _write(
     for segment in group:
         for batch in segment.headers():
             data, own = _read(segment, batch)
-            kept = _retained_batch(own, data, rules, throttle)
-            changed = changed or kept is not data
-            if kept is None:
+            retained = _retained_batch(own, data, rules, throttle)
+            changed = changed or retained is not data
+            if retained is None:
                 continue
-            file.write(kept)
+            file.write(retained)
             index.append(batch.base_offset - base, size, max_timestamp)
-            max_timestamp = max(max_timestamp, check_batch(kept).max_timestamp)
-            size += len(kept)
+            max_timestamp = max(max_timestamp, check_batch(retained).max_timestamp)
+            size += len(retained)
     return _WrittenSegment(size, max_timestamp, index, changed)
 
 
 def _entries(data: bytes, batch: Batch, throttle: Callable[[], None]) -> Iterator[Entry]:
-    """The records of a batch, with time for others between them."""
+    """Yield the records of a batch, and throttle between them."""
     throttle()
     for number, entry in enumerate(entries_in(data, batch), 1):
         yield entry
@@ -263,38 +265,38 @@ def _entries(data: bytes, batch: Batch, throttle: Callable[[], None]) -> Iterato
 def _retained_batch(
     batch: Batch, data: bytes, rules: _RetentionRules, throttle: Callable[[], None]
 ) -> bytes | None:
-    """The batch as it is to be from now on; the very same `data` if nothing changes.
+    """Return the compacted batch: `data` itself if nothing changes, None if it is removed.
 
-    Its records are gone through twice, once to judge and once to write, and never held together:
-    millions of small ones fit into what a batch may become.
+    The records are decoded twice, once to decide and once to write, and never held together: one
+    batch may decompress to millions of small ones.
     """
     horizon = delete_horizon(batch)
     content = opened(data, batch, limit=_MAX_DECOMPRESSED_BYTES)
-    stays, tombstones = bytearray(), False
+    decisions, tombstones = bytearray(), False
     for entry in _entries(content, batch, throttle):
-        stays.append(_is_retained(entry, horizon, rules))
-        tombstones = tombstones or bool(stays[-1] and entry.tombstone and entry.key is not None)
-    kept = sum(stays)
-    if not kept:
+        decisions.append(_is_retained(entry, horizon, rules))
+        tombstones = tombstones or bool(decisions[-1] and entry.tombstone and entry.key is not None)
+    retained = sum(decisions)
+    if not retained:
         last = batch.last_offset + 1 >= rules.last
-        if not last and batch.base_offset not in rules.kept:
+        if not last and batch.base_offset not in rules.retained_batches:
             return None
-        return emptied(batch) if stays else data
+        return emptied(batch) if decisions else data
     whole = batch.last_offset < rules.end
     if horizon is None and whole and tombstones:
         horizon = rules.now_ms + rules.delete_retention_ms
-    elif kept == len(stays):
+    elif retained == len(decisions):
         return data
     else:
         horizon = None
-    return rewritten(batch, compress(_entries(content, batch, throttle), stays), horizon)
+    return rewritten(batch, compress(_entries(content, batch, throttle), decisions), horizon)
 
 
 def _is_retained(entry: Entry, horizon: int | None, rules: _RetentionRules) -> bool:
     if entry.key is None:
         return True
-    newest = rules.newest.latest_offset(entry.key)
-    if newest is not None and newest > entry.offset:
+    offset_map = rules.offset_map.latest_offset(entry.key)
+    if offset_map is not None and offset_map > entry.offset:
         return False
     expired = horizon is not None and rules.now_ms >= horizon
     return not (entry.tombstone and expired)
@@ -306,15 +308,15 @@ def _read(segment: LogSegment, batch: Batch) -> tuple[bytes, Batch]:
 
 
 def _open_compacted(path: Path, end: int, written: _WrittenSegment) -> LogSegment:
-    """The segment that has taken its place, with its index."""
+    """Open the compacted segment that was swapped in, with its index."""
     segment = LogSegment(
         path,
         size=written.size,
         next_offset=end,
         max_timestamp=written.max_timestamp,
-        index=written.sparse,
+        index=written.sparse_index,
     )
-    with suppress(OSError):  # without room it stays in memory, and the next start makes the file
+    with suppress(OSError):  # if the disk is full, the index stays in memory until the next start
         segment.save_index()
         if written.size:
             segment.index = MappedIndex(segment.index_path)

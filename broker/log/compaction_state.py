@@ -1,15 +1,19 @@
-"""Which segments were compacted, and the change from old segments to new ones that no crash halves.
+"""Which segments were compacted, and the atomic swap from old segments to compacted ones.
 
-A file `compacted` in the partition's folder lists the segments that may have gaps between their
-batches, each with the offset where it ends and its size, so that a lost piece is still noticed.
+The file `compacted` in the folder of a partition lists the segments that may have gaps between
+their batches. It holds the end offset and the size of each, so that lost bytes are still noticed.
 
-A change goes: the new segments are written beside the old ones (`<base>.cleaned-<generation>`) and
-put on disk; the list is replaced, which is the one moment where new stands for old; the files are
-moved into place. Whoever opens the folder finishes the last step or, if the list was not replaced,
-removes what was being written.
+A swap has three steps:
 
-Rules: everything before the list's replacement leaves the old segments as they are; everything
-after it can be done twice. A list that is damaged refuses the partition.
+1. The compacted segment is written beside the old ones (`<base>.cleaned-<generation>`) and flushed.
+2. The list is replaced. This commits the swap.
+3. The compacted segment is renamed into place, and the segments that it replaces are deleted.
+
+Rules:
+
+- Before step 2 the old segments are unchanged. `adopt` then deletes the unfinished file.
+- Step 3 can be repeated. `adopt` finishes it when the folder is opened.
+- A partition whose list is damaged is not opened.
 """
 
 from __future__ import annotations
@@ -41,35 +45,35 @@ _MAGIC = "compacted-1"
 
 
 class UnfinishedSwapError(HeadworksError):
-    """New segments may have taken the old ones' place on disk, but not all steps were done."""
+    """A swap may be committed on disk, but is not finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactedSegment:
-    """A segment that may have gaps: its base, the offset after it, its bytes."""
+    """A segment that may have gaps between its batches; the file has these names."""
 
-    base: int
-    end: int
-    size: int
+    base: int  # its base offset
+    end: int  # the offset at which the next segment starts
+    size: int  # its bytes
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionState:
-    """What was compacted: up to `dirty`; `replaced` segments (by base) went into others."""
+    """Which part of a log was compacted; the file has these names."""
 
-    generation: int = 0
-    dirty: int = 0
-    segments: tuple[CompactedSegment, ...] = ()
-    replaced: tuple[int, ...] = ()
+    generation: int = 0  # counts the swaps
+    dirty: int = 0  # the first offset that was not compacted yet
+    segments: tuple[CompactedSegment, ...] = ()  # those that may have gaps
+    replaced: tuple[int, ...] = ()  # base offsets of the segments that the last swap merged
 
     def find(self, base: int) -> CompactedSegment | None:
-        """The entry of the segment that starts at `base`."""
+        """Return the entry of the segment with this base offset."""
         return next((segment for segment in self.segments if segment.base == base), None)
 
     def with_group(
         self, bases: Iterable[int], new: CompactedSegment, oldest: int
     ) -> CompactionState:
-        """As it will be when the segments of `bases` have become `new`; none before `oldest`."""
+        """Return the state after a swap of `bases` for `new`, without segments before `oldest`."""
         gone = set(bases)
         kept = [s for s in self.segments if s.base not in gone and s.base >= oldest]
         return CompactionState(
@@ -81,12 +85,12 @@ class CompactionState:
 
 
 def staged_path(folder: Path, base: int, generation: int) -> Path:
-    """Where the segment that starts at `base` is written before it takes its place."""
+    """Return where the compacted segment is written before the swap."""
     return segment_path(folder, base).with_suffix(f"{_STAGED}{generation}")
 
 
 def load(folder: Path) -> CompactionState:
-    """What the list in `folder` says; nothing compacted if there is none. CorruptError."""
+    """Read the list in `folder`, which may be missing. Raises CorruptError if it is damaged."""
     path = folder / FILE
     try:
         head, _, body = path.read_text(encoding="ascii").partition("\n")
@@ -96,7 +100,7 @@ def load(folder: Path) -> CompactionState:
         head = body = ""
     if head != f"{_MAGIC} {crc32c(body.encode()):08x}":
         raise CorruptError(
-            f"{path} is damaged: without it nobody can tell what was compacted from what is lost",
+            f"{path} is damaged: without it, compacted records look like lost ones",
             fix="restore the file from a copy of the folder",
         )
     content = json.loads(body)
@@ -107,16 +111,16 @@ def load(folder: Path) -> CompactionState:
 
 
 def save(folder: Path, cleaned: CompactionState) -> None:
-    """Replace the list; it is on disk when this returns."""
+    """Replace the list durably."""
     body = json.dumps(asdict(cleaned))
     replace_file(folder / FILE, f"{_MAGIC} {crc32c(body.encode()):08x}\n{body}")
 
 
 def swap(folder: Path, cleaned: CompactionState) -> None:
-    """Let what is staged, and on disk, take its place.
+    """Commit and finish a swap whose new segment is on disk.
 
-    OSError if nothing has happened; UnfinishedSwapError if it may have, but not wholly: then what
-    is staged must stay, and the old segments can be served as long as they are open.
+    OSError means that nothing has changed. UnfinishedSwapError means that the swap may be
+    committed: the new segment must stay, and the open old segments can still be read.
     """
     try:
         sync_folder(folder)
@@ -126,13 +130,13 @@ def swap(folder: Path, cleaned: CompactionState) -> None:
         if _is_listed(folder, cleaned) is False:
             raise
         raise UnfinishedSwapError(
-            f"{folder}: compacted segments did not take their place: {error}",
-            fix="restart the broker: it finishes or undoes that when it opens the folder",
+            f"{folder}: the swap of compacted segments did not finish: {error}",
+            fix="restart the broker: it finishes or undoes the swap when it opens the folder",
         ) from error
 
 
 def _is_listed(folder: Path, cleaned: CompactionState) -> bool | None:
-    """Whether the list is this one; None if that cannot be read now, so that it may be."""
+    """Return whether the list on disk has this generation; None if it cannot be read."""
     try:
         return load(folder).generation == cleaned.generation
     except (OSError, CorruptError):
@@ -140,7 +144,7 @@ def _is_listed(folder: Path, cleaned: CompactionState) -> bool | None:
 
 
 def adopt(folder: Path) -> CompactionState:
-    """Finish, or undo, what a crash interrupted; returns what is compacted."""
+    """Finish or undo a swap that a crash interrupted, and return the state."""
     cleaned = load(folder)
     _finish(folder, cleaned)
     for path in folder.glob(f"*{_STAGED}*"):
@@ -149,13 +153,13 @@ def adopt(folder: Path) -> CompactionState:
 
 
 def _finish(folder: Path, cleaned: CompactionState) -> None:
-    """Move staged segments into place and remove those that went into them."""
+    """Rename the new segments into place, and delete those that they replace."""
     for segment in cleaned.segments:
         new = staged_path(folder, segment.base, cleaned.generation)
         if new.exists():
             path = segment_path(folder, segment.base)
             path.with_suffix(".index").unlink(missing_ok=True)
-            sync_folder(folder)  # an old index must never stand beside a new segment
+            sync_folder(folder)  # an old index must never lie beside a new segment
             new.replace(path)
     for base in cleaned.replaced:
         for suffix in (".log", ".index", ".producers"):

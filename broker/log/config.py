@@ -1,4 +1,4 @@
-"""How a partition's log behaves: the values that the log itself needs of a topic's configs."""
+"""The configs of a topic that its logs need."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ __all__ = ["CompactionConfig", "LogConfig"]
 
 @dataclass(frozen=True, slots=True)
 class CompactionConfig:
-    """When sealed segments are compacted, and how long tombstones stay; -1 means no limit."""
+    """When the compactor compacts a log, and how long tombstones stay."""
 
-    min_dirty_ratio: float = 0.5
-    min_lag_ms: int = 0
-    max_lag_ms: int = -1
-    delete_retention_ms: int = 24 * 3600 * 1000
+    min_dirty_ratio: float = 0.5  # of sealed bytes that must be uncompacted
+    min_lag_ms: int = 0  # a record stays uncompacted for this long
+    max_lag_ms: int = -1  # a record is compacted after this long at the latest; -1: unlimited
+    delete_retention_ms: int = 24 * 3600 * 1000  # how long a tombstone stays
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """How a partition's log behaves; -1 means no limit."""
+    """How a log rolls, retains, and exposes records; -1 means unlimited."""
 
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 7 * 24 * 3600 * 1000
-    retention_ms: int = 7 * 24 * 3600 * 1000
-    retention_bytes: int = -1
-    show_unflushed: bool = False
-    compaction: CompactionConfig | None = None
+    segment_bytes: int = 1 << 30  # maximum size of a segment
+    segment_ms: int = 7 * 24 * 3600 * 1000  # maximum age of the active segment
+    retention_ms: int = 7 * 24 * 3600 * 1000  # since the last write to a segment
+    retention_bytes: int = -1  # of the whole log
+    show_unflushed: bool = False  # whether consumers may read records that are not on disk yet
+    compaction: CompactionConfig | None = None  # None: the topic is not compacted

@@ -1,7 +1,10 @@
-"""Look at segments on disk and verify them; reads only, of a stopped or a running broker.
+"""Read and verify segments on disk, of a stopped or a running broker.
 
-Rules: damage is reported where it is, and looking ends there for that segment: what follows damage
-cannot be trusted to be a batch. Only segments that the folder lists as compacted may have gaps.
+Rules:
+
+- Nothing is written.
+- Damage ends the dump of its segment: bytes after it cannot be trusted to start a batch.
+- Only segments that the folder lists as compacted may have gaps between their batches.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ __all__ = ["DumpedBatch", "SegmentDamage", "dump_segment", "gaps", "segments_of"
 
 @dataclass(frozen=True, slots=True)
 class DumpedBatch:
-    """A sound batch of a segment, with its records if they were asked for."""
+    """A valid batch of a segment, with its records if requested."""
 
     segment: Path
     batch: Batch
@@ -31,7 +34,7 @@ class DumpedBatch:
 
 @dataclass(frozen=True, slots=True)
 class SegmentDamage:
-    """What is wrong, and where."""
+    """Damage at a byte of a segment."""
 
     segment: Path
     position: int
@@ -39,7 +42,10 @@ class SegmentDamage:
 
 
 def segments_of(path: Path) -> list[Path]:
-    """The segments at `path`: a segment file, or a partition's folder. UsageError if neither."""
+    """Return the segments at `path`, a segment file or the folder of a partition.
+
+    Raises UsageError if it is neither.
+    """
     if path.is_dir():
         found = sorted(path.glob("*.log"))
     else:
@@ -54,7 +60,7 @@ def segments_of(path: Path) -> list[Path]:
 
 
 def dump_segment(path: Path, *, records: bool = False) -> Iterator[DumpedBatch | SegmentDamage]:
-    """Every batch of a segment in order; damage ends it."""
+    """Yield every batch of a segment in order, and the first damage."""
     clean = load(path.parent).find(int(path.stem))
     try:
         size = path.stat().st_size
@@ -84,7 +90,10 @@ def dump_segment(path: Path, *, records: bool = False) -> Iterator[DumpedBatch |
 
 
 def gaps(ends: list[tuple[Path, int]]) -> Iterator[SegmentDamage]:
-    """Segments (path and the offset after its last record) that do not meet."""
+    """Yield the segments that do not start where the segment before ends.
+
+    `ends` are pairs of a segment and the offset after its last record.
+    """
     for (path, last), (following, _) in pairwise(ends):
         clean = load(path.parent).find(int(path.stem))
         end = last if clean is None else clean.end

@@ -1,13 +1,13 @@
 """The sparse index of a segment, by offset and by time.
 
-One entry about every 4 KB of log: (offset relative to the segment's base, position in the file,
-largest timestamp of all batches before that position). Both ways of looking up are a bisection
-that gives the entry (relative offset, position) at or before the one sought, or the segment's start
-as (0, 0); the caller walks on from there.
+There is one entry for about every 4 KB of log. It holds the offset relative to the base offset of
+the segment, the position in the file, and the largest timestamp of all batches before that
+position. A lookup bisects for the last entry at or before the target, and returns its relative
+offset and position, or (0, 0) for the start of the segment. The caller reads on from there.
 
-On disk (`<base>.index`): entries of 16 bytes, big endian, `u32 offset, u32 position,
-i64 timestamp`. A segment that is being written keeps its index in memory only; a sealed one maps
-its file. The file is a cache: when it is missing or implausible it is built again from the log.
+On disk (`<base>.index`) an entry has 16 bytes, big endian: `u32 offset, u32 position,
+i64 timestamp`. An active segment keeps its index in memory; a sealed one maps the file. The file
+is a cache: recovery rebuilds it if it is missing or implausible.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ _START = (0, 0)
 
 
 class Index(Protocol):
-    """What a segment asks of its index."""
+    """The lookups that a segment needs."""
 
     def at_offset(self, relative: int) -> tuple[int, int]:
-        """The entry of a batch that starts at or before the relative offset."""
+        """Return the entry of the last indexed batch that starts at or before `relative`."""
 
     def at_time(self, timestamp: int) -> tuple[int, int]:
-        """An entry before which no batch has a timestamp as late as `timestamp`."""
+        """Return an entry before which every timestamp is smaller than `timestamp`."""
 
     def at_position(self, position: int) -> int:
-        """The position of the last entry at or before `position`."""
+        """Return the position of the last indexed batch at or before `position`."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
 
 
 class GrowingIndex:
-    """The index of the segment that is being written."""
+    """The index of an active segment, in memory."""
 
     def __init__(self) -> None:
-        self._offsets = array("I")
-        self._positions = array("I")
-        self._times = array("q")
-        self.next_position = 0  # a batch before it is not noted
+        self._offsets = array("I")  # of each entry, relative to the base offset
+        self._positions = array("I")  # of each entry, in the file
+        self._times = array("q")  # of each entry, the largest timestamp before it
+        self.next_position = 0  # a batch before this position gets no entry
 
     def append(self, relative: int, position: int, earlier_timestamp: int) -> None:
-        """Tell of a batch at `position`; `earlier_timestamp` is the largest one before it."""
+        """Add an entry for a batch, if one is due. `earlier_timestamp`: the largest before it."""
         if position >= self.next_position:
             self._offsets.append(relative)
             self._positions.append(position)
@@ -74,9 +74,9 @@ class GrowingIndex:
         return self._entry(bisect_right(self._positions, position) - 1)[1]
 
     def latest_before(self, relative: int) -> tuple[int, int]:
-        """The largest timestamp before a batch that starts before the relative offset, and where.
+        """Return the largest timestamp before the last indexed batch below `relative`.
 
-        That is the last such batch that was noted.
+        The second value is the position of that batch.
         """
         number = bisect_left(self._offsets, relative) - 1
         return (self._times[number], self._positions[number]) if number >= 0 else (-1, 0)
@@ -85,7 +85,7 @@ class GrowingIndex:
         return (self._offsets[number], self._positions[number]) if number >= 0 else _START
 
     def write(self, path: Path) -> None:
-        """Store as a file, all of it or none."""
+        """Write the index file."""
         entries = zip(self._offsets, self._positions, self._times, strict=True)
         data = b"".join(_ENTRY.pack(*entry) for entry in entries)
         replace_file(path, data, durable=False)
@@ -95,16 +95,16 @@ class GrowingIndex:
 
 
 class MappedIndex:
-    """The index of a sealed segment, read from its file through the page cache."""
+    """The index of a sealed segment, memory-mapped."""
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._count = len(self._map) // _ENTRY.size
+        self._count = len(self._map) // _ENTRY.size  # of entries
 
     @classmethod
     def open(cls, path: Path, segment_size: int) -> MappedIndex | None:
-        """The index at `path`, or None if there is none that fits a segment of that size."""
+        """Open the index at `path`; None if it is missing or does not fit this segment size."""
         try:
             size = path.stat().st_size
         except FileNotFoundError:
@@ -120,7 +120,7 @@ class MappedIndex:
 
     @property
     def last_entry(self) -> tuple[int, int, int]:
-        """Relative offset, position and earlier timestamp of the last entry."""
+        """Relative offset, position, and earlier timestamp of the last entry."""
         return self._entry(self._count - 1)
 
     def at_offset(self, relative: int) -> tuple[int, int]:

@@ -1,10 +1,10 @@
-"""The newest offset of each key, in a fixed piece of memory.
+"""A map from each key to its latest offset, in a fixed amount of memory.
 
-A key is known by a 16-byte hash (BLAKE2b, keyed afresh for each map, so that nobody can choose keys
-that meet); its slot in a table of open addressing holds the hash and the offset: 24 bytes a key.
+The map is a hash table with open addressing. A slot has 24 bytes: a 16-byte BLAKE2b hash of the key
+and the offset. The hash has a random secret for each map, so nobody can choose keys that collide.
 
-Rule: the memory is taken once and never grows. When the table is full, `put` says so, and the
-caller goes on in another pass.
+Rule: the memory is allocated once and never grows. When the table is full, `put` returns false,
+and the caller continues in another pass.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ SLOT_BYTES = 24
 _SLOT = struct.Struct("<16sQ")
 _FIRST = struct.Struct("<Q")
 _FREE = bytes(16)
-_MAX_LOAD_FACTOR = 0.85  # above that, finding a free slot takes ever longer
+_MAX_LOAD_FACTOR = 0.85  # a fuller table finds free slots too slowly
 _MIN_SLOTS = 16
 
 
 class OffsetMap:
-    """Holds up to about `memory / 28` keys, or `keys` of them if that is fewer."""
+    """A map for at most `keys` keys, and for as many as fit: `memory` bytes hold memory / 28."""
 
     def __init__(self, memory: int, keys: int) -> None:
         slots = min(memory // SLOT_BYTES, int(keys / _MAX_LOAD_FACTOR) + 1)
-        self._slots = max(slots, _MIN_SLOTS)
+        self._slots = max(slots, _MIN_SLOTS)  # in the table
         self._table = bytearray(self._slots * SLOT_BYTES)
-        self._free_slots = int(self._slots * _MAX_LOAD_FACTOR)
-        self._secret = os.urandom(16)
+        self._free_slots = int(self._slots * _MAX_LOAD_FACTOR)  # that may still be filled
+        self._secret = os.urandom(16)  # of the hash
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Note that `key` is at `offset`, which only grows; False if there is no room for it."""
+        """Set the latest offset of `key`; false if the map is full. Offsets must grow."""
         hashed = self._hash(key)
         found, position = self._find(hashed)
         if not found:
@@ -45,12 +45,12 @@ class OffsetMap:
         return True
 
     def latest_offset(self, key: bytes) -> int | None:
-        """The newest offset of `key`, or None if it was not noted."""
+        """Return the latest offset of `key`, None if it is not in the map."""
         found, position = self._find(self._hash(key))
         return int(_SLOT.unpack_from(self._table, position)[1]) if found else None
 
     def _find(self, wanted: bytes) -> tuple[bool, int]:
-        """Whether a hash is there, and its slot or the free one where it belongs."""
+        """Return whether a hash is present, and the position of its slot or of a free one."""
         table = self._table
         slot = _FIRST.unpack_from(wanted)[0] % self._slots
         while True:

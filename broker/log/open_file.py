@@ -1,8 +1,7 @@
-"""An open segment file, which closes when nobody refers to it any more.
+"""An open segment file that closes when its last reference is dropped.
 
-Rule: closing a file that was deleted makes the kernel free its blocks, which takes a third of a
-second for a gigabyte. Whoever is the last to let go may be the event loop, so `doom`ed files are
-closed by a thread.
+Rule: the event loop never closes a deleted file. The kernel then frees its blocks, which takes a
+third of a second for a gigabyte. After `close_when_unused` a thread closes the file.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ class SegmentFile:
     __slots__ = ("_removed", "fd")
 
     def __init__(self, path: Path) -> None:
-        self.fd = -1
-        self._removed = False
+        self.fd = -1  # the descriptor; -1 when closed
+        self._removed = False  # whether a thread closes it, because it is or will be deleted
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def close_when_unused(self) -> None:
-        """The file was, or is about to be, deleted: let a thread close it."""
+        """Let a thread close the file, because it was deleted or is about to be."""
         _start_closing()
         self._removed = True
 
     def close(self) -> None:
-        """Close now; closing twice does nothing."""
+        """Close the file; a second call does nothing."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             if self._removed:
-                _closing.put(fd)  # safe in a finaliser, where no lock may be taken
+                _closing.put(fd)  # safe in a finalizer, which may take no lock
             else:
                 os.close(fd)
 

@@ -1,15 +1,16 @@
-"""The log of one partition: append, read, flush, find by time, retention.
+"""The log of one partition: a row of segments, appended at one end and removed at the other.
 
 Rules:
 
-- One writer (the event loop) appends and rolls; the flusher thread only calls `sync`. Readers take
-  the tuple of segments as it is: it is replaced, never changed, so reading needs no lock.
-- `end` is what is written, `flushed` what is on disk, `visible` what consumers may see: the flushed
-  end, or the written end when the config says so. All three only grow.
-- Appending is in two steps: `stage` gives a batch its offset, `commit` writes all staged batches in
-  one call. When writing fails, everything staged is undone: offsets and producer states too.
-- Retention goes by when a segment was last written, not by the records' own timestamps: those are
-  event times, and last year's events must survive being loaded today.
+- One thread, the event loop, appends, rolls, and removes. The flusher thread only calls `sync`.
+- A reader takes no lock. It uses the tuple of segments, which is replaced and never changed.
+- The log end offset follows the last written record, the flushed offset the last one on disk.
+  Consumers read up to the high watermark: the flushed offset, or the log end offset if the config
+  exposes unflushed records. None of the three ever goes back.
+- An append has two steps: `stage` assigns offsets, and `commit` writes all staged batches at once.
+  If the write fails, offsets and producer states are again as they were before.
+- Retention uses the time of the last write to a segment. Record timestamps are event times, and
+  events of last year must survive being loaded today.
 """
 
 from __future__ import annotations
@@ -31,26 +32,26 @@ from headworks.errors import RefusedError
 
 __all__ = ["LEADER_EPOCH", "MAX_RELATIVE_OFFSET", "OffsetOutOfRangeError", "PartitionLog"]
 
-LEADER_EPOCH = 0
-MAX_RELATIVE_OFFSET = (1 << 31) - 1
-_TIME_SEARCH_LIMIT_BYTES = 64 << 20  # bytes of records that are looked through for a time
+LEADER_EPOCH = 0  # of every batch: a partition never moves to another broker
+MAX_RELATIVE_OFFSET = (1 << 31) - 1  # of a record, to the base offset of its segment
 START_FILE = "start-offset"
+_TIME_SEARCH_LIMIT_BYTES = 64 << 20  # of one decompressed batch that is searched for a timestamp
 
 
 class OffsetOutOfRangeError(RefusedError):
-    """An offset that the log does not hold: removed already, or not written yet."""
+    """The log does not hold this offset: it was removed, or is not written yet."""
 
 
 class LogPosition(NamedTuple):
-    """An offset and where it lies: the segment (by base offset) and the position in its file."""
+    """An offset and where its record starts."""
 
     offset: int
-    base: int
-    position: int
+    segment_base_offset: int
+    position: int  # byte in the file of that segment
 
 
 class PartitionLog:
-    """A partition's log, opened by `broker.log.open_log`."""
+    """The log of one partition. `broker.log.open_log` opens it."""
 
     def __init__(
         self,
@@ -61,37 +62,34 @@ class PartitionLog:
         log_start_offset: int,
         compaction_state: CompactionState,
     ) -> None:
-        self.folder = folder
-        self.config = config
-        self.log_start_offset = log_start_offset
-        self.producers = producers
-        self.compaction_state = compaction_state
-        self.compacting = False  # sealed segments are being compacted: they must stay
-        self._segments = segments
-        self._base_offsets = tuple(segment.base_offset for segment in segments)
-        active = segments[-1]
-        self._next_offset = active.next_offset
-        self._flushed = self._written = LogPosition(
-            self._next_offset, active.base_offset, active.size
-        )
-        self.appended_bytes = 0  # since it was opened
-        self._staged: list[Buffer] = []
-        self._staged_batches: list[tuple[int, int, int]] = []
-        self._staged_bytes = 0
-        self._undo: list[tuple[int, ProducerState | None]] = []
-        self._failed_write: OSError | None = (
-            None  # a write that failed before its `commit` was called
-        )
+        self.folder = folder  # holds the segments and nothing of other partitions
+        self.config = config  # replaced when the configs of the topic change
+        self.log_start_offset = log_start_offset  # the first offset that consumers may read
+        self.producers = producers  # the last batches of each idempotent producer
+        self.compaction_state = compaction_state  # which segments were compacted
+        self.compacting = False  # while the compactor reads sealed segments, none is removed
+        self.appended_bytes = 0  # written since the log was opened
+        self._segments = segments  # oldest first; the last, active one is written
+        self._base_offsets = tuple(segment.base_offset for segment in segments)  # to bisect
+        end = LogPosition(segments[-1].next_offset, segments[-1].base_offset, segments[-1].size)
+        self._log_end = end  # after the last written record
+        self._flushed = end  # after the last record that is on disk
+        self._next_offset = end.offset  # of the next staged batch
+        self._staged: list[Buffer] = []  # the bytes of each staged batch
+        self._staged_batches: list[tuple[int, int, int]] = []  # base offset, size, max timestamp
+        self._staged_bytes = 0  # of all staged batches
+        self._undo: list[tuple[int, ProducerState | None]] = []  # producers as they were before
+        self._failed_write: OSError | None = None  # of staged batches; the next `commit` raises it
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:
-        """All segments, oldest first; the last is being written."""
+        """All segments, oldest first; the last one is active."""
         return self._segments
 
     @property
     def log_end_offset(self) -> int:
         """The offset after the last written record."""
-        return self._written.offset
+        return self._log_end.offset
 
     @property
     def flushed_offset(self) -> int:
@@ -100,8 +98,8 @@ class PartitionLog:
 
     @property
     def high_watermark(self) -> int:
-        """The offset after the last record that consumers may see: the high watermark."""
-        return self._high_watermark.offset
+        """The offset after the last record that consumers may read."""
+        return self._readable_end.offset
 
     @property
     def size(self) -> int:
@@ -110,20 +108,20 @@ class PartitionLog:
 
     @property
     def nearly_full(self) -> bool:
-        """Whether the active segment is about to be sealed for its size."""
+        """Whether the active segment is within a sixteenth of its maximum size."""
         return self._segments[-1].size > self.config.segment_bytes - self.config.segment_bytes // 16
 
     @property
-    def _high_watermark(self) -> LogPosition:
-        return self._written if self.config.show_unflushed else self._flushed
+    def _readable_end(self) -> LogPosition:
+        return self._log_end if self.config.show_unflushed else self._flushed
 
     # -- append ------------------------------------------------------------------------------
 
     def stage(self, buffer: memoryview, batch: Batch) -> int:
-        """Give a checked batch, which lies in `buffer`, its offset; it is written by `commit`.
+        """Assign offsets to a checked batch in `buffer`, and return its base offset.
 
-        Raises what `ProducerStates.check` raises; OSError or FlushFailedError when the segment is
-        full and no new one can be started.
+        `commit` writes it. Raises what `ProducerStates.check` raises, and OSError or
+        FlushFailedError if the active segment is full and a new one cannot be started.
         """
         if self._failed_write is not None:
             raise self._failed_write
@@ -145,25 +143,26 @@ class PartitionLog:
         base = self._next_offset
         patch_placement(buffer, position, base, length, LEADER_EPOCH)
         self._staged.append(buffer[position : position + size])
-        self._next_offset = base + delta + 1
         self._staged_batches.append((base, size, batch.max_timestamp))
         self._staged_bytes += size
+        self._next_offset = base + delta + 1
         if idempotent:
-            self._undo.append((batch.producer_id, self.producers.record(batch, base)))
+            self._undo.append((batch.producer_id, self.producers.update(batch, base)))
         return base
 
     def stage_plain(self, buffer: memoryview, batches: Sequence[Plain]) -> int | None:
-        """Stage batches one after the other, and tell the first one's offset.
+        """Stage a run of plain batches, and return the base offset of the first.
 
-        None, and nothing is staged, if something is in the way: `stage` says what, or clears it.
+        Stages nothing and returns None if the run does not fit, or an earlier write failed. The
+        caller then stages the batches one by one.
         """
         first = base = self._next_offset
-        staged, notes, total = [], [], 0
-        for start, stop, count, newest in batches:
+        staged, noted, total = [], [], 0
+        for start, stop, count, max_timestamp in batches:
             size = stop - start
             patch_placement(buffer, start, base, size - LENGTH_PREFIX, LEADER_EPOCH)
             staged.append(buffer[start:stop])
-            notes.append((base, size, newest))
+            noted.append((base, size, max_timestamp))
             base += count
             total += size
         active = self._segments[-1]
@@ -174,28 +173,28 @@ class PartitionLog:
         ):
             return None
         self._staged += staged
-        self._staged_batches += notes
+        self._staged_batches += noted
         self._staged_bytes += total
         self._next_offset = base
         return first
 
     def commit(self) -> None:
-        """Write what is staged. On OSError nothing staged since the last commit has happened."""
+        """Write all staged batches; on OSError none of them was appended."""
         if self._failed_write is not None:
-            lost, self._failed_write = self._failed_write, None
-            raise lost
+            failed, self._failed_write = self._failed_write, None
+            raise failed
         if not self._staged:
             return
         active = self._segments[-1]
         try:
             active.append(self._staged, self._staged_batches, self._next_offset)
         except OSError:
-            self._next_offset = self._written.offset
+            self._next_offset = self._log_end.offset
             for producer_id, before in reversed(self._undo):
                 self.producers.restore(producer_id, before)
             raise
         else:
-            self._written = LogPosition(self._next_offset, active.base_offset, active.size)
+            self._log_end = LogPosition(self._next_offset, active.base_offset, active.size)
             self.appended_bytes += self._staged_bytes
         finally:
             self._staged.clear()
@@ -204,12 +203,12 @@ class PartitionLog:
             self._staged_bytes = 0
 
     def roll(self) -> None:
-        """Seal the active segment and start the next; an empty one is left as it is."""
+        """Flush and seal the active segment, and start a new one; do nothing if it is empty."""
         active = self._segments[-1]
         if not active.size:
             return
         active.sync()
-        self.mark_flushed(self._written)
+        self.mark_flushed(self._log_end)
         path = segment_path(self.folder, self._next_offset)
         replace_file(path.with_suffix(".producers"), self.producers.dump())
         new = LogSegment(path)
@@ -218,13 +217,13 @@ class PartitionLog:
         except OSError:
             new.close()
             new.remove_files()
-            active.index_path.unlink(missing_ok=True)  # it would say that the log was closed
+            active.index_path.unlink(missing_ok=True)  # on the active segment it means: closed
             raise
-        self._replace((*self._segments, new))
-        self._written = self._flushed = LogPosition(self._next_offset, new.base_offset, 0)
+        self._replace_segments((*self._segments, new))
+        self._log_end = self._flushed = LogPosition(self._next_offset, new.base_offset, 0)
 
     def roll_due(self, now_ms: int) -> bool:
-        """Whether the active segment is old enough to be sealed."""
+        """Return whether the active segment is older than the configs allow."""
         active, limit = self._segments[-1], self.config.segment_ms
         compaction = self.config.compaction
         if compaction is not None and compaction.max_lag_ms >= 0:
@@ -234,169 +233,156 @@ class PartitionLog:
     # -- flush -------------------------------------------------------------------------------
 
     def sync(self) -> LogPosition:
-        """Put what is written on disk; for `mark_flushed`. May run in another thread."""
-        point = self._written  # read before the segment: rolling syncs the old one itself
+        """Flush, and return what `mark_flushed` needs. May run in another thread."""
+        end = self._log_end  # read before the segment: a roll flushes the old one itself
         self._segments[-1].sync()
-        return point
+        return end
 
-    def mark_flushed(self, point: LogPosition) -> None:
-        """Take note of a finished `sync`."""
-        if point.offset > self._flushed.offset:
-            self._flushed = point
+    def mark_flushed(self, end: LogPosition) -> None:
+        """Advance the flushed offset after a `sync`."""
+        if end.offset > self._flushed.offset:
+            self._flushed = end
 
     # -- read --------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> FileSlice:
-        """Bytes from the batch that holds `offset` on, at most `max_bytes` of one segment.
+        """Return bytes of one segment, from the batch that holds `offset`, at most `max_bytes`.
 
-        With `at_least_one` the first batch comes whole, however large. The piece may end with a
-        few bytes of another batch, which readers drop: what costs more to send is left out.
-        OffsetOutOfRangeError below the start or above the visible end.
+        With `at_least_one` the first batch is whole, however large it is. The slice may end within
+        a later batch, which a client ignores. Raises OffsetOutOfRangeError below the log start
+        offset and above the high watermark.
         """
-        high_watermark = self._high_watermark
-        if not self.log_start_offset <= offset <= high_watermark.offset:
-            raise OffsetOutOfRangeError(
-                f"offset {offset} is not in {self.log_start_offset}..{high_watermark.offset}"
-            )
+        end = self._readable_end
+        self._check_range(offset, end.offset)
         segments = self._segments
         at = bisect_right(self._base_offsets, offset) - 1
-        while offset < high_watermark.offset and at < len(segments):
+        while offset < end.offset and at < len(segments):
             segment = segments[at]
-            limit = (
-                high_watermark.position
-                if segment.base_offset == high_watermark.base
-                else segment.size
-            )
+            last = segment.base_offset == end.segment_base_offset
+            limit = end.position if last else segment.size
             batch = segment.find_batch(offset)
             if batch is not None and batch.position < limit:
-                first_end = batch.position + batch.size
-                end = min(limit, batch.position + max_bytes)
-                if end < first_end:
-                    end = first_end if at_least_one else batch.position
-                elif end < limit:
-                    end = max(first_end, segment.batch_boundary_before(end))
-                return FileSlice(segment.file, batch.position, end - batch.position)
+                batch_end = batch.position + batch.size
+                stop = min(limit, batch.position + max_bytes)
+                if stop < batch_end:
+                    stop = batch_end if at_least_one else batch.position
+                elif stop < limit:
+                    stop = max(batch_end, segment.batch_boundary_before(stop))
+                return FileSlice(segment.file, batch.position, stop - batch.position)
             at += 1
         return FileSlice(segments[-1].file, 0, 0)
 
     def offset_at_time(self, timestamp: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first visible record at or after `timestamp`.
+        """Return (offset, timestamp) of the first readable record at or after `timestamp`.
 
-        In a batch whose records do not decode, the batch's first offset stands for it.
+        The header of a batch stands for its records if they do not decode.
         """
         start = self.log_start_offset
         for segment in self._segments:
             batch = segment.find_batch_by_time(timestamp, start)
             if batch is not None and batch.base_offset < start:
-                found = self._among(segment, batch, timestamp)
+                found = self._find_record(segment, batch, timestamp)
                 if found is not None:
                     return found
-                # those that are late enough were deleted: what follows may have some
+                # its matching records lie before the log start offset: search the batches after it
                 batch = segment.find_batch_by_time(timestamp, batch.last_offset + 1)
             if batch is None:
                 continue
             if batch.base_offset >= self.high_watermark:
                 return None
-            # if there is none, the batch's own header answers, as good as it can
             header = batch.base_offset, batch.base_timestamp
-            return self._among(segment, batch, timestamp) or header
+            return self._find_record(segment, batch, timestamp) or header
         return None
 
     def latest_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the visible record with the largest timestamp."""
-        start, high_watermark = self.log_start_offset, self.high_watermark
-        latest = max(
-            segment.max_timestamp_between(start, high_watermark) for segment in self._segments
-        )
+        """Return (offset, timestamp) of the readable record with the largest timestamp."""
+        start, end = self.log_start_offset, self.high_watermark
+        latest = max(segment.max_timestamp_between(start, end) for segment in self._segments)
         return None if latest == NO_TIMESTAMP else self.offset_at_time(latest)
 
-    def _among(self, segment: LogSegment, batch: Batch, timestamp: int) -> tuple[int, int] | None:
-        """The first such record of a batch, if it has one that can be read."""
-        data = segment.read(batch)
-        placed = batch._replace(position=0)
+    def _find_record(
+        self, segment: LogSegment, batch: Batch, timestamp: int
+    ) -> tuple[int, int] | None:
+        """Return the first matching record of a batch, None if there is none or it is damaged."""
+        data, header = segment.read(batch), batch._replace(position=0)
         try:
-            for record in iter_records(data, placed, limit=_TIME_SEARCH_LIMIT_BYTES):
-                # what a record says of itself is the producer's word: the header bounds it
-                placed_well = self.log_start_offset <= record.offset <= batch.last_offset
-                if placed_well and timestamp <= record.timestamp <= batch.max_timestamp:
+            for record in iter_records(data, header, limit=_TIME_SEARCH_LIMIT_BYTES):
+                # the producer wrote the record's own fields: trust them within the header's bounds
+                in_batch = self.log_start_offset <= record.offset <= batch.last_offset
+                if in_batch and timestamp <= record.timestamp <= batch.max_timestamp:
                     return record.offset, record.timestamp
         except InvalidBatchError:
             pass
         return None
 
-    # -- removal -----------------------------------------------------------------------------
+    def _check_range(self, offset: int, end: int) -> None:
+        if not self.log_start_offset <= offset <= end:
+            raise OffsetOutOfRangeError(f"offset {offset} is not in {self.log_start_offset}..{end}")
+
+    # -- remove ------------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> list[LogSegment]:
-        """Drop the oldest segments that time, size or the start say; none while they are held.
+        """Drop the oldest segments that retention allows, none while compacting; return them.
 
-        The caller removes their files. FlushFailedError or OSError if the newest cannot be sealed.
+        The caller removes their files. Raises FlushFailedError or OSError if the active segment is
+        among them and cannot be sealed.
         """
         if self.compacting:
             return []
         config, segments = self.config, self._segments
-        keep_from = 0
-        size = self.size
+        dropped, size = 0, self.size
         for segment in segments:
-            old = (
-                config.retention_ms >= 0
-                and segment.size
-                and now_ms - segment.last_write_ms() > config.retention_ms
-            )
-            last = segment is segments[-1]
-            large = not last and 0 <= config.retention_bytes < size - segment.size
-            deleted = not last and segment.next_offset <= self.log_start_offset
+            active = segment is segments[-1]
+            age_ms = now_ms - segment.last_write_ms()
+            old = segment.size and 0 <= config.retention_ms < age_ms
+            large = not active and 0 <= config.retention_bytes < size - segment.size
+            deleted = not active and segment.next_offset <= self.log_start_offset
             if not (old or large or deleted):
                 break
-            if last:
+            if active:
                 self.roll()
             size -= segment.size
-            keep_from += 1
-        left = self._segments[-1]
-        if 0 < keep_from == len(self._segments) - 1 and not left.folder_synced:
-            left.sync()  # its name alone will tell where offsets go on
-        return self._drop(keep_from)
+            dropped += 1
+        newest = self._segments[-1]
+        if 0 < dropped == len(self._segments) - 1 and not newest.folder_synced:
+            newest.sync()  # from now on its name alone says where offsets continue
+        return self._drop(dropped)
 
     def delete_before(self, offset: int) -> list[LogSegment]:
-        """Move the start to `offset`; returns the segments that fall away wholly.
+        """Move the log start offset to `offset`; drop the segments below it, and return them.
 
-        While segments are held none does; `expire` drops them later.
+        While compacting, no segment is dropped; a later `expire` drops them.
         """
-        if not self.log_start_offset <= offset <= self.high_watermark:
-            raise OffsetOutOfRangeError(
-                f"offset {offset} is not in {self.log_start_offset}..{self.high_watermark}"
-            )
+        self._check_range(offset, self.high_watermark)
         if offset > self.log_start_offset:
             replace_file(self.folder / START_FILE, b"%d\n" % offset)
             self.log_start_offset = offset
         return self._drop(0 if self.compacting else bisect_right(self._base_offsets, offset) - 1)
 
     def swap(
-        self, old: Sequence[LogSegment], new: LogSegment | None, compaction_state: CompactionState
+        self, old: Sequence[LogSegment], new: LogSegment | None, state: CompactionState
     ) -> None:
-        """Take over what compaction did on disk: `new` stands where the `old` segments were.
-
-        The old ones close when their last reader lets go.
-        """
-        self.compaction_state = compaction_state
+        """Replace `old` segments by the compacted one, as compaction has done on disk."""
+        self.compaction_state = state
         if new is not None:
             for segment in old:
                 segment.file.close_when_unused()
             at = self._segments.index(old[0])
-            self._replace((*self._segments[:at], new, *self._segments[at + len(old) :]))
+            self._replace_segments((*self._segments[:at], new, *self._segments[at + len(old) :]))
 
     def _drop(self, count: int) -> list[LogSegment]:
         dropped = list(self._segments[:count])
         if dropped:
-            self._replace(self._segments[count:])
+            self._replace_segments(self._segments[count:])
             self.log_start_offset = max(self.log_start_offset, self._base_offsets[0])
         return dropped
 
-    def _replace(self, segments: tuple[LogSegment, ...]) -> None:
+    def _replace_segments(self, segments: tuple[LogSegment, ...]) -> None:
         self._segments = segments
         self._base_offsets = tuple(segment.base_offset for segment in segments)
 
     def close(self) -> None:
-        """Flush, save what makes the next start short, and close the files."""
+        """Flush, write the index of the active segment for a quick start, and close the files."""
         try:
             self.mark_flushed(self.sync())
             self._segments[-1].save_index()
@@ -404,11 +390,11 @@ class PartitionLog:
             self.abandon()
 
     def close_when_unused(self) -> None:
-        """The files are about to be deleted: close them without keeping the loop waiting."""
+        """Close each file after its last reader, because the files are about to be deleted."""
         for segment in self._segments:
             segment.file.close_when_unused()
 
     def abandon(self) -> None:
-        """Close the files without flushing: the log is being deleted, or has failed."""
+        """Close the files without a flush."""
         for segment in self._segments:
             segment.close()

@@ -1,16 +1,18 @@
-"""Idempotent producers of one partition: who wrote what last, to tell repeats and gaps.
+"""The idempotent producers of one partition: their last batches, to detect repeats and gaps.
 
-Rules (as in the protocol): a producer numbers its records per partition; the numbers wrap at 2^31.
-The last five batches of each producer are remembered; a repeat of one of them is answered with its
-old offset, a gap is refused, an older epoch is refused, a newer epoch starts at 0. A producer that
-is not known (new, or forgotten) may start with any number.
+Rules, as in the protocol:
 
-States are immutable, so undoing an append that failed is putting the old state back. They are
-rebuilt from the log at start; `dump` and `load` keep that short with a snapshot per segment.
+- A producer numbers its records per partition. Sequence numbers wrap at 2^31.
+- The state of a producer has its last five batches. A repeat of one of them is answered with its
+  old offset.
+- A gap in the sequence is rejected, and so is an older epoch. A newer epoch starts at 0.
+- An unknown producer, which is new or was expired, may start with any number.
 
-The number of producers is bounded, over all partitions of a broker: a `Roster` counts them, and
-those that have been silent longest are forgotten, whatever partition they wrote to. A batch costs
-one look at the clock for that; nothing else is done until there are too many.
+A state is immutable: to undo a failed append, the old state is put back. States are rebuilt from
+the log at start. A snapshot per segment, by `dump` and `load`, keeps that short.
+
+A `ProducerLimit` bounds the producers of all partitions of a broker. It removes those that have not
+written for longest, whatever partition they wrote to. A batch costs one read of the clock for that.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ _BATCH = struct.Struct(">iiq")
 
 
 class DuplicateBatchError(RefusedError):
-    """A batch that is in the log already, at `base_offset`."""
+    """The log has this batch already, at `base_offset`."""
 
     def __init__(self, base_offset: int) -> None:
         super().__init__(f"already in the log at offset {base_offset}")
@@ -57,112 +59,112 @@ class DuplicateBatchError(RefusedError):
 
 
 class OutOfOrderSequenceError(RefusedError):
-    """A batch whose first number does not follow the last one."""
+    """The first sequence number of a batch does not follow the last one."""
 
 
 class InvalidProducerEpochError(RefusedError):
-    """A batch of a producer's earlier life."""
+    """A batch has an older epoch than its producer."""
 
 
 class BatchMetadata(NamedTuple):
-    """A batch that was appended: its first and last number and its offset."""
+    """A batch that was appended."""
 
-    first: int
-    last: int
+    first_sequence: int
+    last_sequence: int
     base_offset: int
 
 
 class ProducerState(NamedTuple):
-    """What is known of a producer: its epoch, its last batches (oldest first), when it wrote."""
+    """The state of one producer in one partition."""
 
     epoch: int
-    batches: tuple[BatchMetadata, ...]
-    last_write: float
+    batches: tuple[BatchMetadata, ...]  # the last five, oldest first
+    last_write: float  # when, by the clock of the limit, in seconds
 
 
 class ProducerLimit:
-    """How many producers the partitions remember together; each partition in one roster."""
+    """Bounds the producers of all its partitions together."""
 
     def __init__(
         self, limit: int = MAX_PRODUCERS, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.clock = clock
-        self.count = 0
+        self.clock = clock  # seconds, monotonic
+        self.count = 0  # of producers in all partitions
         self._limit = limit
-        self._partitions: set[ProducerStates] = set()
+        self._partitions: set[ProducerStates] = set()  # each is in one limit only
 
     def add(self, states: ProducerStates) -> None:
-        """Count a partition's producers, from now on."""
+        """Count the producers of a partition from now on."""
         self._partitions.add(states)
         self.grow(len(states))
 
     def remove(self, states: ProducerStates) -> None:
-        """Count them no more."""
+        """Stop counting the producers of a partition."""
         if states in self._partitions:
             self._partitions.remove(states)
             self.count -= len(states)
 
     def grow(self, count: int) -> None:
-        """So many producers came; those that have been silent longest go, if they are too many."""
+        """Count new producers. Above the limit, remove those that have not written for longest."""
         self.count += count
         if self.count <= self._limit:
             return
         spare = self.count - self._limit + self._limit // _EVICTION_FRACTION
         silent = heapq.merge(*(one.by_last_write() for one in self._partitions), key=itemgetter(0))
         for _, states, producer_id in list(islice(silent, spare)):
-            states.forget(producer_id)
+            states.remove_producer(producer_id)
 
     def expire(self, seconds: float) -> int:
-        """Forget those that have been silent for so long; how many they were."""
+        """Remove the producers that have not written for `seconds`, and return their number."""
         before, since = self.count, self.clock() - seconds
         for states in self._partitions:
             silent = states.by_last_write()
             for _, _, producer_id in list(takewhile(lambda one: one[0] < since, silent)):
-                states.forget(producer_id)
+                states.remove_producer(producer_id)
         return before - self.count
 
 
 class ProducerStates:
-    """All producers of a partition; in a roster of its own until it joins that of its broker."""
+    """The states of all producers of a partition."""
 
     def __init__(self, limit: int = MAX_PRODUCERS) -> None:
-        self._states: dict[int, ProducerState] = {}
-        self._producer_limit = ProducerLimit(limit)
+        self._states: dict[int, ProducerState] = {}  # by producer id, the last writer last
+        self._producer_limit = ProducerLimit(limit)  # its own until `join`
         self._producer_limit.add(self)
 
     def __len__(self) -> int:
         return len(self._states)
 
     def join(self, producer_limit: ProducerLimit) -> None:
-        """Be counted in another roster."""
+        """Move to the limit of the broker."""
         self._producer_limit.remove(self)
         self._producer_limit = producer_limit
         producer_limit.add(self)
 
     def leave(self) -> None:
-        """Be counted no more: the partition is not served any longer."""
+        """Leave the limit, because the partition is no longer served."""
         self._producer_limit.remove(self)
 
     def by_last_write(self) -> Iterator[tuple[float, ProducerStates, int]]:
-        """Every producer with when it wrote last, the longest silent first."""
+        """Yield (last write, these states, producer id), the oldest write first."""
         for producer_id, state in self._states.items():
             yield state.last_write, self, producer_id
 
-    def forget(self, producer_id: int) -> None:
-        """Forget one, if it is known."""
+    def remove_producer(self, producer_id: int) -> None:
+        """Remove a producer, if it is known."""
         if self._states.pop(producer_id, None) is not None:
             self._producer_limit.count -= 1
 
     def get(self, producer_id: int) -> ProducerState | None:
-        """What is known of a producer."""
+        """Return the state of a producer, None if it is unknown."""
         return self._states.get(producer_id)
 
     def last_batches(self) -> frozenset[int]:
-        """The base offset of every producer's last batch."""
+        """Return the base offset of the last batch of each producer."""
         return frozenset(state.batches[-1].base_offset for state in self._states.values())
 
     def check(self, batch: Batch) -> None:
-        """DuplicateError, OutOfSequenceError or StaleEpochError if it must not be appended."""
+        """Raise the error for which a batch must not be appended, if there is one."""
         state = self._states.get(batch.producer_id)
         if state is None:
             return
@@ -175,56 +177,58 @@ class ProducerStates:
         if batch.producer_epoch > state.epoch:
             expected = 0
         else:
-            for past in state.batches:
-                if past.first == first and past.last == last:
-                    raise DuplicateBatchError(past.base_offset)
-            expected = (state.batches[-1].last + 1) % _SEQUENCE_MODULUS
+            for written in state.batches:
+                if written.first_sequence == first and written.last_sequence == last:
+                    raise DuplicateBatchError(written.base_offset)
+            expected = (state.batches[-1].last_sequence + 1) % _SEQUENCE_MODULUS
         if first != expected:
             raise OutOfOrderSequenceError(
-                f"producer {batch.producer_id} sent number {first} where {expected} follows"
+                f"producer {batch.producer_id} sent sequence number {first}, not {expected}"
             )
 
-    def record(self, batch: Batch, base_offset: int) -> ProducerState | None:
-        """Note an append; returns the state before, for `restore`."""
-        before = self._states.pop(batch.producer_id, None)  # re-inserted last: order = activity
-        past = BatchMetadata(batch.base_sequence, last_sequence(batch), base_offset)
+    def update(self, batch: Batch, base_offset: int) -> ProducerState | None:
+        """Note an append, and return the state before it, for `restore`."""
+        before = self._states.pop(
+            batch.producer_id, None
+        )  # inserted again as the last: the order is that of the writes
+        written = BatchMetadata(batch.base_sequence, last_sequence(batch), base_offset)
         now = self._producer_limit.clock()
         if before is None or before.epoch != batch.producer_epoch:
-            state = ProducerState(batch.producer_epoch, (past,), now)
+            state = ProducerState(batch.producer_epoch, (written,), now)
         else:
             recent = before.batches[1 - _BATCHES_PER_PRODUCER :]
-            state = ProducerState(before.epoch, (*recent, past), now)
+            state = ProducerState(before.epoch, (*recent, written), now)
         self._states[batch.producer_id] = state
         if before is None:
             self._producer_limit.grow(1)
         return before
 
     def restore(self, producer_id: int, before: ProducerState | None) -> None:
-        """Undo a `record`."""
+        """Undo an `update`."""
         if before is None:
-            self.forget(producer_id)
+            self.remove_producer(producer_id)
             return
         known = producer_id in self._states
         self._states[producer_id] = before
-        if not known:  # forgotten since
+        if not known:  # removed since
             self._producer_limit.grow(1)
 
     def dump(self) -> bytes:
-        """A snapshot."""
+        """Return a snapshot."""
         out = bytearray()
         for producer_id, state in self._states.items():
             out += _HEAD.pack(producer_id, state.epoch, len(state.batches))
-            for past in state.batches:
-                out += _BATCH.pack(*past)
-        return _seal(out) + out
+            for written in state.batches:
+                out += _BATCH.pack(*written)
+        return _header(out) + out
 
     @classmethod
     def load(cls, data: bytes) -> ProducerStates | None:
-        """The states of a snapshot, as if they had been used now; None if it is damaged."""
+        """Return the states of a snapshot, as if written now; None if it is damaged."""
         states = cls()
         now = states._producer_limit.clock()
         position = len(_MAGIC) + _CRC.size
-        if data[:position] != _seal(data[position:]):
+        if data[:position] != _header(data[position:]):
             return None
         try:
             while position < len(data):
@@ -241,10 +245,10 @@ class ProducerStates:
         return states
 
 
-def _seal(body: bytes | bytearray) -> bytes:
+def _header(body: bytes | bytearray) -> bytes:
     return _MAGIC + _CRC.pack(crc32c(body))
 
 
 def last_sequence(batch: Batch) -> int:
-    """The number of a batch's last record."""
+    """Return the sequence number of the last record of a batch."""
     return (batch.base_sequence + batch.last_offset_delta) % _SEQUENCE_MODULUS

@@ -1,17 +1,17 @@
-"""Opening a partition's folder: what is on disk becomes a log, or a clear refusal.
+"""Open the folder of a partition: recover its log, or raise CorruptError.
 
 Rules:
 
-- The newest segment may have a torn tail (a crash): every batch is verified (length, CRC32C, magic,
-  consecutive offsets), and the file is cut at the first that fails. What is cut is reported.
-- What `PartitionLog.close` left whole cannot have torn: damage there refuses the partition.
-- Older segments were put on disk whole before their successor began. Their headers must chain
-  without a gap up to the next segment; if they do not, the partition is refused (CorruptError),
-  because cutting there would throw away what was acknowledged. Only what is known to be compacted
-  may have gaps between its batches; its size and its end are known instead.
-- What is found after a crash may be in the page cache only; it is put on disk before it is served
-  as flushed, or a power cut could take back what was shown and acknowledged.
-- Indexes and producer snapshots are caches and are rebuilt when missing or implausible.
+- After a crash, the newest segment may have a torn tail. Every batch is verified (length, CRC32C,
+  magic, consecutive offsets), the file is truncated at the first that fails, and that is reported.
+- A segment that `PartitionLog.close` flushed cannot be torn: damage there is a CorruptError.
+- Older segments were flushed before their successor was started. Their headers must chain without a
+  gap up to the next segment. A truncation there would lose acknowledged records, so a break in the
+  chain is a CorruptError.
+- Only compacted segments may have gaps between their batches. Their size and end are listed.
+- After a crash, valid records may be in the page cache only. Recovery flushes them first:
+  otherwise a power cut could remove records that consumers have read.
+- Indexes and producer snapshots are caches. They are rebuilt if they are missing or implausible.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from headworks.errors import CorruptError
 
 __all__ = ["Recovery", "open_log", "valid_prefix"]
 
-_MAX_SEGMENT_BYTES = 1 << 32  # positions have 32 bits
+_MAX_SEGMENT_BYTES = 1 << 32  # a position in the index has 32 bits
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What opening found: bytes cut from the tail, and why."""
+    """The result of a recovery."""
 
-    cut_bytes: int = 0
-    reason: str = ""
+    cut_bytes: int = 0  # truncated from the tail
+    reason: str = ""  # why
 
 
 @dataclass(slots=True)
 class _Scan:
-    """What walking over a segment found."""
+    """The valid prefix of a segment."""
 
-    size: int
-    next_offset: int
-    max_timestamp: int
+    size: int  # bytes
+    next_offset: int  # after its last record
+    max_timestamp: int  # of its batches
     index: GrowingIndex
-    reason: str = ""
+    reason: str = ""  # why the next batch is not valid
 
 
 def open_log(folder: Path, config: LogConfig) -> tuple[PartitionLog, Recovery]:
-    """Open (or create) the log in `folder`. CorruptError if it must not be served."""
+    """Open or create the log in `folder`. Raises CorruptError if it must not be served."""
     if not folder.exists():
         folder.mkdir(parents=True)
         sync_folder(folder.parent)
@@ -68,7 +68,7 @@ def open_log(folder: Path, config: LogConfig) -> tuple[PartitionLog, Recovery]:
         for path, following in pairwise(paths):
             clean = state.find(int(path.stem))
             segments.append(_open_sealed(path, int(following.stem), clean))
-        closed = paths[-1].with_suffix(".index").exists()  # made by `PartitionLog.close` alone
+        closed = paths[-1].with_suffix(".index").exists()  # only `PartitionLog.close` makes one
         newest, recovery = _open_newest(paths[-1])
         segments.append(newest)
         if recovery.cut_bytes or (newest.size and not closed):
@@ -84,7 +84,7 @@ def open_log(folder: Path, config: LogConfig) -> tuple[PartitionLog, Recovery]:
 
 
 def _segment_paths(folder: Path, state: CompactionState) -> list[Path]:
-    """The segments of a folder, oldest first; the last is the one to be written."""
+    """Return the segments of a folder, oldest first. The last one becomes the active one."""
     paths = sorted(path for path in folder.iterdir() if path.suffix == ".log")
     for path in paths:
         if not (path.stem.isdigit() and len(path.stem) == 20):
@@ -92,13 +92,13 @@ def _segment_paths(folder: Path, state: CompactionState) -> list[Path]:
     end = state.segments[-1].end if state.segments else 0
     if not paths and not end:
         segment_path(folder, 0).with_suffix(".producers").write_bytes(ProducerStates().dump())
-    if not paths or int(paths[-1].stem) < end:  # a compacted segment is never written again
+    if not paths or int(paths[-1].stem) < end:  # a compacted segment is never appended to
         paths.append(segment_path(folder, end))
     return paths
 
 
 def valid_prefix(data: bytes | mmap.mmap, base_offset: int) -> _Scan:
-    """How far `data` is a chain of undamaged batches with consecutive offsets."""
+    """Return how far `data` is a chain of valid batches with consecutive offsets."""
     scan = _Scan(0, base_offset, NO_TIMESTAMP, GrowingIndex())
     end = len(data)
     with memoryview(data) as view:
@@ -109,7 +109,7 @@ def valid_prefix(data: bytes | mmap.mmap, base_offset: int) -> _Scan:
                 scan.reason = str(error)
                 break
             if batch.base_offset != scan.next_offset or batch.leader_epoch != LEADER_EPOCH:
-                scan.reason = f"offset {batch.base_offset} stands where {scan.next_offset} follows"
+                scan.reason = f"offset {batch.base_offset} follows, not {scan.next_offset}"
                 break
             scan.index.append(batch.base_offset - base_offset, scan.size, scan.max_timestamp)
             scan.max_timestamp = max(scan.max_timestamp, batch.max_timestamp)
@@ -127,10 +127,10 @@ def _open_newest(path: Path) -> tuple[LogSegment, Recovery]:
     scan = _scan_newest(path, size)
     if scan.size <= _closed_at(index):
         raise CorruptError(
-            f"{path}: damaged at byte {scan.size} of {size} ({scan.reason or 'it is cut'}), in what"
-            f" was on disk when the broker stopped; that is no torn end, so it is not cut",
-            fix=f"look with `headworks log dump {path}`; restore the file from a copy, or delete"
-            f" {index.name} beside it to have it cut there and lose what follows",
+            f"{path}: damaged at byte {scan.size} of {size} ({scan.reason or 'it is cut'}). The"
+            f" broker had flushed this byte before it stopped, so this is no torn tail to truncate",
+            fix=f"run `headworks log dump {path}`; restore the file from a copy, or delete"
+            f" {index.name} beside it to truncate the log there and lose the rest",
         )
     if scan.size < size:
         os.truncate(path, scan.size)
@@ -152,7 +152,7 @@ def _scan_newest(path: Path, size: int) -> _Scan:
 
 
 def _closed_at(path: Path) -> int:
-    """Where the last batch known to the index lay when the log was closed; -1 if it was not."""
+    """Return where the last indexed batch starts if the log was closed in order, else -1."""
     index = MappedIndex.open(path, _MAX_SEGMENT_BYTES)
     if index is None:
         return -1
@@ -172,7 +172,7 @@ def _open_sealed(path: Path, following: int, clean: CompactedSegment | None) -> 
         if index is not None:
             relative, position, earlier = index.last_entry
             scan = _walk_sealed(segment, position, base + relative, earlier, gaps=gaps)
-            if scan.size != size:  # the index may be another segment's: the log itself will tell
+            if scan.size != size:  # the index may be of an older file: scan the log itself
                 index.close()
                 index = None
         if index is None:
@@ -186,8 +186,8 @@ def _open_sealed(path: Path, following: int, clean: CompactedSegment | None) -> 
             raise CorruptError(
                 f"{path}: its batches end at offset {scan.next_offset}, byte {scan.size} of {size},"
                 f" but the next segment starts at offset {following}",
-                fix=f"look with `headworks log dump {path}`; restore the file from a copy, or move"
-                f" this and the older segments away to serve only what follows",
+                fix=f"run `headworks log dump {path}`; restore the file from a copy, or move"
+                f" this and the older segments away to serve only the later ones",
             )
     except BaseException:
         segment.close()
@@ -205,16 +205,16 @@ def _check_clean(
     if not whole or clean.end != following:
         raise CorruptError(
             f"{path}: it was compacted to {clean.size} bytes that end before offset {clean.end};"
-            f" now it is sound up to byte {scan.size} of {size}, and the next segment starts at"
+            f" now it is valid up to byte {scan.size} of {size}, and the next segment starts at"
             f" offset {following}",
-            fix=f"look with `headworks log dump {path}`; restore the file from a copy",
+            fix=f"run `headworks log dump {path}`; restore the file from a copy",
         )
 
 
 def _walk_sealed(
     segment: LogSegment, position: int, offset: int, timestamp: int, *, gaps: bool
 ) -> _Scan:
-    """Follow the headers from `position`; the records of a sealed segment are not read."""
+    """Follow the batch headers from `position`. The records of a sealed segment are not read."""
     scan = _Scan(position, offset, timestamp, GrowingIndex())
     for batch in read_headers(segment.file.fd, position, segment.size):
         missing = batch.base_offset - scan.next_offset
@@ -228,7 +228,7 @@ def _walk_sealed(
 
 
 def _producers(segments: list[LogSegment]) -> ProducerStates:
-    """Producer states at the end: the newest usable snapshot, and the headers after it."""
+    """Return the producer states at the end: the newest valid snapshot and the headers after it."""
     states, first = ProducerStates(), 0
     for number in range(len(segments) - 1, 0, -1):
         try:
@@ -242,7 +242,7 @@ def _producers(segments: list[LogSegment]) -> ProducerStates:
     for segment in segments[first:]:
         for batch in segment.headers():
             if batch.producer_id >= 0:
-                states.record(batch, batch.base_offset)
+                states.update(batch, batch.base_offset)
     return states
 
 

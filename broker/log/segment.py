@@ -1,13 +1,13 @@
-"""One segment: a file of record batches named by the offset of its first record, and its index.
+"""One segment of a log: a file of record batches, named by its base offset, and its index.
 
 Rules:
 
-- Batches lie in the file exactly as they came, but for base offset and leader epoch.
-- Only the newest segment of a partition is written. `seal` puts it on disk before it makes the
-  index file, so a segment that has a successor is durable and whole.
-- A reader holds a `Descriptor`; the file stays open until the last reader lets go, even if
-  retention has removed it meanwhile.
-- An append either lands whole or leaves the file as it was.
+- A batch is stored as the producer sent it, except for its base offset and leader epoch.
+- Only the newest segment of a log, the active one, is written. A log flushes it before `seal`
+  makes its index file, so every segment with a successor is whole and on disk.
+- An append either succeeds as a whole or leaves the file as it was.
+- A reader refers to the `SegmentFile`, which stays open until its last reader is done, even if
+  retention removes the file.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 NO_TIMESTAMP = -1
-_MAX_BUFFERS = 1000  # of one writev call; the kernel's limit is 1024
+_MAX_BUFFERS = 1000  # of one pwritev call; the kernel allows 1024
 _READ_AHEAD_BYTES = INDEX_INTERVAL_BYTES + HEADER_SIZE
 
 
 class FlushFailedError(RefusedError):
-    """The kernel could not put a segment on disk, and may have dropped what it held of it."""
+    """The kernel failed to flush a segment, and may have dropped its unwritten pages."""
 
 
 def segment_path(folder: Path, base_offset: int) -> Path:
-    """The path of the segment that starts at `base_offset`."""
+    """Return the path of the segment with this base offset."""
     return folder / f"{base_offset:020d}.log"
 
 
 class LogSegment:
-    """A segment of which everything is known: size, next offset, largest timestamp, index."""
+    """A segment whose size, next offset, and largest timestamp are known."""
 
     def __init__(
         self,
@@ -59,18 +59,19 @@ class LogSegment:
         max_timestamp: int = NO_TIMESTAMP,
         index: Index | None = None,
     ) -> None:
-        self.path = path
-        self.base_offset = int(path.stem)
-        self.file = SegmentFile(path)
-        self.size = size
+        self.path = path  # <base offset, 20 digits>.log
+        self.base_offset = int(path.stem)  # no record has a smaller offset
+        self.file = SegmentFile(path)  # open for reading and writing
+        self.size = size  # bytes of whole batches
+        # the offset after the last record; in a compacted segment, where the next segment starts
         self.next_offset = self.base_offset if next_offset is None else next_offset
-        self.max_timestamp = max_timestamp
-        self.index = GrowingIndex() if index is None else index
-        self.folder_synced = False  # whether the folder's entry of the file is known to be on disk
+        self.max_timestamp = max_timestamp  # of all batches, in ms
+        self.index = GrowingIndex() if index is None else index  # in memory while active
+        self.folder_synced = False  # whether the name of the file is known to be on disk
 
     @property
     def index_path(self) -> Path:
-        """Where a sealed segment keeps its index."""
+        """The index file of a sealed segment."""
         return self.path.with_suffix(".index")
 
     def append(
@@ -79,9 +80,9 @@ class LogSegment:
         batches: Sequence[tuple[int, int, int]],
         next_offset: int,
     ) -> None:
-        """Write `buffers` at the end; of each batch: base offset, size, largest timestamp.
+        """Append the bytes in `buffers`; `batches` are (base offset, size, largest timestamp).
 
-        On OSError the file is as before.
+        On OSError the file is as it was.
         """
         try:
             written = _write_all(self.file.fd, buffers, self.size)
@@ -102,7 +103,7 @@ class LogSegment:
         self.size += written
 
     def sync(self) -> None:
-        """Put the data, and once the file's name, on disk. FlushFailedError if that fails."""
+        """Flush the data, and the first time also the folder; FlushFailedError if that fails."""
         try:
             os.fdatasync(self.file.fd)
             if not self.folder_synced:
@@ -112,19 +113,19 @@ class LogSegment:
             raise FlushFailedError(f"{self.path}: flush failed: {error}") from error
 
     def seal(self) -> None:
-        """Change to a mapped index; the segment is on disk and will not be written again."""
+        """Replace the index in memory by its file. It must be flushed; it is final."""
         self.save_index()
         self.index = MappedIndex(self.index_path)
 
     def save_index(self) -> None:
-        """Write the index file of a segment that was being written."""
+        """Write the index file of an active segment."""
         if self.size and isinstance(self.index, GrowingIndex):
             self.index.write(self.index_path)
 
     def find_batch(self, offset: int) -> Batch | None:
-        """The header of the batch that holds `offset` or is the first after it.
+        """Return the header of the batch that holds `offset`, or of the first one after it.
 
-        CorruptError if damage lies in between.
+        Raises CorruptError if the search meets damage.
         """
         relative = offset - self.base_offset
         position, end = self._start_position(lambda index: index.at_offset(relative)), self.size
@@ -136,15 +137,15 @@ class LogSegment:
         return None
 
     def find_batch_by_time(self, timestamp: int, first: int) -> Batch | None:
-        """The header of the first batch that ends at `first` or later and has such a record.
+        """Return the header of the first batch with a record at or after `timestamp`.
 
-        That is one at or after `timestamp`.
+        Batches that end before the offset `first` are skipped.
         """
         if self.max_timestamp < timestamp or self.next_offset <= first:
             return None
         position, end = self._start_position(lambda index: index.at_time(timestamp)), self.size
         if first > self.base_offset:
-            before = first - self.base_offset - 1  # never what the loop is just writing
+            before = first - self.base_offset - 1  # never a batch that is being appended
             position = max(position, self._start_position(lambda index: index.at_offset(before)))
         batch = None
         for batch in read_headers(self.file.fd, position, end):
@@ -154,10 +155,10 @@ class LogSegment:
         return None
 
     def max_timestamp_between(self, first: int, stop: int) -> int:
-        """The largest timestamp of the batches between: from the one with `first` to `stop`.
+        """Return the largest timestamp from the batch that holds `first` to the offset `stop`.
 
-        Most segments lie wholly between, or have their latest there, and know it; of others the
-        batches are gone through.
+        If the whole segment, or its largest timestamp, lies in this range, nothing is read.
+        Otherwise the headers of the batches are.
         """
         index = self.index
         if first <= self.base_offset:
@@ -169,10 +170,8 @@ class LogSegment:
             if known is not None and first <= known.last_offset < stop:
                 return self.max_timestamp
             before = first - self.base_offset - 1
-            latest, position = (
-                NO_TIMESTAMP,
-                self._start_position(lambda index: index.at_offset(before)),
-            )
+            latest = NO_TIMESTAMP
+            position = self._start_position(lambda index: index.at_offset(before))
         for batch in read_headers(self.file.fd, position, self.size):
             if batch.base_offset >= stop:
                 break
@@ -181,18 +180,18 @@ class LogSegment:
         return latest
 
     def batch_boundary_before(self, end: int) -> int:
-        """Where a piece had better end than at `end`, which may be inside a batch: before it.
+        """Return the position of the last indexed batch before `end`, to cut a slice there.
 
-        That is where the index has an entry, so less than 4 KB of whole batches are left out too,
-        and `end` stays where no more than that would be saved.
+        `end` may lie inside a batch. If the cut would save at most one index interval, 4 KB,
+        return `end` itself.
         """
         position = self.index.at_position(end)
         return position if end - position > INDEX_INTERVAL_BYTES else end
 
     def headers(self, position: int = 0) -> Iterator[Batch]:
-        """Batch headers from the batch at `position` on; records are not read.
+        """Yield the headers of all batches from `position` on.
 
-        CorruptError at the first that cannot be.
+        Raises CorruptError at the first invalid one. Records are not read.
         """
         end = self.size
         for batch in read_headers(self.file.fd, position, end):
@@ -201,14 +200,14 @@ class LogSegment:
         self._check_end(position, end)
 
     def _check_end(self, position: int, end: int) -> None:
-        """What was walked over must have ended at the end."""
+        """The last batch must end exactly at the end of the file."""
         if position != end:
             raise CorruptError(f"{self.path}: there is no batch at byte {position}")
 
     def _start_position(self, look_up: Callable[[Index], tuple[int, int]]) -> int:
-        """The position that the index gives.
+        """Return the position that the index gives for a lookup.
 
-        An index that was read from a file may be another segment's: then it is made again.
+        The index file may belong to an earlier segment of this name: if so, rebuild the index.
         """
         relative, position = look_up(self.index)
         if position and isinstance(self.index, MappedIndex):
@@ -217,14 +216,14 @@ class LogSegment:
             if found is None or found.base_offset != offset:
                 about = {"index": str(self.index_path)}
                 _log.warning(
-                    "%s is not of its segment, and is made again", self.index_path, extra=about
+                    "%s does not match its segment: rebuilding it", self.index_path, extra=about
                 )
                 self._rebuild_index()
                 _, position = look_up(self.index)
         return position
 
     def _rebuild_index(self) -> None:
-        """Make the index again; who looks something up in the old one meanwhile goes on."""
+        """Rebuild the index. Lookups in progress keep using the old one."""
         index, latest = GrowingIndex(), NO_TIMESTAMP
         for batch in self.headers():
             index.append(batch.base_offset - self.base_offset, batch.position, latest)
@@ -233,36 +232,36 @@ class LogSegment:
         self.index_path.unlink(missing_ok=True)
 
     def read(self, batch: Batch) -> bytes:
-        """The bytes of a batch."""
+        """Return the bytes of a batch."""
         return os.pread(self.file.fd, batch.size, batch.position)
 
     def last_write_ms(self) -> int:
-        """When the segment was last written, by the file's time."""
+        """Return the modification time of the file, in ms."""
         return os.fstat(self.file.fd).st_mtime_ns // 1_000_000
 
     def created_ms(self) -> int:
-        """When the segment was begun: its snapshot of producers was written then."""
+        """Return when the segment was started, in ms: the time of its producer snapshot."""
         try:
             return self.path.with_suffix(".producers").stat().st_mtime_ns // 1_000_000
         except FileNotFoundError:
             return self.last_write_ms()
 
     def remove_files(self) -> None:
-        """Delete from disk; readers that hold the descriptor read on."""
+        """Delete the files. Readers keep the open file."""
         self.file.close_when_unused()
         for path in (self.path, self.index_path, self.path.with_suffix(".producers")):
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let go of index and file."""
+        """Close the index and the file."""
         self.index.close()
         self.file.close()
 
 
 def read_headers(fd: int, position: int, end: int) -> Iterator[Batch]:
-    """Headers of the batches of a file between `position` and `end`, read in pieces of 4 KB.
+    """Yield the batch headers of a file between `position` and `end`, in reads of about 4 KB.
 
-    Stops before a header that is not whole, or that cannot be; offsets are not judged.
+    Stop before the first header that is incomplete or impossible. Offsets are not checked.
     """
     window, window_start = b"", position
     while end - position >= HEADER_SIZE:
@@ -286,7 +285,7 @@ def _write_all(fd: int, buffers: Sequence[Buffer], position: int) -> int:
         chunk = list(buffers[first : first + _MAX_BUFFERS])
         wanted = sum(map(len, chunk))
         written = os.pwritev(fd, chunk, position + total)
-        if written < wanted:  # a full disk or a signal: go on, so that the kernel tells which
+        if written < wanted:  # the disk is full, or a signal came: the next write tells which
             rest = b"".join(chunk)[written:]
             while rest:
                 step = os.pwrite(fd, rest, position + total + written)

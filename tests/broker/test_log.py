@@ -527,17 +527,17 @@ def test_idempotence_survives_a_restart_with_and_without_snapshots(tmp_path: Pat
 def test_sequences_wrap() -> None:
     states = ProducerStates()
     last = check_batch(batch(2, producer=(1, 0, (1 << 31) - 2)))
-    states.record(last, 0)
+    states.update(last, 0)
     states.check(check_batch(batch(1, producer=(1, 0, 0))))
     crossing = check_batch(batch(4, producer=(2, 0, (1 << 31) - 2)))
-    states.record(crossing, 2)
+    states.update(crossing, 2)
     states.check(check_batch(batch(1, producer=(2, 0, 2))))
 
 
 def test_producer_states_are_bounded_and_dump() -> None:
     states = ProducerStates(limit=3)
     for producer in (1, 2, 3, 1, 4):
-        states.record(check_batch(batch(1, producer=(producer, 0, 0))), producer)
+        states.update(check_batch(batch(1, producer=(producer, 0, 0))), producer)
     assert len(states) == 3
     assert states.get(2) is None
     loaded = ProducerStates.load(states.dump())

@@ -28,7 +28,7 @@ def known(count: int) -> ProducerStates:
     states = ProducerStates()
     for number in range(count):
         states.check(numbered(2 * number))
-        states.record(numbered(2 * number), 100 + 2 * number)
+        states.update(numbered(2 * number), 100 + 2 * number)
     return states
 
 
@@ -76,7 +76,7 @@ class Clock:
 
 
 def write(states: ProducerStates, producer: int) -> None:
-    states.record(read_header(batch(1, producer=(producer, 0, 0))), 0)
+    states.update(read_header(batch(1, producer=(producer, 0, 0))), 0)
 
 
 def ids(states: ProducerStates) -> list[int]:

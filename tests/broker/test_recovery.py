@@ -97,7 +97,7 @@ def test_damage_in_what_was_closed_refuses_the_log_and_cuts_nothing(
     after = b"?" + whole[middle + 1 :] if damage == "overwritten" else b""
     path.write_bytes(whole[:middle] + after)
     for _ in range(2):
-        with pytest.raises(CorruptError, match="no torn end") as caught:
+        with pytest.raises(CorruptError, match="no torn tail") as caught:
             open_log(tmp_path, CONFIG)
         assert path.read_bytes() == whole[:middle] + after
     assert ".index" in str(caught.value)
