@@ -1,9 +1,10 @@
-"""Consumer groups, the classic protocol: a state machine without clock, sockets or storage."""
+"""Consumer groups, the classic protocol: a state machine without clock, sockets, or storage."""
 
 from headworks._broker.groups.coordinator import GroupCoordinator, GroupSettings
-from headworks._broker.groups.group import ClassicGroup, ClassicGroupState
+from headworks._broker.groups.group import ClassicGroup
 from headworks._broker.groups.members import (
     ClassicGroupMember,
+    ClassicGroupState,
     JoinRequest,
     JoinResponse,
     SyncResponse,

@@ -1,8 +1,11 @@
-"""All groups of a broker, and the timers that move them on.
+"""All groups that a broker coordinates, and their timers.
 
-Rules: the clock and the timers are passed in (`call_at` is the event loop's). A group is in memory
-only while somebody is in it; its offsets live in the coordination store. Members of a group (those
-who were only given an id too), groups, and the bytes that all of them brought along are bounded.
+Rules:
+
+- The clock and the timers are passed in (`call_at` is that of the event loop).
+- A group is in memory only while it has members. Its offsets are in the coordination store.
+- The number of groups, the members of a group, and the bytes that all members take are bounded.
+  Members that have only got an id count too.
 """
 
 from __future__ import annotations
@@ -21,30 +24,30 @@ __all__ = ["GroupCoordinator", "GroupSettings", "Timer"]
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Limits and times, in seconds."""
+    """Limits of groups; times in seconds."""
 
-    initial_delay: float = 0.1
+    initial_delay: float = 0.1  # of the first rebalance of a group
     min_session: float = 0.5
     max_session: float = 1800.0
     max_members: int = 1000
     max_groups: int = 10_000
-    max_name: int = 1000
+    max_name: int = 1000  # characters
     max_protocols: int = 100
-    max_bytes: int = 128 << 20
+    max_bytes: int = 128 << 20  # of the fields of all members
 
 
 class Timer(Protocol):
-    """A call that is due and can be called off."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Call it off."""
+        """Cancel the call."""
 
     def when(self) -> float:
-        """When it is due."""
+        """Return when it is due."""
 
 
 class GroupCoordinator:
-    """The groups. `clock` and `call_at` share one time."""
+    """The groups of a broker. `clock` and `call_at` must use the same time."""
 
     def __init__(
         self,
@@ -52,20 +55,20 @@ class GroupCoordinator:
         call_at: Callable[[float, Callable[[str], None], str], Timer],
         settings: GroupSettings | None = None,
     ) -> None:
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, ClassicGroup] = {}  # by name, those with members
         self.clock = clock
         self._call_at = call_at
         self._settings = settings or GroupSettings()
-        self._timers: dict[str, Timer] = {}
-        self._sizes: dict[str, int] = {}
-        self._size = 0
+        self._timers: dict[str, Timer] = {}  # the next deadline of each group
+        self._sizes: dict[str, int] = {}  # bytes of each group
+        self._size = 0  # bytes of all groups
 
     def find(self, name: str) -> ClassicGroup | None:
-        """The group, if anybody is in it."""
+        """Return a group, None if it has no members."""
         return self.groups.get(name)
 
     def join(self, name: str, join: JoinRequest, reply: JoinCallback) -> None:
-        """See `Group.join`; makes the group if it is new."""
+        """See `ClassicGroup.join`; creates the group if it is new."""
         settings = self._settings
         if not name or self.too_long(name):
             reply(JoinResponse(ErrorCode.INVALID_GROUP_ID))
@@ -95,15 +98,15 @@ class GroupCoordinator:
         self.changed(group)
 
     def too_long(self, name: str) -> bool:
-        """Whether a group cannot be called that."""
+        """Return whether the name of a group is too long."""
         return len(name) > self._settings.max_name
 
     def has_room(self, size: int) -> bool:
-        """Whether members may bring along so many bytes more."""
+        """Return whether the members may take `size` bytes more."""
         return self._size + size <= self._settings.max_bytes
 
     def changed(self, group: ClassicGroup) -> None:
-        """Set the group's timer anew after a call that may have moved it; forget it when idle."""
+        """Set the timer of a group again after a call; remove the group if it is idle."""
         timer = self._timers.pop(group.name, None)
         if timer is not None:
             timer.cancel()
@@ -118,14 +121,14 @@ class GroupCoordinator:
             self._timers[group.name] = self._call_at(deadline, self._tick, group.name)
 
     def unload(self, keeps: Callable[[str], bool]) -> None:
-        """Forget the groups that are another broker's now: who waits is sent there."""
+        """Remove the groups that another broker coordinates now; their members are told so."""
         for name in [name for name in self.groups if not keeps(name)]:
             group = self.groups[name]
             group.unload()
             self.changed(group)
 
     def close(self) -> None:
-        """Call off all timers."""
+        """Cancel all timers."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

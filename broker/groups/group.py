@@ -1,83 +1,74 @@
-"""One group: who is in it, which generation it is in, and who leads.
+"""One group: its members, its generation, its state, and its leader.
 
-    EMPTY ──join──▶ PREPARING ──all joined, or time is up──▶ COMPLETING ──leader's sync──▶ STABLE
+    EMPTY ──join──▶ PREPARING ──all joined, or deadline────▶ COMPLETING ──leader's sync──▶ STABLE
       ▲                 ▲                                         │                          │
       └──last one gone──┴────────── join, leave, silence ─────────┴──────────────────────────┘
 
 Rules:
 
-- Nothing here reads a clock or waits: every call is told the time; `next_deadline` says when
+- Nothing here reads a clock or waits. Every call gets the time, and `next_deadline` returns when
   `tick` must be called.
-- Every join and sync is answered exactly once, through the callback that came with it.
-- A member is dropped when its session ends unless it waits for us (a parked join or sync).
-- A static member (with an instance id) that comes back takes its old place, and the one that held
-  the id before is fenced.
+- Every join and sync is answered exactly once, through its callback.
+- A member is removed when its session times out, unless its join or sync still waits for an answer.
+- A static member, which has an instance id, keeps its place when it joins again. Its earlier member
+  id is fenced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import Enum
 
 from headworks._broker.groups.members import (
     ClassicGroupMember,
+    ClassicGroupState,
     JoinCallback,
     JoinRequest,
     JoinResponse,
     SyncCallback,
     SyncResponse,
+    choose_protocol,
+    common_protocols,
 )
 from headworks._kafka.error_codes import ErrorCode
 
-__all__ = ["ClassicGroup", "ClassicGroupState"]
-
-
-class ClassicGroupState(Enum):
-    """The states, by the names that clients see."""
-
-    EMPTY = "Empty"
-    PREPARING = "PreparingRebalance"
-    COMPLETING = "CompletingRebalance"
-    STABLE = "Stable"
+__all__ = ["ClassicGroup"]
 
 
 class ClassicGroup:
-    """The state machine. `new_id` makes a member id from a client id."""
+    """The state machine of a group. `new_id` makes a member id from a client id."""
 
     def __init__(self, name: str, new_id: Callable[[str], str], initial_delay: float) -> None:
         self.name = name
         self.state = ClassicGroupState.EMPTY
-        self.generation = 0
-        self.protocol_type = ""
-        self.protocol: str | None = None
-        self.leader = ""
-        self.members: dict[str, ClassicGroupMember] = {}
+        self.generation = 0  # grows with every rebalance
+        self.protocol_type = ""  # "consumer", for all members
+        self.protocol: str | None = None  # the assignor that this generation uses
+        self.leader = ""  # id of the member that computes the assignments
+        self.members: dict[str, ClassicGroupMember] = {}  # by member id
         self._new_id = new_id
-        self._initial_delay = initial_delay
-        self._pending: dict[str, float] = {}  # ids given out, not used yet: until when
-        self._instances: dict[str, str] = {}
-        self._deadline: float | None = None  # when the rebalance is ended as it is
-        self._initial_rebalance = (
-            False  # the first rebalance waits out its delay, for others to come
-        )
+        self._initial_delay = initial_delay  # seconds that the first rebalance waits for others
+        self._pending: dict[str, float] = {}  # ids given out but not used yet, with their deadline
+        self._instances: dict[str, str] = {}  # member ids by instance id
+        self._deadline: float | None = None  # when the rebalance ends without the missing members
+        self._initial_rebalance = False  # whether it is the first one, which waits out its delay
 
     @property
     def idle(self) -> bool:
-        """Whether nobody is in the group or about to be."""
+        """Whether the group has no members, and none that has just got its id."""
         return not self.members and not self._pending
 
     @property
     def member_count(self) -> int:
-        """How many are in the group or about to be."""
+        """The number of members, with those that have just got their id."""
         return len(self.members) + len(self._pending)
 
     @property
     def size(self) -> int:
-        """Bytes that its members' words take."""
+        """Bytes of memory that the fields of its members take."""
         return sum(m.size for m in self.members.values()) + sum(map(len, self._pending))
 
     def unload(self) -> None:
-        """It is coordinated elsewhere from now on: tell who waits, and forget everybody."""
+        """Answer all waiting members with NOT_COORDINATOR, and remove all: the group has moved."""
         members, self.members = self.members, {}
         self._pending.clear()
         self._instances.clear()
@@ -90,7 +81,7 @@ class ClassicGroup:
     # -- requests ----------------------------------------------------------------------------
 
     def join(self, now: float, join: JoinRequest, reply: JoinCallback) -> None:
-        """A member wants in, or wants a rebalance."""
+        """Handle JoinGroup: a member joins, or asks for a rebalance."""
         error = self._join_error(join)
         if error:
             reply(JoinResponse(error, join.member_id))
@@ -113,7 +104,7 @@ class ClassicGroup:
         protocol_type: str | None = None,
         protocol: str | None = None,
     ) -> None:
-        """A member wants its assignment; the leader brings everybody's."""
+        """Handle SyncGroup: a member asks for its assignment; the leader brings those of all."""
         error = self.member_error(member_id, instance_id, generation)
         if not error and (
             protocol_type not in (None, self.protocol_type) or protocol not in (None, self.protocol)
@@ -142,7 +133,7 @@ class ClassicGroup:
     def heartbeat(
         self, now: float, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
-        """A member is alive."""
+        """Handle Heartbeat."""
         error = self.member_error(member_id, instance_id, generation)
         if error:
             return error
@@ -153,7 +144,7 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def leave(self, now: float, member_id: str, instance_id: str | None) -> ErrorCode:
-        """A member goes; a static one may be named by its instance id alone."""
+        """Handle LeaveGroup. A static member may be named by its instance id alone."""
         if instance_id is not None:
             owner = self._instances.get(instance_id)
             if owner is None:
@@ -173,9 +164,9 @@ class ClassicGroup:
     def commit_error(
         self, now: float, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
-        """Whether a commit of offsets may be taken; it also shows that the member is alive."""
+        """Return the error of an offset commit. A valid one also counts as a heartbeat."""
         if generation < 0 and not self.members:
-            return ErrorCode.NONE  # not a member: a simple consumer that only stores offsets
+            return ErrorCode.NONE  # a consumer that assigns itself, and only stores offsets
         error = self.member_error(member_id, instance_id, generation)
         if error:
             return error
@@ -186,7 +177,7 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def member_error(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether somebody is a member of this generation."""
+        """Return the error if this is no member of the current generation."""
         if instance_id is not None and instance_id in self._instances:
             if self._instances[instance_id] != member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
@@ -201,18 +192,18 @@ class ClassicGroup:
     # -- time --------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        """When `tick` must be called next, if ever."""
-        deadlines = [m.deadline for m in self.members.values() if not _is_waiting(m)]
+        """Return when `tick` must be called next, None if never."""
+        deadlines = [m.deadline for m in self.members.values() if not m.waiting]
         deadlines += self._pending.values()
         if self._deadline is not None:
             deadlines.append(self._deadline)
         return min(deadlines, default=None)
 
     def tick(self, now: float) -> None:
-        """End what has run out of time."""
+        """Remove members whose session has timed out, and end a rebalance at its deadline."""
         for member_id in [name for name, until in self._pending.items() if until <= now]:
             del self._pending[member_id]
-        silent = [m for m in self.members.values() if m.deadline <= now and not _is_waiting(m)]
+        silent = [m for m in self.members.values() if m.deadline <= now and not m.waiting]
         for member in silent:
             self._remove(member.member_id)
         if silent:
@@ -232,10 +223,10 @@ class ClassicGroup:
         if not join.protocol_type or not names:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         others = [m for m in self.members.values() if m.member_id != join.member_id]
-        if others:
-            common = set.intersection(*({n for n, _ in m.protocols} for m in others))
-            if join.protocol_type != self.protocol_type or not names & common:
-                return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if others and (
+            join.protocol_type != self.protocol_type or not names & common_protocols(others)
+        ):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if join.member_id:
             owner = self._instances.get(join.instance_id or "")
             if owner is not None and owner != join.member_id:
@@ -256,18 +247,7 @@ class ClassicGroup:
             self._add(now, join, member_id, reply)
 
     def _add(self, now: float, join: JoinRequest, member_id: str, reply: JoinCallback) -> None:
-        member = ClassicGroupMember(
-            member_id,
-            join.instance_id,
-            join.client_id,
-            join.host,
-            join.session_timeout,
-            join.rebalance_timeout,
-            join.protocols,
-            now + join.session_timeout,
-            joining=reply,
-        )
-        self.members[member_id] = member
+        self.members[member_id] = ClassicGroupMember.from_join(member_id, join, now, reply)
         self.protocol_type = join.protocol_type
         if join.instance_id is not None:
             self._instances[join.instance_id] = member_id
@@ -278,19 +258,19 @@ class ClassicGroup:
     ) -> None:
         same = member.protocols == join.protocols
         member.deadline = now + join.session_timeout
-        calm = self.state is ClassicGroupState.COMPLETING or (
+        settled = self.state is ClassicGroupState.COMPLETING or (
             self.state is ClassicGroupState.STABLE and member.member_id != self.leader
         )
-        if same and calm:
+        if same and settled:
             reply(self._joined(member))
             return
-        self._update(member, join, reply)
+        member.rejoin(join, reply)
         self._rebalance(now)
 
     def _replace_static(
         self, now: float, old_id: str, member_id: str, join: JoinRequest, reply: JoinCallback
     ) -> None:
-        """A static member came back under a new id: it takes over place and assignment."""
+        """A static member joined again under a new id: it keeps its place and assignment."""
         member = self.members.pop(old_id)
         member.answer_join(JoinResponse(ErrorCode.FENCED_INSTANCE_ID, old_id))
         member.answer_sync(SyncResponse(ErrorCode.FENCED_INSTANCE_ID))
@@ -302,26 +282,17 @@ class ClassicGroup:
         leads = self.leader == old_id
         if leads:
             self.leader = member_id
-        self._update(member, join, reply)
+        member.rejoin(join, reply)
         if not (same and self.state is ClassicGroupState.STABLE):
             self._rebalance(now)
             return
         joined = self._joined(member)
         if leads and not join.may_skip_assignment:
-            # an old client must not think that it has to assign again: it is told of another leader
+            # an old client must not compute assignments again: name another member as leader
             joined = self._joined(member, leader=old_id, full=False)
         elif leads:
             joined = self._joined(member, skip=True)
         member.answer_join(joined)
-
-    @staticmethod
-    def _update(member: ClassicGroupMember, join: JoinRequest, reply: JoinCallback) -> None:
-        member.answer_join(JoinResponse(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
-        member.protocols = join.protocols
-        member.session_timeout = join.session_timeout
-        member.rebalance_timeout = join.rebalance_timeout
-        member.client_id, member.host = join.client_id, join.host
-        member.joining = reply
 
     # -- rebalance ---------------------------------------------------------------------------
 
@@ -329,7 +300,7 @@ class ClassicGroup:
         if self.state is not ClassicGroupState.PREPARING:
             self._initial_rebalance = self.state is ClassicGroupState.EMPTY
             for member in self.members.values():
-                if member.syncing is not None:  # it was kept waiting: its session starts anew
+                if member.syncing is not None:  # it was waiting for us: restart its session timeout
                     member.deadline = now + member.session_timeout
                 member.answer_sync(SyncResponse(ErrorCode.REBALANCE_IN_PROGRESS))
             self.state = ClassicGroupState.PREPARING
@@ -346,7 +317,7 @@ class ClassicGroup:
             self._complete(now)
 
     def _complete(self, now: float) -> None:
-        """End the rebalance with those who came."""
+        """End the rebalance with the members that have joined."""
         for member in list(self.members.values()):
             if member.joining is None and member.instance_id is None:
                 self._remove(member.member_id)
@@ -357,28 +328,18 @@ class ClassicGroup:
             return
         self.state = ClassicGroupState.COMPLETING
         self._deadline = now + max(m.rebalance_timeout for m in self.members.values())
-        self.protocol = self._choose_protocol()
+        self.protocol = choose_protocol(self.members.values())
         leader = self.members.get(self.leader)
         if leader is None or leader.joining is None:
-            came = [m.member_id for m in self.members.values() if m.joining is not None]
-            self.leader = came[0] if came else next(iter(self.members))
+            joined = [m.member_id for m in self.members.values() if m.joining is not None]
+            self.leader = joined[0] if joined else next(iter(self.members))
         for member in self.members.values():
             if member.joining is not None:
                 member.deadline = now + member.session_timeout
             member.answer_join(self._joined(member))
 
-    def _choose_protocol(self) -> str:
-        """The protocol that all can and most like best."""
-        members = list(self.members.values())
-        common = set.intersection(*({name for name, _ in m.protocols} for m in members))
-        votes: dict[str, int] = {}
-        for member in members:
-            liked = next(name for name, _ in member.protocols if name in common)
-            votes[liked] = votes.get(liked, 0) + 1
-        return max(votes, key=votes.__getitem__)
-
     def _drop_unsynced(self, now: float) -> None:
-        """The assignment did not come in time: whoever has not asked for it is dropped."""
+        """The assignments did not arrive in time: remove the members that sent no sync."""
         self._deadline = None
         for member in list(self.members.values()):
             if member.syncing is None:
@@ -403,7 +364,7 @@ class ClassicGroup:
         self.state, self._deadline = ClassicGroupState.EMPTY, None
         self.protocol, self.leader = None, ""
 
-    # -- answers -----------------------------------------------------------------------------
+    # -- responses ---------------------------------------------------------------------------
 
     def _joined(
         self,
@@ -432,7 +393,3 @@ class ClassicGroup:
 
     def _synced(self, member: ClassicGroupMember) -> SyncResponse:
         return SyncResponse(ErrorCode.NONE, member.assignment, self.protocol_type, self.protocol)
-
-
-def _is_waiting(member: ClassicGroupMember) -> bool:
-    return member.joining is not None or member.syncing is not None
