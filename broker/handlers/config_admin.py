@@ -93,7 +93,7 @@ async def _alter(
             if request.message.validate_only:
                 node.hosted.config(change(resource, topic.configs))
             else:
-                await node.hosted.configure(topic.name, partial(change, resource))
+                await node.topic_changes.configure(topic.name, partial(change, resource))
         except RefusedError as error:
             fields |= {"error_code": ErrorCode(error.code), "error_message": str(error)}
         except InvalidConfigError as error:

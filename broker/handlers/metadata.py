@@ -106,11 +106,11 @@ async def _named(node: Node, request: Request, name: str | None, *, create: bool
         if not request.client.may_topic(PRODUCE, name):
             return _missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         try:
-            topic = await node.hosted.create(name, node.default_partitions, {})
+            topic = await node.topic_changes.create(name, node.default_partitions, {})
         except InvalidTopicError:
             return _missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
         except TooManyPartitionsError as error:
-            node.hosted.auto_create_failures.failed(error, {"topic": name})
+            node.topic_changes.auto_create_failures.failed(error, {"topic": name})
             # as if this broker created none: no code says it better
             return _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         except StoreFailureError:
@@ -120,7 +120,7 @@ async def _named(node: Node, request: Request, name: str | None, *, create: bool
     if topic is None:
         topic = await node.topic_lookup.find(name)
     elif topic.can_reopen:
-        await node.hosted.reopen_partitions(name)
+        await node.topic_changes.reopen_partitions(name)
     if topic is None:
         return _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return _topic(node, topic)

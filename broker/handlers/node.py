@@ -11,7 +11,7 @@ from headworks._broker.coordination import Coordination
 from headworks._broker.groups import GroupCoordinator
 from headworks._broker.handlers.client import Client
 from headworks._broker.handlers.counters import Counters
-from headworks._broker.topics import HostedTopics, TopicLookup
+from headworks._broker.topics import HostedTopics, TopicChanges, TopicLookup
 from headworks._kafka.protocol import Header
 from headworks._kafka.protocol.messages import Fields
 
@@ -52,6 +52,7 @@ class Node:
     default_partitions: int
     auto_create_topics: bool
     hosted: HostedTopics
+    topic_changes: TopicChanges
     topic_lookup: TopicLookup
     coordination: Coordination
     groups: GroupCoordinator

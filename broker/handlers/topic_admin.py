@@ -66,7 +66,7 @@ async def _create(node: Node, topic: Any, *, validate_only: bool) -> dict[str, A
         if validate_only:
             node.hosted.check_new(topic.name, count, configs)
         else:
-            _check_served(await node.hosted.create(topic.name, count, configs, assignment))
+            _check_served(await node.topic_changes.create(topic.name, count, configs, assignment))
     except InvalidTopicError as error:
         raise refused(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
     except TopicExistsError as error:
@@ -168,7 +168,7 @@ async def delete_topics(node: Node, request: Request) -> Fields:
             _check_allowed(node, request, name)
             if await node.topic_lookup.find(name) is None:
                 raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-            await node.hosted.delete(name)
+            await node.topic_changes.delete(name)
         except RefusedError as refusal:
             error, text = ErrorCode(refusal.code), str(refusal)
         responses.append({"name": name, "error_code": error, "error_message": text})
@@ -209,7 +209,7 @@ async def _grow(node: Node, asked: Any, *, validate_only: bool) -> None:
         added = _brokers(node, [assigned.broker_ids for assigned in asked.assignments])
     if not validate_only:
         try:
-            await node.hosted.add_partitions(asked.name, asked.count, added)
+            await node.topic_changes.add_partitions(asked.name, asked.count, added)
             _check_served(topic)
         except TooManyPartitionsError as error:
             raise refused(ErrorCode.POLICY_VIOLATION, str(error)) from None

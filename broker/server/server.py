@@ -39,6 +39,7 @@ from headworks._broker.topics import (
     Flusher,
     HostedTopics,
     InvalidConfigError,
+    TopicChanges,
     TopicLookup,
 )
 from headworks._kafka.protocol.apis import API_VERSIONS, APIS
@@ -179,7 +180,7 @@ class BrokerServer:
                     await connection.drain()
         for connection in self.connections:
             connection.close()
-        await self._hosted.settle()
+        await self._topic_changes.settle()
         if self._desk is not None:
             self._desk.close()
         self._groups.close()
@@ -216,7 +217,6 @@ class BrokerServer:
         self._groups = GroupCoordinator(loop.time, loop.call_at, config.groups)
         self._hosted = HostedTopics(
             config.folder / "logs",
-            coordination,
             self._flusher,
             config.topic_defaults,
             show_unflushed=config.show_unflushed,
@@ -231,14 +231,16 @@ class BrokerServer:
             self._hosted.config({})
         except InvalidConfigError as error:
             raise UsageError(str(error)) from None
-        await self._hosted.load()
+        self._topic_changes = TopicChanges(self._hosted, coordination)
+        await self._topic_changes.load()
         self._node = Node(
             config.node_id,
             *self._advertised,
             config.default_partitions,
             config.auto_create_topics,
             self._hosted,
-            TopicLookup(self._hosted, coordination, loop.time),
+            self._topic_changes,
+            TopicLookup(self._hosted, self._topic_changes, coordination, loop.time),
             coordination,
             self._groups,
             time.time,
@@ -269,7 +271,7 @@ class BrokerServer:
             self._changed.clear()
             self._groups.unload(lambda group: coordinates(self._node, group))
             try:
-                await self._hosted.follow()
+                await self._topic_changes.follow()
             except UnreachableError as error:
                 about = {"error": error.message}
                 _log.info("cannot follow the cluster now: %s", error, extra=about)

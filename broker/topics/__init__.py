@@ -5,6 +5,7 @@ from headworks._broker.topics.flusher import Flusher
 from headworks._broker.topics.hosted_topics import MAX_PARTITIONS, PRODUCER_SECONDS, HostedTopics
 from headworks._broker.topics.partition import HostedPartition, StorageFailureError
 from headworks._broker.topics.topic import HostedTopic, InvalidTopicError, TooManyPartitionsError
+from headworks._broker.topics.topic_changes import TopicChanges
 from headworks._broker.topics.topic_lookup import TopicLookup
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "InvalidTopicError",
     "StorageFailureError",
     "TooManyPartitionsError",
+    "TopicChanges",
     "TopicConfig",
     "TopicLookup",
     "resolve_config",

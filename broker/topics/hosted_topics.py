@@ -1,15 +1,13 @@
-"""All topics that this broker serves, with their partitions.
+"""The topics that this broker hosts, with their configs and open partitions.
 
 Rules:
 
-- The coordination store decides which topics exist and which broker has which partition; the
-  folder of a partition is made after the topic is stored and removed before it is forgotten.
-- What other brokers change comes by `follow`, one change after the other with this broker's own.
-- A partition whose log must not, or cannot, be served is `refused`, with the reason; the others are
+- Only `TopicChanges` calls the methods that change which topics are hosted, one change at a time.
+- A partition whose log must not or cannot be opened is `refused`, with the reason. All others are
   served.
-- A change that has begun is finished, even if whoever asked for it goes away meanwhile; it never
-  makes others wait for the disk, and is seen when it is whole.
-- The number of partitions is bounded: each holds files open, and anybody's typing error makes one.
+- Logs are opened in a thread: no change makes clients of other topics wait for the disk.
+- The number of partitions is bounded: each keeps files open, and a client's typing error may
+  create a topic.
 - `version` grows with every change, so that replies may be cached.
 """
 
@@ -18,15 +16,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from headworks._atomic_file import sync_folder
-from headworks._broker.coordination import ConfigChange, Coordination, Topic, TopicExistsError
-from headworks._broker.coordination.assignment import assign, load_of
+from headworks._broker.coordination import Topic, TopicExistsError
 from headworks._broker.log import MAX_PRODUCERS, FlushFailedError, ProducerLimit
-from headworks._broker.repeated_failure import RepeatedFailure
 from headworks._broker.topics.compactor import Compactor
 from headworks._broker.topics.config import (
     VALIDATION,
@@ -47,20 +42,18 @@ from headworks._broker.topics.topic import (
 
 __all__ = ["MAX_PARTITIONS", "PRODUCER_SECONDS", "HostedTopics"]
 
-MAX_PARTITIONS = 10_000
-PRODUCER_SECONDS = 86_400.0
+MAX_PARTITIONS = 10_000  # of the whole cluster
+PRODUCER_SECONDS = 86_400.0  # after which an idempotent producer expires
 
 _log = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 
 class HostedTopics:
-    """The topics of a broker. Filled by `load`."""
+    """The topics of a broker. `TopicChanges` fills it."""
 
     def __init__(
         self,
         folder: Path,
-        coordination: Coordination,
         flusher: Flusher,
         defaults: Mapping[str, str],
         *,
@@ -72,71 +65,50 @@ class HostedTopics:
         producer_seconds: float = PRODUCER_SECONDS,
         broker: int = 1,
     ) -> None:
-        self.topics: dict[str, HostedTopic] = {}
-        self.defaults = defaults
-        self.version = 0
-        self.cut_bytes = 0
-        self._folder = folder
-        self._coordination = coordination
+        self.broker = broker  # the id of this broker
+        self.folder = folder  # of all logs, one folder for each partition
+        self.topics: dict[str, HostedTopic] = {}  # by name, also those with no partition here
+        self.defaults = defaults  # configs of topics that do not set them
+        self.version = 0  # grows with every change
+        self.cut_bytes = 0  # truncated from torn tails since the start
+        self.producers = ProducerLimit(max_producers)  # of all partitions together
+        self.validates_records = False  # whether any partition needs its batches decoded
+        self.schema_ids = None if registry is None else SchemaIdCache(registry)
+        self.compactor = Compactor(self.partitions, interval=compaction_seconds)
         self._flusher = flusher
         self._show_unflushed = show_unflushed
         self._max_partitions = max_partitions
-        self._broker = broker
         self._producer_seconds = producer_seconds
-        self.producers = ProducerLimit(max_producers)
-        self._count = 0  # of partitions, served or not
+        self._partition_count = 0  # of all topics, on any broker
         self._loop = asyncio.get_running_loop()
-        self._changing = asyncio.Lock()
-        self._changes: set[asyncio.Task[object]] = set()
-        self.compactor = Compactor(self.partitions, interval=compaction_seconds)
-        # for who creates by using: whoever creates on purpose is told in the answer
-        self.auto_create_failures = RepeatedFailure(_log, "topics cannot be created by being used")
-        self.validates_records = False  # whether any topic wants its batches looked into
-        self.schema_ids = None if registry is None else SchemaIdCache(registry)
 
-    @property
-    def folder(self) -> Path:
-        """Where the logs are."""
-        return self._folder
-
-    async def load(self) -> None:
-        """Open every topic of the store; finish deletions that a crash interrupted."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        present = {path.name for path in self._folder.iterdir()}
-        await self._reconcile()
-        for partition in self.partitions():
-            if self._path(partition.topic, partition.index).name not in present:
-                _log.warning(
-                    "partition %s had no folder and begins anew at offset 0, as it must if its"
-                    " topic was made while this broker was away; if the folder was moved, stop the"
-                    " broker and put it back",
-                    partition,
-                    extra=partition.about,
-                )
-        known = {
-            self._path(topic.name, index).name
-            for topic in self.topics.values()
-            for index in range(topic.count)
-        }
-        for path in self._folder.iterdir():
-            if path.name not in known:
-                _log.warning(
-                    "%s belongs to no topic; it is left alone", path, extra={"path": str(path)}
-                )
-        self.compactor.start()
+    # -- look up -----------------------------------------------------------------------------
 
     def partition(self, topic: str, index: int) -> HostedPartition | None:
-        """The partition, or None if it is not served."""
-        served = self.topics.get(topic)
-        return None if served is None else served.partitions.get(index)
+        """Return the partition, None if it is not served here."""
+        hosted = self.topics.get(topic)
+        return None if hosted is None else hosted.partitions.get(index)
 
     def partitions(self) -> Iterator[HostedPartition]:
-        """Every served partition."""
+        """Yield every served partition."""
         for topic in tuple(self.topics.values()):
             yield from tuple(topic.partitions.values())
 
+    def known(self, name: str) -> HostedTopic:
+        """Return the topic; InvalidTopicError if it was deleted before a change got its turn."""
+        topic = self.topics.get(name)
+        if topic is None:
+            raise InvalidTopicError(f"topic {name} was deleted meanwhile")
+        return topic
+
+    def path(self, topic: str, index: int) -> Path:
+        """Return the folder of a partition."""
+        return self.folder / f"{topic}-{index}"
+
+    # -- check -------------------------------------------------------------------------------
+
     def config(self, configs: Mapping[str, str]) -> TopicConfig:
-        """A topic's configs over this broker's defaults; InvalidConfigError if they are wrong."""
+        """Resolve a topic's configs over this broker's defaults; InvalidConfigError if invalid."""
         resolved = self._resolve(configs)
         if resolved.schema_validation and self.schema_ids is None:
             raise InvalidConfigError(
@@ -146,9 +118,9 @@ class HostedTopics:
         return resolved
 
     def check_new(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """Whether it can be created.
+        """Check that a topic can be created.
 
-        InvalidTopicError, TopicExistsError, InvalidConfigError or TooManyPartitionsError if not.
+        Raises InvalidTopicError, TopicExistsError, InvalidConfigError, or TooManyPartitionsError.
         """
         if not is_topic_name(name):
             raise InvalidTopicError(
@@ -157,187 +129,93 @@ class HostedTopics:
         if name in self.topics:
             raise TopicExistsError(f"topic {name!r} exists already")
         self.config(configs)
-        self._check_room(name, partitions)
+        self.check_room(name, partitions)
 
-    async def create(
-        self,
-        name: str,
-        partitions: int,
-        configs: Mapping[str, str],
-        assignment: tuple[int, ...] | None = None,
-    ) -> HostedTopic:
-        """Create a topic, on the brokers given or spread evenly. Raises what `check_new` raises."""
-        self.check_new(name, partitions, configs)
-        served = await self._run_to_end(self._create(name, partitions, configs, assignment))
-        await self._coordination.wait_until_followed(name)
-        return served
+    def check_room(self, name: str, partitions: int) -> None:
+        """Raise TooManyPartitionsError if the cluster cannot have `partitions` more."""
+        if self._partition_count + partitions > self._max_partitions:
+            raise TooManyPartitionsError(
+                f"topic {name!r}: {partitions} partitions more than the {self._partition_count}"
+                f" there are would exceed this broker's limit of {self._max_partitions}",
+                fix="delete topics that nobody uses, or start the broker with a larger"
+                " --max-partitions",
+            )
 
-    async def delete(self, name: str) -> None:
-        """Delete a topic; when this returns it is gone, whoever deleted it."""
-        await self._run_to_end(self._delete(name))
-        await self._coordination.wait_until_followed(name)
+    # -- change, for `TopicChanges` ----------------------------------------------------------
 
-    async def add_partitions(
-        self, name: str, count: int, added: tuple[int, ...] | None = None
+    async def host(self, topic: Topic, first: int) -> HostedTopic:
+        """Host a topic: open this broker's partitions from the index `first` on."""
+        config = self._resolve_or_default(topic)
+        hosted = self.topics.get(topic.name) or HostedTopic(topic.name, (), {**topic.configs})
+        own = [index for index in topic.of(self.broker) if index >= first]
+        await self._open_partitions(hosted, own, config)
+        self.topics[topic.name] = hosted
+        hosted.assignment = topic.assignment
+        self._partition_count += len(topic.assignment) - first
+        self._changed()
+        return hosted
+
+    async def reopen(self, topic: HostedTopic) -> None:
+        """Open the refused partitions for which a retry makes sense."""
+        retried = [index for index, failure in topic.refused.items() if failure.retryable]
+        stored = Topic(topic.name, topic.assignment, topic.configs)
+        await self._open_partitions(topic, retried, self._resolve_or_default(stored))
+        self._changed()
+
+    async def _open_partitions(
+        self, topic: HostedTopic, indexes: Iterable[int], config: TopicConfig
     ) -> None:
-        """Give a topic more partitions, up to `count`: on the brokers `added`, or spread evenly.
+        name = topic.name
+        folders = {index: self.path(name, index) for index in indexes}
+        known = dict(topic.refused)
+        opened = await asyncio.to_thread(open_logs, name, folders, config.log, known)
+        for index, log in opened.logs.items():
+            log.producers.join(self.producers)
+            topic.partitions[index] = HostedPartition(name, index, log, config, self._flusher)
+            topic.refused.pop(index, None)
+        topic.refused |= opened.refused
+        topic.opened_at = self._loop.time()
+        self.cut_bytes += opened.cut_bytes
 
-        TooManyPartitionsError.
-        """
-        await self._run_to_end(self._add_partitions(name, count, added))
-        await self._coordination.wait_until_followed(name)
+    def apply_configs(self, topic: HostedTopic, configs: Mapping[str, str]) -> None:
+        """Apply changed configs, or the defaults if this broker cannot resolve them."""
+        resolved = self._resolve_or_default(Topic(topic.name, topic.assignment, configs))
+        topic.configs = dict(configs)
+        for partition in topic.partitions.values():
+            partition.configure(resolved)
+        self._changed()
 
-    async def follow(self) -> None:
-        """Do what other brokers have changed. UnreachableError if that cannot be known now."""
-        await self._run_to_end(self._follow())
-
-    async def configure(self, name: str, change: ConfigChange) -> None:
-        """Change the configs of a served topic, whoever else does.
-
-        InvalidConfigError if they would be wrong; what `change` raises.
-        """
-        await self._run_to_end(self._configure(name, change))
-
-    async def settle(self) -> None:
-        """Wait for the changes that have begun."""
-        while self._changes:
-            await asyncio.wait(self._changes)
-
-    async def _run_to_end(self, change: Coroutine[object, object, _T]) -> _T:
-        task = asyncio.ensure_future(change)
-        self._changes.add(task)
-        task.add_done_callback(self._changes.discard)
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return await asyncio.shield(task)
-
-    async def _create(
-        self,
-        name: str,
-        partitions: int,
-        configs: Mapping[str, str],
-        assignment: tuple[int, ...] | None,
-    ) -> HostedTopic:
-        async with self._changing:
-            self.check_new(name, partitions, configs)
-            if assignment is None:
-                assignment = self._assign(partitions)
-            topic = Topic(name, assignment, dict(configs))
-            for index in topic.of(self._broker):
-                if self._path(name, index).exists():
-                    raise InvalidTopicError(
-                        f"{self._path(name, index)} is in the way: it belongs to no known topic"
-                    )
-            try:
-                await self._coordination.create_topic(topic)
-            except TopicExistsError:  # by another broker, which has not been followed yet
-                await self._reconcile()
-                raise
-            self.auto_create_failures.recovered({"topic": name})
-            return await self._serve(topic, 0)
-
-    def _assign(self, count: int, present: tuple[int, ...] = ()) -> tuple[int, ...]:
-        """Brokers for a topic's partitions; who is asked to do it is alive, whatever is known."""
-        brokers = {*self._coordination.members, self._broker}
-        load = load_of(topic.assignment for topic in self.topics.values())
-        return assign(count, brokers, load, present)
-
-    async def _delete(self, name: str) -> None:
-        async with self._changing:
-            topic = self.topics.get(name)
-            if topic is None:  # somebody else was faster
-                return
-            await self._coordination.begin_delete(name)
-            left = tuple(sorted(set(topic.assignment)))
-            await self._remove(Topic(name, topic.assignment, {}, True, left))
-
-    async def _remove(self, topic: Topic) -> None:
-        """Remove this broker's part of a topic that is being deleted."""
-        await self._drop(topic.name)
-        if topic.left and self._broker not in topic.left:
-            return
-        indexes = topic.of(self._broker)
-        await asyncio.to_thread(self._remove_folders, topic.name, indexes)
-        await self._coordination.finish_delete(topic.name)
-
-    async def _drop(self, name: str) -> None:
-        """Serve a topic no more; its files stay."""
+    async def drop(self, name: str) -> None:
+        """Stop hosting a topic; its files stay."""
         topic = self.topics.pop(name, None)
         if topic is None:
             return
-        self._count -= topic.count
+        self._partition_count -= topic.count
         self.version += 1
         for partition in topic.partitions.values():
             partition.stop("the topic was deleted")
             partition.log.producers.leave()
-            partition.log.close_when_unused()  # its files close with the last reader
+            partition.log.close_when_unused()
             await self.compactor.release(partition)
-        self._update_validates_records()
+        self._changed()
 
-    async def _add_partitions(self, name: str, count: int, added: tuple[int, ...] | None) -> None:
-        async with self._changing:
-            topic = self._known(name)
-            if count <= topic.count:  # somebody else was faster
-                return
-            self._check_room(name, count - topic.count)
-            grown = self._assign(count, topic.assignment)
-            if added is not None:
-                grown = topic.assignment + added
-            grown = await self._coordination.add_partitions(name, grown)
-            await self._serve(Topic(name, grown, topic.configs), topic.count)
+    async def remove_folders(self, topic: str, indexes: Sequence[int]) -> None:
+        """Delete the folders of partitions durably, in a thread."""
+        await asyncio.to_thread(self._remove_folders, topic, indexes)
 
-    async def _follow(self) -> None:
-        async with self._changing:
-            await self._reconcile()
-            self.version += 1  # brokers have come or gone
+    def _remove_folders(self, topic: str, indexes: Sequence[int]) -> None:
+        for index in indexes:
+            shutil.rmtree(self.path(topic, index), ignore_errors=True)
+        sync_folder(self.folder)  # before the topic is forgotten: its name may be used again
 
-    async def _reconcile(self) -> None:
-        """Serve what the store says. Nothing is removed but what it says is being deleted."""
-        topics = {topic.name: topic for topic in await self._coordination.topics()}
-        for name in self.topics.keys() - topics.keys():
-            _log.info("topic %s is gone", name, extra={"topic": name})
-            await self._drop(name)
-        for topic in topics.values():
-            if topic.deleting:
-                await self._remove(topic)
-            else:
-                await self._adopt(topic)
-
-    async def _adopt(self, topic: Topic) -> None:
-        """Serve a topic as the store has it."""
-        served = self.topics.get(topic.name)
-        if served is not None and topic.assignment[: served.count] != served.assignment:
-            await self._drop(topic.name)  # another topic took the name meanwhile
-            served = None
-        if served is None:
-            await self._serve(topic, 0)
-            return
-        if len(topic.assignment) > served.count:
-            await self._serve(topic, served.count)
-        if dict(topic.configs) != dict(served.configs):
-            self._apply(served, topic.configs, self._resolve_or_default(topic))
-
-    async def _configure(self, name: str, change: ConfigChange) -> None:
-        def checked(before: Mapping[str, str]) -> Mapping[str, str]:
-            after = change(before)
-            self.config(after)
-            return after
-
-        async with self._changing:
-            topic = self._known(name)
-            configs = await self._coordination.change_configs(name, checked)
-            if configs is None:
-                raise InvalidTopicError(f"topic {name} was deleted meanwhile")
-            self._apply(topic, configs, self.config(configs))
-
-    def _apply(self, topic: HostedTopic, configs: Mapping[str, str], resolved: TopicConfig) -> None:
-        topic.configs = dict(configs)
-        for partition in topic.partitions.values():
-            partition.configure(resolved)
-        self._update_validates_records()
+    def _changed(self) -> None:
+        self.validates_records = any(p.config.validates_records for p in self.partitions())
         self.version += 1
 
+    # -- retain and close --------------------------------------------------------------------
+
     def expire(self, now_ms: int) -> None:
-        """Remove what retention says, and forget producers that have been silent for long."""
+        """Remove expired segments of all partitions, and expired producers."""
         self.producers.expire(self._producer_seconds)
         for partition in self.partitions():
             try:
@@ -350,7 +228,7 @@ class HostedTopics:
                 _log.error("%s: retention failed: %s", partition, error, extra=partition.about)
 
     def close(self) -> None:
-        """Flush and close every log; the flusher has stopped."""
+        """Flush and close every log. The flusher must have stopped."""
         self.compactor.stop()
         if self.schema_ids is not None:
             self.schema_ids.close()
@@ -366,73 +244,10 @@ class HostedTopics:
                 _log.error("%s: last flush failed: %s", partition, error, extra=partition.about)
         self.topics.clear()
 
-    def _known(self, name: str) -> HostedTopic:
-        """The topic; it may have been deleted while the change waited for its turn."""
-        topic = self.topics.get(name)
-        if topic is None:
-            raise InvalidTopicError(f"topic {name} was deleted meanwhile")
-        return topic
-
-    def _check_room(self, name: str, partitions: int) -> None:
-        if self._count + partitions > self._max_partitions:
-            raise TooManyPartitionsError(
-                f"topic {name!r}: {partitions} partitions more than the {self._count} there are"
-                f" would exceed this broker's limit of {self._max_partitions}",
-                fix="delete topics that nobody uses, or start the broker with a larger"
-                " --max-partitions",
-            )
-
-    async def _serve(self, topic: Topic, first: int) -> HostedTopic:
-        """Serve what this broker has of a topic's partitions from `first` on."""
-        config = self._resolve_or_default(topic)
-        own = topic.of(self._broker)
-        served = self.topics.get(topic.name) or HostedTopic(topic.name, (), {**topic.configs})
-        await self._open(served, [index for index in own if index >= first], config)
-        self.topics[topic.name] = served
-        served.assignment = topic.assignment
-        self._count += len(topic.assignment) - first
-        self._update_validates_records()
-        self.version += 1
-        if own:
-            await self._coordination.report_served(topic.name, len(own))
-        return served
-
-    async def _open(self, topic: HostedTopic, indexes: Iterable[int], config: TopicConfig) -> None:
-        """Open partitions of a topic, as far as that goes."""
-        name = topic.name
-        folders = {index: self._path(name, index) for index in indexes}
-        known = dict(topic.refused)
-        opened = await asyncio.to_thread(open_logs, name, folders, config.log, known)
-        for index, log in opened.logs.items():
-            log.producers.join(self.producers)
-            topic.partitions[index] = HostedPartition(name, index, log, config, self._flusher)
-            topic.refused.pop(index, None)
-        topic.refused |= opened.refused
-        topic.opened_at = self._loop.time()
-        self.cut_bytes += opened.cut_bytes
-
-    async def reopen_partitions(self, name: str) -> None:
-        """Open what the system did not let us open, if it does now; not more than once a second.
-
-        So a topic that was made while the disk was full heals with the first client that asks.
-        """
-        topic = self.topics.get(name)
-        if topic is not None and topic.may_reopen(self._loop.time()):
-            await self._run_to_end(self._reopen_partitions(name))
-
-    async def _reopen_partitions(self, name: str) -> None:
-        async with self._changing:
-            topic = self.topics.get(name)
-            if topic is None or not topic.may_reopen(self._loop.time()):
-                return
-            retryable = [index for index, refusal in topic.refused.items() if refusal.retryable]
-            stored = Topic(name, topic.assignment, topic.configs)
-            await self._open(topic, retryable, self._resolve_or_default(stored))
-            self._update_validates_records()
-            self.version += 1
+    # -- configs -----------------------------------------------------------------------------
 
     def _resolve_or_default(self, topic: Topic) -> TopicConfig:
-        """The topic's configs, or the defaults when this broker cannot follow them."""
+        """Resolve a topic's configs, or the defaults if this broker does not know a config."""
         try:
             return self._resolve(topic.configs)
         except InvalidConfigError as error:
@@ -446,16 +261,3 @@ class HostedTopics:
 
     def _resolve(self, configs: Mapping[str, str]) -> TopicConfig:
         return resolve_config(configs, self.defaults, show_unflushed=self._show_unflushed)
-
-    def _update_validates_records(self) -> None:
-        self.validates_records = any(
-            partition.config.validates_records for partition in self.partitions()
-        )
-
-    def _path(self, topic: str, index: int) -> Path:
-        return self._folder / f"{topic}-{index}"
-
-    def _remove_folders(self, topic: str, indexes: Sequence[int]) -> None:
-        for index in indexes:
-            shutil.rmtree(self._path(topic, index), ignore_errors=True)
-        sync_folder(self._folder)  # before the topic is forgotten: its name may be taken again

@@ -1,7 +1,7 @@
-"""Topics that another broker has changed just now: the store is asked before a client is misled.
+"""Look up a topic in the store when another broker may have changed it just now.
 
-Watches tell a broker of a change some milliseconds after the broker that made it has answered. Who
-asks in between would hear of no such topic, or be refused a name that is free again.
+A watch reports a change some milliseconds after the broker that made it has answered its client. A
+client that asks in between must not hear that the topic is unknown, or that a free name is taken.
 
 Rules:
 
@@ -20,6 +20,7 @@ from collections.abc import Callable
 from headworks._broker.coordination import Coordination, Topic
 from headworks._broker.topics.hosted_topics import HostedTopics
 from headworks._broker.topics.topic import HostedTopic, is_topic_name
+from headworks._broker.topics.topic_changes import TopicChanges
 from headworks.errors import UnreachableError
 
 __all__ = ["TopicLookup"]
@@ -34,39 +35,44 @@ class TopicLookup:
     """Finds a hosted topic, or else asks the store. `clock` is monotonic, in seconds."""
 
     def __init__(
-        self, hosted: HostedTopics, coordination: Coordination, clock: Callable[[], float]
+        self,
+        hosted: HostedTopics,
+        changes: TopicChanges,
+        coordination: Coordination,
+        clock: Callable[[], float],
     ) -> None:
         self._hosted = hosted
+        self._changes = changes
         self._coordination = coordination
         self._clock = clock
-        self._unknown: dict[str, float] = {}  # when they were asked for last, in that order
-        self._looking: dict[str, asyncio.Task[None]] = {}
+        self._unknown: dict[str, float] = {}  # names not found, each with when it was looked up
+        self._refreshing: dict[str, asyncio.Task[None]] = {}  # lookups in progress, by topic
 
     async def find(self, name: str) -> HostedTopic | None:
-        """The topic, also if another broker has made it just now; None if there is none."""
+        """Return a topic, also if another broker has just created it; None if there is none."""
         topics = self._hosted.topics
-        if name not in topics and (name in self._looking or self._may_ask(name)):
+        if name not in topics and (name in self._refreshing or self._may_ask(name)):
             await self.refresh(name)
         return topics.get(name)
 
     async def refresh(self, name: str) -> None:
-        """Follow what another broker has just done to a topic; for what seldom happens."""
+        """Follow what another broker has just changed in a topic. For rare requests only."""
         if not self._coordination.lease_valid:
             return
-        looking = self._looking.get(name)
-        if looking is None:
-            looking = self._looking[name] = asyncio.ensure_future(self._refresh(name))
-        await asyncio.wait([looking], timeout=_TIMEOUT_SECONDS)
+        task = self._refreshing.get(name)
+        if task is None:
+            task = self._refreshing[name] = asyncio.ensure_future(self._refresh(name))
+        await asyncio.wait([task], timeout=_TIMEOUT_SECONDS)
 
     async def _refresh(self, name: str) -> None:
         try:
             stored = await self._coordination.read_topic(name)
             if not _as_stored(self._hosted.topics.get(name), stored):
-                await self._hosted.follow()
-        except UnreachableError as error:  # what is known has to do
+                await self._changes.follow()
+        except UnreachableError as error:  # the known state has to suffice
             _log.debug("topic %s: %s", name, error, extra={"topic": name})
         finally:
-            del self._looking[name]
+            del self._refreshing[name]
 
     def _may_ask(self, name: str) -> bool:
         if not is_topic_name(name):

@@ -78,7 +78,7 @@ def test_replies_that_are_not_read_take_of_the_memory_and_give_it_back(tmp_path:
     async def test() -> None:
         async with serving(tmp_path, buffer_bytes=4 << 20, stall_seconds=60.0) as server:
             for number in range(300):
-                await server.node.hosted.create(f"{'a-topic' * 30}-{number}", 1, {})
+                await server.node.topic_changes.create(f"{'a-topic' * 30}-{number}", 1, {})
             every = framed(3, 1, struct.pack(">i", -1))  # all topics: 75 KB of reply each
             async with connected(server) as (reader, writer):
                 for _ in range(3):

@@ -363,7 +363,7 @@ def test_a_partition_without_its_folder_begins_anew_and_that_is_said(broker: Bro
     broker.stop()
     shutil.move(broker.logs / "t-0", broker.folder / "moved")
     broker.start()
-    assert "partition t-0 had no folder and begins anew at offset 0" in broker.words()
+    assert "partition t-0 had no folder and starts at offset 0" in broker.words()
     assert "partition other-0" not in broker.words()
     broker.stop()
     shutil.rmtree(broker.logs / "t-0")

@@ -35,7 +35,7 @@ async def serving(folder: Path, **limits: Any) -> AsyncIterator[BrokerServer]:
     server = BrokerServer(ServerConfig(folder, limits=Limits(**limits)))
     await server.start()
     try:
-        await server.node.hosted.create("t", 1, {})
+        await server.node.topic_changes.create("t", 1, {})
         yield server
     finally:
         await server.stop()
@@ -117,7 +117,7 @@ def test_replies_that_are_not_read_are_held_in_bounds_and_then_dropped(tmp_path:
     async def test() -> None:
         async with serving(tmp_path, stall_seconds=1.0, reply_bytes=100_000) as server:
             for number in range(300):
-                await server.node.hosted.create(f"a-topic-{number}", 1, {})
+                await server.node.topic_changes.create(f"a-topic-{number}", 1, {})
             async with connected(server) as (_, writer):
                 writer.transport.pause_reading()  # type: ignore[attr-defined]
                 every = framed(3, 1, struct.pack(">i", -1))  # all topics: 20 KB of reply each
@@ -136,7 +136,7 @@ def test_replies_behind_one_that_waits_are_held_in_bounds(tmp_path: Path) -> Non
     async def test() -> None:
         async with serving(tmp_path, reply_bytes=50_000) as server:
             for number in range(100):
-                await server.node.hosted.create(f"a-topic-{number}", 1, {})
+                await server.node.topic_changes.create(f"a-topic-{number}", 1, {})
             async with connected(server) as (reader, writer):
                 parked = framed(1, 11, fetch("t", 0, 0, wait_ms=1500))
                 every = framed(3, 1, struct.pack(">i", -1))

@@ -42,7 +42,7 @@ def test_requests_that_do_not_fit_wait_for_the_others(tmp_path: Path) -> None:
         await server.start()
         port = int(server.address.rpartition(":")[2])
         try:
-            await server.node.hosted.create("t", 1, {})
+            await server.node.topic_changes.create("t", 1, {})
             hold = asyncio.Event()
             first = asyncio.create_task(send(port, "t", hold))
             while server.memory.left == server.memory.size:

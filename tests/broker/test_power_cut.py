@@ -11,7 +11,7 @@ import pytest
 
 from headworks._broker.coordination import LocalCoordination
 from headworks._broker.log import LogConfig, PartitionLog, open_log
-from headworks._broker.topics import Flusher, HostedTopics
+from headworks._broker.topics import Flusher, HostedTopics, TopicChanges
 from headworks._kafka.records import check_batch
 from tests.broker.build import batch
 from tests.broker.conftest import start_broker
@@ -192,13 +192,14 @@ def test_folders_of_topics_have_their_names_on_disk_and_lose_them_there(
     async def run() -> None:
         flusher = Flusher(asyncio.get_running_loop())
         coordination = LocalCoordination(tmp_path / "store")
-        hosted = HostedTopics(tmp_path / "logs", coordination, flusher, {})
-        await hosted.load()
-        await hosted.create("t", 2, {})
+        hosted = HostedTopics(tmp_path / "logs", flusher, {})
+        changes = TopicChanges(hosted, coordination)
+        await changes.load()
+        await changes.create("t", 2, {})
         assert disk.folders[str(tmp_path / "logs")] == {"t-0", "t-1"}
-        await hosted.add_partitions("t", 3)
+        await changes.add_partitions("t", 3)
         assert disk.folders[str(tmp_path / "logs")] == {"t-0", "t-1", "t-2"}
-        await hosted.delete("t")
+        await changes.delete("t")
         assert disk.folders[str(tmp_path / "logs")] == set()
         flusher.stop()
         hosted.close()

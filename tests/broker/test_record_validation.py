@@ -69,7 +69,7 @@ def test_a_large_request_is_looked_at_beside_and_stays_in_order(tmp_path: Path) 
         async with serving(tmp_path) as server:
             hosted = server.node.hosted
             for name in ("large", "other"):
-                await hosted.create(name, 1, COMPACTED)
+                await server.node.topic_changes.create(name, 1, COMPACTED)
             log = hosted.topics["large"].partitions[0].log
             async with connected(server) as (reader, writer), connected(server) as (other, to):
                 async with server.node.inspecting:  # whatever that takes: here until this ends

@@ -9,7 +9,7 @@ import pytest
 
 from headworks._broker.coordination import ClusterMember, Topic
 from headworks._broker.coordination.local import LocalCoordination
-from headworks._broker.topics import Flusher, HostedTopics, TopicLookup
+from headworks._broker.topics import Flusher, HostedTopics, TopicChanges, TopicLookup
 
 pytestmark = pytest.mark.unit
 
@@ -34,9 +34,10 @@ async def finder(folder: Path, clock: list[float]) -> tuple[TopicLookup, Elsewhe
     store = Elsewhere(folder / "store.sqlite")
     await store.join(ClusterMember(1, "127.0.0.1", 9))
     flusher = Flusher(asyncio.get_running_loop(), lambda _: None)
-    hosted = HostedTopics(folder / "logs", store, flusher, {})
-    await hosted.load()
-    return TopicLookup(hosted, store, lambda: clock[0]), store
+    hosted = HostedTopics(folder / "logs", flusher, {})
+    changes = TopicChanges(hosted, store)
+    await changes.load()
+    return TopicLookup(hosted, changes, store, lambda: clock[0]), store
 
 
 def test_a_name_that_nobody_knows_is_asked_for_once_a_second(tmp_path: Path) -> None:
