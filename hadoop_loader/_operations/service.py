@@ -1,0 +1,152 @@
+"""The loader as a service: a warehouse that is reopened when its session ends, and its metrics.
+
+Rules: a failed run is logged and counted, and the next run finishes its work. SIGTERM or Ctrl-C
+ends the service after the run in progress. A metrics file that cannot be written is logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from hadoop_loader._commit.report import LoadReport
+from hadoop_loader._operations.metrics import LoaderMetrics
+from hadoop_loader._operations.schedule import load_every
+from hadoop_loader._storage.filesystem import Place
+from headworks.errors import HeadworksError, UnreachableError, UsageError
+
+__all__ = ["RunRecorder", "WarehouseService", "load_until_signal"]
+
+_LOG = logging.getLogger("hadoop_loader._operations.schedule")
+_CHECK_SECONDS = 5.0
+_Progress = Callable[[str, float | None], None] | None
+
+
+class _Warehouse(Protocol):
+    def load(self, progress: _Progress) -> LoadReport: ...
+
+    def alive(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+W = TypeVar("W", bound=_Warehouse)
+
+
+class RunRecorder:
+    """Passes each report to `report`, and counts runs in metrics after `measure`."""
+
+    def __init__(self, report: Callable[[LoadReport], None], metrics_file: Path | None) -> None:
+        self._report = report
+        self._file = metrics_file  # written after each run
+        self._metrics: LoaderMetrics | None = None
+
+    def measure(self, root: Place, address: tuple[str, int] | None) -> int | None:
+        """Count runs of the warehouse at `root`. Return the port of the page, if it has one.
+
+        Raises UsageError if the page cannot be served or the file cannot be written.
+        """
+        self._metrics = LoaderMetrics(root)
+        if self._file is not None:
+            self._metrics.write(self._file)
+        return None if address is None else self._metrics.serve(*address)
+
+    def loaded(self, report: LoadReport) -> None:
+        """Record a run that succeeded."""
+        self._report(report)
+        if self._metrics is not None:
+            self._metrics.loaded(report)
+            self._write()
+
+    def failed(self, error: Exception, in_a_row: int) -> None:
+        """Log and record a run that failed, as the `in_a_row - 1` runs before it did."""
+        again = f" ({in_a_row} times in a row now)" if in_a_row > 1 else ""
+        _LOG.error(
+            "the run failed%s, and the next one takes it up: %s",
+            again,
+            error if isinstance(error, HeadworksError) else repr(error),
+            extra={"failed_in_a_row": in_a_row},
+            exc_info=None if isinstance(error, HeadworksError) else error,
+        )
+        self.count_failure()
+
+    def count_failure(self) -> None:
+        """Record a run that failed, without logging it."""
+        if self._metrics is not None:
+            self._metrics.failed()
+            self._write()
+
+    def _write(self) -> None:
+        if self._metrics is None or self._file is None:
+            return
+        try:
+            self._metrics.write(self._file)
+        except UsageError as error:  # the file could be written when the loader started
+            _LOG.error("%s", error)
+
+
+class WarehouseService(Generic[W]):
+    """A warehouse that `open_` opens again after its session ended; `opened` gets each one."""
+
+    def __init__(
+        self,
+        open_: Callable[[], W],
+        opened: Callable[[W], None],
+        progress: Callable[[], AbstractContextManager[_Progress]],
+    ) -> None:
+        self._open = open_
+        self._opened = opened
+        self._progress = progress
+        self._warehouse: W | None = None  # the open one
+
+    def open(self) -> WarehouseService[W]:
+        """Open the warehouse, unless it is open."""
+        if self._warehouse is None:
+            self._warehouse = self._open()
+            self._opened(self._warehouse)
+        return self
+
+    def load(self) -> LoadReport:
+        """Load everything that is new."""
+        assert self._warehouse is not None
+        with self._progress() as progress:
+            return self._warehouse.load(progress)
+
+    def alive(self) -> bool:
+        """Return whether the session still works."""
+        return self._warehouse is not None and self._warehouse.alive()
+
+    def wait_until_dead(self) -> None:
+        """Wait while the session works, then raise UnreachableError."""
+        while self.alive():
+            time.sleep(_CHECK_SECONDS)
+        raise UnreachableError(
+            "nothing is served any more: Spark's JVM has ended, killed or out of memory, or the "
+            "warehouse is another loader's now",
+            fix="see what ended it, and run again; with --every the loader restarts it by itself",
+        )
+
+    def close(self) -> None:
+        """Close the warehouse, if it is open."""
+        closing, self._warehouse = self._warehouse, None
+        if closing is not None:
+            closing.close()
+
+
+def load_until_signal(
+    interval_seconds: float, service: WarehouseService[Any], runs: RunRecorder
+) -> None:
+    """Load at an interval until SIGTERM or Ctrl-C, and finish the run in progress."""
+    stop = threading.Event()
+    before = {s: signal.signal(s, lambda *_: stop.set()) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        load_every(interval_seconds, service.open, runs, stop)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
