@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from hadoop_loader._commit.commit_log import CommitLog, TableState
+from hadoop_loader._commit.commit_log import CommitLog
+from hadoop_loader._commit.commit_record import TableState
 from hadoop_loader._storage.filesystem import AnyPath
 
 __all__ = ["LoadReader", "LoadRun", "LoadedTable", "LoadsSnapshot", "open_log"]

@@ -144,7 +144,7 @@ def table_page(warehouse: AnyPath, loads: LoadsSnapshot | None, topic: str) -> T
     problem = None
     data: Sequence[StructField] = ()
     try:
-        data = table_columns(parse(log.schema(str(state.projections[-1][3])), strict=False))
+        data = table_columns(parse(log.schemas.get(str(state.projections[-1][3])), strict=False))
     except HeadworksError as error:
         problem = error.message
     columns = [TableColumn(c.name, ddl(c.type), c.comment, "data") for c in data]

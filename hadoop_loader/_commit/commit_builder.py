@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hadoop_loader._commit.commit_log import (
+from hadoop_loader._commit.commit_log import CommitLog
+from hadoop_loader._commit.commit_record import (
     Commit,
     CommitFile,
-    CommitLog,
     Relocation,
     TableState,
     TopicCommit,
+    checksum,
 )
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from hadoop_loader._fetch.ranges import Range
@@ -110,7 +111,7 @@ class CommitBuilder:
         """The table is retired, its partitions' folders with it."""
         self._layouts[table] = {}
 
-    def commit(self, now_ms: int) -> Commit:
+    def build(self, now_ms: int) -> Commit:
         """The commit."""
         layouts = dict(self.last.layouts) if self.last else {}
         for table, folders in self._layouts.items():
@@ -121,7 +122,7 @@ class CommitBuilder:
         return Commit(
             number=self.number,
             created_ms=now_ms,
-            previous=self.log.checksum(self.last),
+            previous=checksum(self.last),
             offsets=self.offsets,
             tables=self.tables,
             topics=self.topics,

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hadoop_loader._commit.commit_log import TableState
+from hadoop_loader._commit.commit_record import TableState
 from headworks._audit_counting import WINDOW_MS
 from headworks.errors import UsageError
 

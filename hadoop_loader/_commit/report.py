@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from hadoop_loader._commit.commit_log import Commit
+from hadoop_loader._commit.commit_record import Commit
 
 __all__ = [
     "CompactionReport",

@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from hadoop_loader._commit.commit_log import Commit, CommitLog, TableState
+from hadoop_loader._commit.commit_log import CommitLog
+from hadoop_loader._commit.commit_record import Commit, TableState
 from hadoop_loader._decode.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
 from hadoop_loader._storage.failpoints import StepHook
 from hadoop_loader._storage.filesystem import AnyPath, rename
@@ -90,12 +91,12 @@ def apply_commit(
     publish: PublishCounts,
     on_step: StepHook,
     *,
-    again: bool,
+    retry: bool,
     now_ms: Callable[[], int],
 ) -> None:
     """Do everything that follows from `commit`, and say so in the log.
 
-    `again`: an earlier attempt may have come anywhere.
+    `retry`: an earlier attempt may have done part of it.
     """
     changed = [s for s in commit.tables.values() if s.changed_by(commit.number)]
     rebuilt = changed if commit.retired_tables else []
@@ -109,13 +110,13 @@ def apply_commit(
     if commit.quarantine:
         _define_quarantine(root, catalog)
     on_step("views")
-    known = set() if again else _days_with_folders(commit, root)
+    known = set() if retry else _days_with_folders(commit, root)
     _rename_files(commit, root, on_step, known)
     on_step("renamed")
     _register_partitions(commit, log, root, catalog, known)
     for state in rebuilt:
         _define_view(state, log, catalog)
-    log.retire(commit, now_ms())
+    log.retired.add(commit, now_ms())
     on_step("partitions")
     publish(commit)
     on_step("audit")
@@ -129,7 +130,6 @@ def restore_metastore(
     root: AnyPath,
     catalog: Catalog,
     on_step: StepHook,
-    *,
     applied: bool,
 ) -> None:
     """Define again, with all days, what `commit` knows and the metastore does not: it was lost.
@@ -193,7 +193,7 @@ def _register_partitions(
 def projections_of(state: TableState, log: CommitLog) -> list[Projection]:
     """A table's projections, with their schemas."""
     return [
-        Projection(int(load), int(version), parse(log.schema(key), strict=False))
+        Projection(int(load), int(version), parse(log.schemas.get(key), strict=False))
         for load, version, _, key in state.projections
     ]
 

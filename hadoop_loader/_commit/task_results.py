@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from hadoop_loader._commit.commit_log import TopicCommit
+from hadoop_loader._commit.commit_record import TopicCommit
 from hadoop_loader._fetch.ranges import Gap, Range
 from hadoop_loader._tasks.load_task import Manifest, TopicManifest
 from headworks.errors import CorruptError

@@ -12,9 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from hadoop_loader._commit.commit_log import Commit, CommitLog, TableState, fingerprint
+from hadoop_loader._commit.commit_log import CommitLog
+from hadoop_loader._commit.commit_record import Commit, TableState
 from hadoop_loader._commit.policy import Policy
 from hadoop_loader._commit.report import SkippedTopic
+from hadoop_loader._commit.text_store import fingerprint
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from hadoop_loader._tables.columns import table_name
 from hadoop_loader._tables.views import Projection, file_columns, view_query
@@ -210,7 +212,7 @@ def schema_changed(plan: TopicPlan, before: TableState | None) -> bool:
 def _check(plan: TopicPlan, before: TableState | None, log: CommitLog) -> None:
     """Raise what keeps a table from following the topic's latest schema."""
     projections = before.projections if before else []
-    history = tuple((load, version, log.schema(key)) for load, version, _, key in projections)
+    history = tuple((load, version, log.schemas.get(key)) for load, version, _, key in projections)
     now = (0, plan.latest.version, plan.latest.text)
     _check_history(plan.topic, (*history, now), changed=schema_changed(plan, before))
 

@@ -1,15 +1,34 @@
-"""A piece of work on a warehouse: finish the last one, stage, commit, apply. Whatever it is for.
+"""A transaction on a warehouse: every operation (load, rewind, rebuild, compact) is one of these.
+
+    1 recover   Finish the last commit, and restore what the metastore lost. Remove old staging.
+    2 plan      The operation reads the broker, the registry, and the last commit n.
+    3 stage     Tasks write files to .staging/<n+1>-<writer id>, where no reader looks.
+    4 commit    Create commits/<n+1>.json if it is absent. This is the only commit point.
+    5 apply     Alter tables, replace views, rename files into place, and register partitions.
+    6 publish   Publish the audit counts, then create commits/<n+1>.applied.
+    7 clean     Remove the staging folder. Every 100 commits, expire old commit records.
+
+Assumptions of each step, and what a death in it leaves:
+
+    step     may assume                     a death leaves             repaired by
+    1        the lock of the warehouse      what it found              the next step 1
+    2        commit n is applied            nothing                    -
+    3        n is the last commit           staged files               step 1 removes them
+    4        staged files are durable       a record, or none          step 1 reads which
+    5, 6     the record alone               a part of the changes      step 1 repeats 5 and 6
+    7        the commit is applied          staging, old records       step 1, the next expiry
 
 Rules:
 
-- Until the commit nothing outside the staging folder has changed; after it nothing can be lost.
-- What is staged for a commit is removed when nobody can make that commit any more. Where a loader
-  may have been outlived and still be at it (`sole` is not given), that is when the commit's number
-  is taken, if need be by a commit that brings nothing.
-- Such a one may still say to the metastore what is not true any more, once. When it finds that it
-  was outlived it notes the tables that it was at, and the next load defines them again.
-- What nobody is sent to any more is removed a while after the commit that replaced it, by whatever
-  works on the warehouse then: a query that began before still reads it.
+- Before step 4, nothing outside the staging folder changes. After it, nothing can be lost: steps 5
+  and 6 read the record alone, and repeating them changes nothing more (`roll_forward`).
+- A loader whose lock does not fence (`fenced` is false) may have been outlived without noticing. It
+  removes staged files only when their commit number is taken. If there are later ones, step 1 takes
+  the next number with an empty commit, so that the other loader's create fails.
+- An outlived loader can send one stale statement to the metastore. When a step fails, it records
+  the tables it worked on, and the next transaction defines them again.
+- Replaced files and tables are retired, not removed: a query that started earlier still reads them.
+  Any transaction removes them RETIRED_GRACE_SECONDS after the commit that replaced them.
 """
 
 from __future__ import annotations
@@ -23,7 +42,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hadoop_loader._commit.commit_builder import CommitBuilder
-from hadoop_loader._commit.commit_log import Commit, CommitLog
+from hadoop_loader._commit.commit_log import CommitLog
+from hadoop_loader._commit.commit_record import Commit
 from hadoop_loader._commit.policy import Policy
 from hadoop_loader._commit.roll_forward import (
     Catalog,
@@ -34,12 +54,7 @@ from hadoop_loader._commit.roll_forward import (
 from hadoop_loader._commit.topic_plans import SchemaLookup
 from hadoop_loader._fetch.kafka_log import Log
 from hadoop_loader._storage.failpoints import StepHook, failpoint
-from hadoop_loader._storage.filesystem import (
-    AnyPath,
-    remove_empty,
-    remove_tree,
-    sorted_glob,
-)
+from hadoop_loader._storage.filesystem import AnyPath, remove_empty, remove_tree, sorted_glob
 from hadoop_loader._storage.fsync import sync_folders
 from hadoop_loader._tasks.load_task import Manifest, Task
 from hadoop_loader._tasks.progress import watching
@@ -56,170 +71,167 @@ __all__ = [
     "Transaction",
 ]
 
+# Called when a phase starts (phase, None), and as it advances (phase, share done from 0 to 1).
 Progress = Callable[[str, float | None], None]
 STAGING = ".staging"
-# Longer than the longest query is expected to take.
-RETIRED_GRACE_SECONDS = 3600.0
-# Commits that are kept for people to look at; what is more goes when there is a good deal of it.
-KEPT_COMMITS = 1000
+RETIRED_GRACE_SECONDS = 3600.0  # longer than the longest query is expected to take
+KEPT_COMMITS = 1000  # records that stay for people to read; the loader needs only the last one
 _EXPIRY_INTERVAL_COMMITS = 100
 _LOG = logging.getLogger(__name__)
 
 
 class Jobs(Protocol):
-    """Where bins are read and files rewritten: Spark, or this process in tests."""
+    """Runs tasks: Spark, or this process in tests."""
 
     def load(self, tasks: Sequence[Task]) -> Sequence[Manifest]:
-        """Read bins."""
+        """Run load tasks, and return the result of each."""
         ...
 
     def rewrite(self, rewrites: Sequence[Rewrite]) -> Sequence[Rewritten]:
-        """Rewrite partitions."""
+        """Rewrite partitions, and return the result of each."""
         ...
 
     def export(self, query: str, folder: AnyPath) -> None:
-        """Write what a query answers into Parquet files of a new folder."""
+        """Write the rows of a query to Parquet files in a new folder."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LoaderContext:
-    """What a load works with; tests put other parts in."""
+    """Everything that a transaction uses; tests replace some of it."""
 
-    root: AnyPath
-    log: CommitLog
-    broker: Log
-    versions: Callable[[Collection[str]], Mapping[str, SchemaLookup]]
-    jobs: Jobs
-    catalog: Catalog
-    publish: PublishCounts
-    tasks: int
-    policy: Policy = field(default_factory=Policy)
-    on_step: StepHook = failpoint
-    now: Callable[[], float] = time.time
-    grace: float = RETIRED_GRACE_SECONDS
-    fenced: bool = True
+    root: AnyPath  # the folder of the warehouse
+    log: CommitLog  # the commit log in that folder
+    broker: Log  # partitions, watermarks, and offsets
+    versions: Callable[[Collection[str]], Mapping[str, SchemaLookup]]  # the registry's, by topic
+    jobs: Jobs  # where tasks run
+    catalog: Catalog  # the Hive metastore
+    publish: PublishCounts  # sends a commit's audit counts
+    tasks: int  # tasks of a load at most
+    policy: Policy = field(default_factory=Policy)  # the operator's choices
+    on_step: StepHook = failpoint  # called at each named step: failpoints, lock checks
+    now: Callable[[], float] = time.time  # seconds since the epoch
+    grace: float = RETIRED_GRACE_SECONDS  # seconds before retired files are removed
+    fenced: bool = True  # no earlier holder of the lock can still commit
 
 
 class Transaction:
-    """One piece of work with `parts`.
+    """One transaction; see the module. `recover` comes first, `commit` at most a few times."""
 
-    `progress` hears of every phase as it begins, and of the share of it that is done; `own` is in
-    the names of folders that nobody else writes.
-    """
-
-    def __init__(self, parts: LoaderContext, progress: Progress | None = None) -> None:
-        self.context = parts
-        self.seconds: dict[str, float] = {}
+    def __init__(self, context: LoaderContext, progress: Progress | None = None) -> None:
+        self.context = context
+        self.seconds: dict[str, float] = {}  # time spent in each phase so far
+        self.writer_id = uuid.uuid4().hex[:8]  # names the folders that only this one writes
         self._progress = progress
-        self.writer_id = uuid.uuid4().hex[:8]
+
+    # Step 1: recover
 
     def recover(self) -> Commit | None:
-        """Finish what the last one left undone; the last commit."""
-        last = self.context.log.latest()
+        """Finish what earlier transactions left, and return the last commit."""
+        context = self.context
+        last = context.log.latest()
         if last is not None:
-            # First what other loads left: a table that apply() defines is not missing any more.
-            parts, applied = self.context, self.context.log.is_applied(last.number)
-            with self._made_good({state.files_table for state in last.tables.values()}):
+            # What older commits defined comes first: apply_commit defines the tables of this one.
+            applied = context.log.is_applied(last.number)
+            with self._redefined_after_failure(s.files_table for s in last.tables.values()):
                 restore_metastore(
-                    last, parts.log, parts.root, parts.catalog, parts.on_step, applied=applied
+                    last, context.log, context.root, context.catalog, context.on_step, applied
                 )
             if not applied:
                 with self.phase("recover"):
-                    self._apply(last, again=True)
-        if not self.context.fenced and self._staged(last):
+                    self._apply(last, retry=True)
+        if not context.fenced and self._staged_after(last):
             last = self.fence_other_loaders(last)
         self.remove_staging(last)
-        self._sweep()
+        self._remove_retired()
         return last
 
     def fence_other_loaders(self, last: Commit | None) -> Commit:
-        """Let no other loader commit what it has made behind `last`; the commit that sees to it."""
+        """Ensure that no other loader can commit what it staged after `last`.
+
+        Returns `last`, or the empty commit that took the next number.
+        """
         if self.context.fenced and last is not None:
             return last
         return self.commit(self.new_commit(last, "takeover"))
 
+    # Steps 2 and 3: plan and stage
+
+    def new_commit(self, last: Commit | None, kind: str) -> CommitBuilder:
+        """Return a builder of the commit after `last`, without changes so far."""
+        return CommitBuilder(self.context.log, self.context.root, last, kind)
+
     def staging(self, number: int) -> AnyPath:
-        """The folder of what commit `number` is going to name, made."""
+        """Create and return the staging folder for commit `number`."""
         folder = self.context.root / STAGING / f"{number:08d}-{self.writer_id}"
         folder.mkdir(parents=True, exist_ok=True)
         sync_folders([self.context.root, folder.parent])
         return folder
 
-    def commit(self, draft: CommitBuilder) -> Commit:
-        """Commit, apply, clean up."""
+    def load(self, tasks: Sequence[Task], staging: AnyPath, messages: int) -> list[Manifest]:
+        """Run load tasks that read `messages` in all, and report their progress."""
+        progress = self._progress
+        report = None if progress is None else lambda share: progress("read", share)
+        with watching(staging, messages, report):
+            return list(self.context.jobs.load(tasks))
+
+    # Steps 4 to 7: commit, apply, publish, clean
+
+    def commit(self, builder: CommitBuilder) -> Commit:
+        """Create the commit record, apply it, and remove the staging folder.
+
+        Raises UsageError if another loader took the number: then nothing has changed.
+        """
         with self.phase("commit"):
-            commit = draft.commit(self.now_ms())
+            commit = builder.build(self.now_ms())
             self.context.on_step("committing")
             self.context.log.create(commit)
-        _log(commit)
+        _log_offsets(commit)
         self.context.on_step("committed")
         with self.phase("apply"):
-            self._apply(commit, again=False)
+            self._apply(commit, retry=False)
         self.remove_staging(commit)
         if commit.number % _EXPIRY_INTERVAL_COMMITS == 0:
-            self._forget()
+            self._expire_commits()
         return commit
 
     def remove_staging(self, last: Commit | None) -> None:
-        """Remove what was staged here, and what nobody can commit any more."""
+        """Remove this transaction's staging, and what no loader can commit any more."""
         if self.context.fenced:
             remove_tree(self.context.root / STAGING)
             return
-        # Told by its name alone: what another one stages meanwhile is for a later number.
+        # Names alone decide: another loader may be staging for a later number right now.
         for folder in sorted_glob(self.context.root / STAGING, "*"):
-            if folder.name <= _done(last) or folder.name.endswith(self.writer_id):
+            if folder.name <= _upper_bound(last) or folder.name.endswith(self.writer_id):
                 remove_tree(folder)
 
-    def now_ms(self) -> int:
-        """The time, in ms."""
-        return int(self.context.now() * 1000)
+    def _staged_after(self, last: Commit | None) -> list[AnyPath]:
+        """Return the staging folders of commits after `last`."""
+        folders = sorted_glob(self.context.root / STAGING, "*")
+        return [folder for folder in folders if folder.name > _upper_bound(last)]
 
-    def new_commit(self, last: Commit | None, kind: str) -> CommitBuilder:
-        """What follows `last`, empty."""
-        return CommitBuilder(self.context.log, self.context.root, last, kind)
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Tell a phase, and take its time."""
-        if self._progress is not None:
-            self._progress(name, None)
-        began = time.monotonic()
-        yield
-        took = time.monotonic() - began
-        self.seconds[name] = round(self.seconds.get(name, 0.0) + took, 3)
-
-    def load(self, tasks: Sequence[Task], staging: AnyPath, messages: int) -> list[Manifest]:
-        """Read bins that hold so many messages, telling how far it is."""
-        progress = self._progress
-        tell = None if progress is None else lambda share: progress("read", share)
-        with watching(staging, messages, tell):
-            return list(self.context.jobs.load(tasks))
-
-    def _staged(self, last: Commit | None) -> list[AnyPath]:
-        """What is staged for commits that are still to come."""
-        return [p for p in sorted_glob(self.context.root / STAGING, "*") if p.name > _done(last)]
-
-    def _apply(self, commit: Commit, *, again: bool) -> None:
-        parts = self.context
+    def _apply(self, commit: Commit, *, retry: bool) -> None:
+        """Run steps 5 and 6; `retry`: an earlier attempt may have done part of them."""
+        context = self.context
         changed = {s.files_table for s in commit.tables.values() if s.changed_by(commit.number)}
-        with self._made_good(changed | {moved.table for moved in commit.relocations}):
+        with self._redefined_after_failure(changed | {r.table for r in commit.relocations}):
             apply_commit(
                 commit,
-                parts.log,
-                parts.root,
-                parts.catalog,
-                parts.publish,
-                parts.on_step,
-                again=again,
+                context.log,
+                context.root,
+                context.catalog,
+                context.publish,
+                context.on_step,
+                retry=retry,
                 now_ms=self.now_ms,
             )
 
     @contextmanager
-    def _made_good(self, tables: Iterable[str]) -> Iterator[None]:
-        """Have the next load define tables again, if statements about them break off.
+    def _redefined_after_failure(self, tables: Iterable[str]) -> Iterator[None]:
+        """If metastore statements fail half-way, have the next transaction define `tables` again.
 
-        A loader that was outlived in one of them said it late, after what another one has said.
+        Without a fence, this loader may have been outlived: its last statement may have come after
+        the statements of its successor.
         """
         try:
             yield
@@ -230,40 +242,54 @@ class Transaction:
                     log.set_tables_to_restore(log.tables_to_restore().union(tables))
             raise
 
-    def _forget(self) -> None:
+    def _expire_commits(self) -> None:
         try:
             self.context.log.expire(KEPT_COMMITS)
-        except CorruptError as error:  # no reason to stop: what is loaded is loaded
+        except CorruptError as error:  # the load itself is committed
             _LOG.warning("no old commits are removed: %s", error.message)
 
-    def _sweep(self) -> None:
-        due = self.now_ms() - self.context.grace * 1000
-        for path, record in self.context.log.retired().items():
-            if record["since_ms"] <= due:
-                self._remove(record)
-                self.context.on_step("removing")
-                path.unlink()
+    def _remove_retired(self) -> None:
+        due_ms = self.now_ms() - self.context.grace * 1000
+        for retired in self.context.log.retired.batches():
+            if retired.since_ms > due_ms:
+                continue
+            for table in retired.tables:
+                self.context.catalog.drop_table(table)
+                remove_tree(self.context.root / table)
+            for folder in retired.folders:
+                path = self.context.root / folder
+                remove_tree(path)
+                if path.parent.name.startswith("load-"):
+                    remove_empty(path.parent)
+            self.context.on_step("removing")
+            retired.file.unlink()
 
-    def _remove(self, record: Mapping[str, Sequence[str]]) -> None:
-        for table in record["tables"]:
-            self.context.catalog.drop_table(table)
-            remove_tree(self.context.root / table)
-        for folder in record["folders"]:
-            path = self.context.root / folder
-            remove_tree(path)
-            if path.parent.name.startswith("load-"):
-                remove_empty(path.parent)
+    # Time and progress
+
+    def now_ms(self) -> int:
+        """Return the time in milliseconds since the epoch."""
+        return int(self.context.now() * 1000)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Report that a phase starts, and add its time to `seconds`."""
+        if self._progress is not None:
+            self._progress(name, None)
+        started = time.monotonic()
+        yield
+        elapsed = time.monotonic() - started
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + elapsed, 3)
 
 
-def _done(last: Commit | None) -> str:
-    """Behind the names of all that was staged up to `last`, before those of what is to come."""
+def _upper_bound(last: Commit | None) -> str:
+    """Return a name after every staging folder up to `last`, and before all later ones."""
     return f"{last.number if last else 0:08d}~"
 
 
-def _log(commit: Commit) -> None:
-    """What was committed, partition by partition, for whoever looks for one offset."""
-    for topic, found in commit.topics.items():
-        for partition, (start, end) in found.ranges.items():
+def _log_offsets(commit: Commit) -> None:
+    """Log the offset range of each partition, so that an offset can be found in the log."""
+    for topic, counts in commit.topics.items():
+        for partition, (start, end) in counts.ranges.items():
             _LOG.info(
                 "%s %d: %s[%s] offsets %d to %d",
                 commit.kind,
@@ -274,13 +300,13 @@ def _log(commit: Commit) -> None:
                 end - 1,
                 extra={"topic": topic, "partition": int(partition), "start": start, "end": end},
             )
-        if found.quarantined > 0 or found.lost:
+        if counts.quarantined > 0 or counts.lost:
             _LOG.warning(
                 "%s %d: %s has %d bad and %d lost messages",
                 commit.kind,
                 commit.number,
                 topic,
-                found.quarantined,
-                found.lost,
-                extra={"topic": topic, "quarantined": found.quarantined, "lost": found.lost},
+                counts.quarantined,
+                counts.lost,
+                extra={"topic": topic, "quarantined": counts.quarantined, "lost": counts.lost},
             )

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hadoop_loader._commit.commit_log import Commit, TopicCommit
+from hadoop_loader._commit.commit_record import Commit, TopicCommit
 from headworks._audit_counting import AUDIT_TOPIC, WINDOW_MS
 from headworks._bundled_schemas import folder
 from headworks._wire import prefix

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from hadoop_loader._commit.commit_builder import CommitBuilder
-from hadoop_loader._commit.commit_log import Commit
+from hadoop_loader._commit.commit_record import Commit
 from hadoop_loader._commit.report import CompactionReport, report_of
 from hadoop_loader._commit.roll_forward import projections_of
 from hadoop_loader._commit.transaction import LoaderContext, Progress, Transaction

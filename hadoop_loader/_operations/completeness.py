@@ -19,7 +19,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from hadoop_loader._commit.commit_log import Commit
+from hadoop_loader._commit.commit_record import Commit
 from hadoop_loader._commit.roll_forward import Catalog
 from hadoop_loader._storage.filesystem import AnyPath, write_atomically
 from hadoop_loader._tables.columns import STRING, TIMESTAMP, StructField

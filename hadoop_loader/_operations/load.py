@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hadoop_loader._commit.commit_builder import CommitBuilder, count_files_by_topic
-from hadoop_loader._commit.commit_log import Commit
+from hadoop_loader._commit.commit_record import Commit
 from hadoop_loader._commit.policy import QuarantineLimit, bytes_per_day
 from hadoop_loader._commit.report import (
     LeaderlessPartitions,
@@ -201,7 +201,7 @@ class Load:
         draft.files = [file for m in manifests for file in m.files]
         for topic in sorted({*found, *plan.evolved}):
             topic_plan = plan.governed.plans[topic]
-            self._context.log.store_schema(topic_plan.latest.text)
+            self._context.log.schemas.put(topic_plan.latest.text)
             before = draft.tables.get(topic)
             size = mean_record_bytes(found.get(topic, ()), before.record_bytes if before else 200.0)
             draft.tables[topic] = next_state(topic_plan, before, draft.number, size)

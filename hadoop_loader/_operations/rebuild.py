@@ -18,7 +18,7 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 
 from hadoop_loader._commit.commit_builder import CommitBuilder
-from hadoop_loader._commit.commit_log import Commit, TableState
+from hadoop_loader._commit.commit_record import Commit, TableState
 from hadoop_loader._commit.report import LoadReport, report_of
 from hadoop_loader._commit.roll_forward import projections_of
 from hadoop_loader._commit.topic_plans import require_versions
@@ -64,7 +64,7 @@ class Rebuild:
                 fix="`headworks load status` lists those that have one",
             )
         latest = self._latest(topic)
-        key = self._context.log.store_schema(latest.text)
+        key = self._context.log.schemas.put(latest.text)
         folder = self._context.root / REBUILD_FOLDER / state.table
         last = self._forget_others(folder, key, last)
         draft = self._transaction.new_commit(last, "rebuild")

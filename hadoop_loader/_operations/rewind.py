@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hadoop_loader._commit.commit_builder import CommitBuilder
-from hadoop_loader._commit.commit_log import Commit, TableState
+from hadoop_loader._commit.commit_record import Commit, TableState
 from hadoop_loader._commit.report import LoadReport, report_of
 from hadoop_loader._commit.task_results import (
     WindowCounts,
@@ -99,7 +99,7 @@ class _RowReplacement:
         replaced: WindowCounts,
     ) -> LoadReport:
         topic, now = plan.topic, self._transaction.now_ms()
-        self._context.log.store_schema(plan.latest.text)
+        self._context.log.schemas.put(plan.latest.text)
         before = draft.tables[topic]
         draft.tables[topic] = next_state(plan, before, draft.number, before.record_bytes)
         draft.files.extend(files)

@@ -10,7 +10,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from hadoop_loader._commit.commit_log import Commit, CommitLog, TableState
+from hadoop_loader._commit.commit_log import CommitLog
+from hadoop_loader._commit.commit_record import Commit, TableState
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._fetch.kafka_log import KafkaLog
 from hadoop_loader._fetch.ranges import Range, Watermarks, unled

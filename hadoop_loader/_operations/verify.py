@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hadoop_loader._commit.commit_log import Commit, CommitLog
+from hadoop_loader._commit.commit_log import CommitLog
+from hadoop_loader._commit.commit_record import Commit, checksum
 from hadoop_loader._storage.filesystem import AnyPath, parquet_source
 from headworks.errors import CorruptError, UsageError
 
@@ -66,7 +67,7 @@ def _verify_chain(log: CommitLog) -> Commit | None:
                 "a commit between them is gone, or was changed",
                 fix="restore the commits from a backup of the warehouse",
             )
-        last, before, expected = commit, number, log.checksum(commit)
+        last, before, expected = commit, number, checksum(commit)
     return last
 
 

@@ -19,10 +19,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from hadoop_loader._storage.fsync import sync_folder
 from hadoop_loader._storage.hdfs import hdfs_path
 from hadoop_loader._storage.remote_path import RemotePath
 from hadoop_loader._storage.s3 import s3_path
+from headworks._atomic_file import replace_file, sync_folder, write_file
 from headworks.errors import UsageError
 
 __all__ = [
@@ -94,14 +94,7 @@ def write_atomically(path: AnyPath, text: str, *, durable: bool) -> None:
     if not isinstance(path, Path):
         path.put(text)
         return
-    temporary = _temporary_path(path)
-    if not durable:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.rename(path)
-        return
-    write_durably(temporary, text)
-    temporary.rename(path)
-    sync_folder(path.parent)
+    replace_file(path, text, durable=durable, temporary=_temporary_path(path))
 
 
 def write_durably(path: AnyPath, text: str) -> None:
@@ -109,10 +102,7 @@ def write_durably(path: AnyPath, text: str) -> None:
     if not isinstance(path, Path):
         path.write_text(text, encoding="utf-8")
         return
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    write_file(path, text)
 
 
 def sync_file(path: AnyPath) -> None:

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from hadoop_loader._storage.remote_path import RemotePath
+from headworks import _atomic_file
 
 __all__ = ["FsyncPool", "sync_folder", "sync_folders"]
 
@@ -45,9 +46,9 @@ class FsyncPool:
 
 
 def sync_folder(folder: Path | RemotePath) -> None:
-    """Make the names in a folder durable."""
+    """Make the names in a folder durable; a remote file system has done so."""
     if isinstance(folder, Path):
-        _fsync(folder)
+        _atomic_file.sync_folder(folder)
 
 
 def sync_folders(folders: Iterable[Path | RemotePath]) -> None:

@@ -24,7 +24,8 @@ import confluent_kafka
 from confluent_kafka import TopicPartition
 
 from consumer_sdk import Consumer
-from hadoop_loader._commit.commit_log import Commit, CommitLog, TableState, TopicCommit
+from hadoop_loader._commit.commit_log import CommitLog
+from hadoop_loader._commit.commit_record import Commit, TableState, TopicCommit, checksum
 from hadoop_loader._operations.audit_counts import AuditPublisher
 from hadoop_loader._tables.columns import table_name
 from headworks import _bundled_schemas
@@ -235,14 +236,14 @@ def _load(stack: RunningStack, folder: Path) -> None:
                 messages = sorted(messages, key=lambda one: one.timestamp())[:-4]
             latest = client.latest(subject_of(topic))
             assert latest is not None
-            key = log.store_schema(latest.text)
+            key = log.schemas.put(latest.text)
             projection = [number, latest.version, latest.id, key]
             tables[topic] = TableState(table_name(topic), subject_of(topic), [projection])
             offsets[topic] = {str(p): high for p, (_, high) in bounds.items()}
             found[topic] = _topic_commit(bounds, messages, latest.version)
         created = int(time.time() * 1000)
-        checksum = log.checksum(previous)
-        previous = Commit(number, created, checksum, dict(offsets), dict(tables), found)
+        previous_checksum = checksum(previous)
+        previous = Commit(number, created, previous_checksum, dict(offsets), dict(tables), found)
         log.create(previous)
         publish(previous)
         log.mark_applied(number)

@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow.parquet as pq
 from fastavro import parse_schema, schemaless_writer
 
-from hadoop_loader._commit.commit_log import Commit, CommitLog
+from hadoop_loader._commit.commit_log import CommitLog
+from hadoop_loader._commit.commit_record import Commit
 from hadoop_loader._commit.policy import Policy
 from hadoop_loader._commit.transaction import LoaderContext
 from hadoop_loader._fetch.kafka_log import Message

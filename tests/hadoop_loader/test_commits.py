@@ -8,14 +8,8 @@ from pathlib import Path
 import pytest
 
 from hadoop_loader._commit import transaction
-from hadoop_loader._commit.commit_log import (
-    Commit,
-    CommitFile,
-    CommitLog,
-    ExpiredCommits,
-    TableState,
-    TopicCommit,
-)
+from hadoop_loader._commit.commit_log import CommitLog, ExpiredCommits
+from hadoop_loader._commit.commit_record import Commit, CommitFile, TableState, TopicCommit
 from hadoop_loader._operations.compact import Compaction
 from hadoop_loader._operations.load import Load
 from hadoop_loader._operations.verify import count_rows
@@ -81,11 +75,11 @@ def test_a_damaged_record_is_not_guessed_at(tmp_path: Path, change: object) -> N
 
 
 def test_schemas_are_kept_by_fingerprint(tmp_path: Path) -> None:
-    key = CommitLog(tmp_path).store_schema('"int"')
-    assert CommitLog(tmp_path).schema(key) == '"int"'
+    key = CommitLog(tmp_path).schemas.put('"int"')
+    assert CommitLog(tmp_path).schemas.get(key) == '"int"'
     (tmp_path / "schemas" / f"{key}.avsc").write_text('"long"')
     with pytest.raises(CorruptError):
-        CommitLog(tmp_path).schema(key)
+        CommitLog(tmp_path).schemas.get(key)
 
 
 def worked_on(world: World) -> CommitLog:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from hadoop_loader._commit.commit_log import Commit, TableState
+from hadoop_loader._commit.commit_record import Commit, TableState
 from hadoop_loader._operations.completeness import (
     MARKS_TABLE,
     PROPERTY,

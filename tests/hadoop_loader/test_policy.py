@@ -22,6 +22,7 @@ from hadoop_loader._operations.load import Load
 from hadoop_loader._operations.metrics import LoaderMetrics
 from hadoop_loader._operations.schedule import load_every
 from hadoop_loader._operations.status import warehouse_status
+from headworks import _atomic_file
 from headworks._server.metrics_page import MetricsEndpoint
 from headworks.errors import UnreachableError, UsageError
 from tests.hadoop_loader.memory import World, encoded
@@ -165,15 +166,15 @@ def test_a_report_is_never_seen_half_written(world: World, monkeypatch: pytest.M
     before = warehouse_status(world.root)
     click(world, 1)
 
-    def cut(path: Path, text: str, **_: str) -> int:
+    def cut(path: Path, content: str, **options: Any) -> None:
         if "report" not in path.name:
-            return write(path, text)  # how far the tasks are
-        write(path, text[:10])
+            write(path, content, **options)
+            return
+        write(path, content[:10])
         raise OSError("the loader was killed")
 
-    write = Path.write_text
-
-    monkeypatch.setattr(Path, "write_text", cut)
+    write = _atomic_file.write_file
+    monkeypatch.setattr(_atomic_file, "write_file", cut)
     with pytest.raises(OSError, match="killed"):
         Load(world.context()).run()
     after = warehouse_status(world.root)

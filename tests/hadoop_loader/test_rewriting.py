@@ -255,7 +255,7 @@ def test_a_crash_while_the_old_is_removed_is_taken_up(world: World) -> None:
             load(world, now=lambda: 9000.0, on_step=killer("removing", times))
     load(world, now=lambda: 9000.0)
     assert sorted(p.name for p in (world.root / "clicks").iterdir()) == ["load-00000003"]
-    assert world.context().log.retired() == {}
+    assert world.context().log.retired.batches() == []
     assert numbers(world) == [0]
 
 

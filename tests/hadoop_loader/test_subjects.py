@@ -138,7 +138,7 @@ def test_a_registry_without_lists_is_asked_for_each_version(
     def refused(self: object, prefix: str = "", **_: object) -> list[SubjectVersion]:
         raise RefusedError("no such page", status=404, code=404)
 
-    monkeypatch.setattr(Counted, "listing", refused)
+    monkeypatch.setattr(Counted, "list_versions", refused)
     live = {topic: client.versions(subject_of(topic)) for topic in expected}
     found = asked(client, *expected)
     assert {topic: [w.version for w in writers] for topic, writers in found.items()} == live
@@ -161,7 +161,7 @@ def test_who_may_not_read_a_subject_is_told_so_and_not_that_it_is_ungoverned(
             raise RefusedError(f"may not read {subject}", status=status, code=status)
         return versions(self, subject)
 
-    monkeypatch.setattr(Counted, "listing", partly)
+    monkeypatch.setattr(Counted, "list_versions", partly)
     monkeypatch.setattr(Counted, "versions", guarded)
     told = RegistrySubjects(client).versions(expected)
     with pytest.raises(RefusedError, match=f"may not read {hidden}"):

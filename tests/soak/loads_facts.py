@@ -12,7 +12,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from hadoop_loader._commit.commit_builder import CommitBuilder
-from hadoop_loader._commit.commit_log import Commit, CommitLog
+from hadoop_loader._commit.commit_log import CommitLog
+from hadoop_loader._commit.commit_record import Commit
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from hadoop_loader._operations.verify import count_rows
 
@@ -77,11 +78,11 @@ class Facts:
 
     def _strays(self, log: CommitLog, last: Commit) -> list[str]:
         """Files that are neither where readers are sent nor waiting to be removed."""
-        draft, records = CommitBuilder(log, self._root, last), log.retired().values()
+        draft, records = CommitBuilder(log, self._root, last), log.retired.batches()
         tables = [s.files_table for s in last.tables.values()] + [QUARANTINE_TABLE]
         places = {draft.folder(t, day) for t in tables for day in draft.days(t)}
-        places |= {folder for record in records for folder in record["folders"]}
-        gone = {table for record in records for table in record["tables"]}
+        places |= {folder for record in records for folder in record.folders}
+        gone = {table for record in records for table in record.tables}
         strays = []
         for path in self._root.glob("[!._]*/**/*.parquet"):
             place = str(path.parent.relative_to(self._root))

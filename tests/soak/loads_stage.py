@@ -131,9 +131,10 @@ class Stage:
 
     def age(self, before_ms: int) -> None:
         """Let the time pass after which what was retired before then is removed."""
-        for path, record in self.facts.log.retired().items():
-            if record["since_ms"] < before_ms:
-                path.write_text(json.dumps({**record, "since_ms": 0}))
+        for batch in self.facts.log.retired.batches():
+            if batch.since_ms < before_ms:
+                record = json.loads(batch.file.read_text())
+                batch.file.write_text(json.dumps({**record, "since_ms": 0}))
 
     def rows(self) -> dict[str, list[int]]:
         """Rows, and different ones, of each topic, as `headworks sql` tells them."""

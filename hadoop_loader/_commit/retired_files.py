@@ -1,0 +1,46 @@
+"""Folders and tables that a commit replaced, until no query can still read them.
+
+Rule: `add` may run again for the same commit; it then writes the same file with a later time.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from hadoop_loader._commit.commit_record import Commit
+from hadoop_loader._storage.filesystem import AnyPath, sorted_glob, write_durably
+
+__all__ = ["RetiredBatch", "RetiredFiles"]
+
+
+@dataclass(frozen=True, slots=True)
+class RetiredBatch:
+    """What one commit replaced."""
+
+    file: AnyPath  # the file that records it, to be removed last
+    since_ms: int  # when the commit was applied
+    folders: list[str]  # relative to the warehouse
+    tables: list[str]  # tables over files, with their folders
+
+
+class RetiredFiles:
+    """The records in `folder`, one file for each commit."""
+
+    def __init__(self, folder: AnyPath) -> None:
+        self._folder = folder  # created by the first `add`
+
+    def add(self, commit: Commit, since_ms: int) -> None:
+        """Record what a commit replaced, if anything."""
+        folders = [r.retired for r in commit.relocations]
+        if folders or commit.retired_tables:
+            record = {"since_ms": since_ms, "folders": folders, "tables": commit.retired_tables}
+            self._folder.mkdir(exist_ok=True)
+            write_durably(self._folder / f"{commit.number:08d}.json", json.dumps(record))
+
+    def batches(self) -> list[RetiredBatch]:
+        """Return everything that is retired and not removed yet, oldest first."""
+        return [
+            RetiredBatch(path, **json.loads(path.read_text(encoding="utf-8")))
+            for path in sorted_glob(self._folder, "*.json")
+        ]
