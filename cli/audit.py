@@ -1,19 +1,19 @@
-"""`headworks audit status|explain`: what was sent, what arrived, what was lost, what came twice."""
+"""`headworks audit status|explain`: messages sent, arrived, lost, and duplicated."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headworks._cli.audit_checks import Bootstrap, Registry, StoreOption, verify, wait
+from headworks._cli.audit_checks import verify, wait
 from headworks._cli.audit_run import run
-from headworks._cli.audit_store import reconciled_store
-from headworks._cli.broker_address import ZooKeeper, bootstrap_servers
+from headworks._cli.audit_store import AuditOptions
+from headworks._cli.option_groups import expand_groups
 from headworks._cli.output import (
     Format,
     FormatOption,
@@ -23,19 +23,20 @@ from headworks._cli.output import (
     print_table,
 )
 from headworks._cli.times import format_instant, parse_instant
-from headworks._settings import resolve
 
 if TYPE_CHECKING:
     from headworks._audit.balance import Balance
+    from headworks._audit.findings import AuditFinding
     from headworks._audit.increments import CountedRange
-    from headworks._audit.results import Explanation
+    from headworks._audit.results import Explanation, Holes
+    from headworks._audit.store import AuditStore
 
 __all__ = ["audit_app"]
 
-_WAREHOUSE = "hadoop"
+_LOADER_TIER = "hadoop"
 _CATCH_UP = "run the loader (`headworks load run`) if it has not run since, then "
 
-audit_app = typer.Typer(no_args_is_help=True, help="The audit trail: sent, arrived, lost, doubled.")
+audit_app = typer.Typer(no_args_is_help=True, help="Compare what was sent with what arrived.")
 
 for _command in (run, wait, verify):
     audit_app.command()(_command)
@@ -43,62 +44,94 @@ for _command in (run, wait, verify):
 
 @audit_app.callback()
 def audit() -> None:
-    """The audit trail: sent, arrived, lost, doubled."""
+    """Compare what was sent with what arrived."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Status:
+    """The answer of `audit status`."""
+
+    tier: str
+    rows: list[Balance]  # by topic, or the windows of one topic
+    total: Balance
+    findings: list[AuditFinding]  # that concern no single window
+    holes: Holes
 
 
 @audit_app.command()
+@expand_groups
 def status(
-    tier: Annotated[str, typer.Option(help="the tier to compare with the producers")] = _WAREHOUSE,
-    topic: Annotated[str | None, typer.Option(help="one topic, window by window")] = None,
+    source: AuditOptions,
+    tier: Annotated[str, typer.Option(help="compare this tier with the producers")] = _LOADER_TIER,
+    topic: Annotated[str | None, typer.Option(help="show one topic, window by window")] = None,
     since: Annotated[
-        str | None, typer.Option(help="windows that start at this time, or after")
+        str | None, typer.Option(help="only windows that start at this time or later")
     ] = None,
-    until: Annotated[str | None, typer.Option(help="windows that start before this time")] = None,
+    until: Annotated[
+        str | None, typer.Option(help="only windows that start before this time")
+    ] = None,
     sla: Annotated[
-        float, typer.Option(min=0, max=100, help="percent that must be there exactly once")
+        float,
+        typer.Option(min=0, max=100, help="percent of messages that must arrive exactly once"),
     ] = 100.0,
-    store: StoreOption = None,
-    bootstrap: Bootstrap = None,
-    zookeeper: ZooKeeper = None,
-    registry: Registry = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Compare a tier with the producers, per topic; exit 1 if one is below the SLA."""
+    """Compare a tier with the producers, per topic. Exit 1 if a topic is below the SLA."""
+    first = None if since is None else parse_instant(since, "--since")
+    end = None if until is None else parse_instant(until, "--until")
+    with source.reconciled_store() as store:
+        found = _read_status(store, tier, topic, first, end)
+    if format is Format.JSON:
+        _print_status_json(found)
+    else:
+        _print(found.rows, found.total)
+        for finding in found.findings:
+            print_status(f"{finding.kind}: {finding.text}")
+    _raise_findings(found, sla / 100)
+
+
+def _read_status(
+    store: AuditStore, tier: str, topic: str | None, since: int | None, until: int | None
+) -> _Status:
+    """Read the store. Raises UsageError for a tier that has counted nothing."""
     from headworks._audit import queries
     from headworks._audit.balance import total
     from headworks._audit.findings import Thresholds, general_findings
-    from headworks.errors import FindingsError, UsageError
+    from headworks.errors import UsageError
 
-    first = None if since is None else parse_instant(since, "--since")
-    end = None if until is None else parse_instant(until, "--until")
-    with reconciled_store(
-        store, bootstrap_servers(bootstrap, zookeeper), resolve("registry", registry)
-    ) as opened:
-        if topic is None:
-            rows = sorted(
-                queries.topic_sums(opened, tier, since=first, until=end), key=lambda row: row.topic
-            )
-        else:
-            rows = queries.balances(opened, tier, topic, since=first, until=end)
-        holes = queries.holes(opened)
-        tiers = [state.tier for state in queries.tiers(opened)]
-        seen = general_findings(opened, time.time_ns() // 1_000_000, Thresholds())
-    wrong = [one for one in seen if topic is None or one.topic in (None, topic)]
-    if tier not in (_WAREHOUSE, *tiers):  # the warehouse's counts as empty until the first load
+    tiers = [state.tier for state in queries.tiers(store)]
+    if tier not in (_LOADER_TIER, *tiers):  # before the first load, the loader has counted nothing
         raise UsageError(
             f"tier {tier!r} has counted nothing yet",
             fix=f"tiers that have: {', '.join(tiers) or 'none'}",
         )
-    everything = total(rows, "all")
-    if format is Format.JSON:
-        listed = [_as_json(r) for r in rows]
-        unread = asdict(holes)
-        beside = {"troubles": [one.as_dict() for one in wrong], **unread}
-        print_json({"tier": tier, "rows": listed, "total": _as_json(everything), **beside})
+    if topic is None:
+        rows = queries.topic_sums(store, tier, since=since, until=until)
+        rows.sort(key=lambda row: row.topic)
     else:
-        _print(rows, everything)
-        for one in wrong:
-            print_status(f"{one.kind}: {one.text}")
+        rows = queries.balances(store, tier, topic, since=since, until=until)
+    seen = general_findings(store, time.time_ns() // 1_000_000, Thresholds())
+    findings = [one for one in seen if topic is None or one.topic in (None, topic)]
+    return _Status(tier, rows, total(rows, "all"), findings, queries.holes(store))
+
+
+def _print_status_json(found: _Status) -> None:
+    print_json(
+        {
+            "tier": found.tier,
+            "rows": [_as_json(row) for row in found.rows],
+            "total": _as_json(found.total),
+            "troubles": [one.as_dict() for one in found.findings],
+            **asdict(found.holes),
+        }
+    )
+
+
+def _raise_findings(found: _Status, share: float) -> None:
+    """Raise FindingsError if the sums are incomplete, or if a topic is below `share`."""
+    from headworks.errors import FindingsError
+
+    holes, total = found.holes, found.total
     if holes.unreadable or holes.missed:
         raise FindingsError(
             f"{holes.unreadable} messages of the audit topic are no audit events, and "
@@ -106,35 +139,32 @@ def status(
             fix="see who writes to the topic headworks.audit, and keep it longer than the "
             "reconciler may be away",
         )
-    below = [row for row in (*rows, everything) if not row.meets(sla / 100)]
-    if below:
+    if not all(row.meets(share) for row in (*found.rows, total)):
         raise FindingsError(
-            f"{everything.lost} messages lost and {everything.duplicated} duplicated "
-            f"between the producers and {tier}",
-            fix=f"{_CATCH_UP if tier == _WAREHOUSE else ''}look at the windows of a topic with "
-            "--topic, and at one with `headworks audit explain`",
+            f"{total.lost} messages lost and {total.duplicated} duplicated "
+            f"between the producers and {found.tier}",
+            fix=f"{_CATCH_UP if found.tier == _LOADER_TIER else ''}look at the windows of a topic "
+            "with --topic, and at one with `headworks audit explain`",
         )
 
 
 @audit_app.command()
+@expand_groups
 def explain(
+    source: AuditOptions,
     topic: Annotated[str, typer.Argument(help="the topic")],
-    window: Annotated[str, typer.Argument(help="any time in the window, like 2026-05-01T13:20Z")],
-    store: StoreOption = None,
-    bootstrap: Bootstrap = None,
-    zookeeper: ZooKeeper = None,
-    registry: Registry = None,
+    window: Annotated[
+        str, typer.Argument(help="any time in the window, such as 2026-05-01T13:20Z")
+    ],
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Say who counted what of one window: hosts, applications, loads and their offsets."""
+    """Show who counted what in one window: hosts, applications, loads, and their offsets."""
     from headworks._audit import queries
     from headworks._audit_counting import window_of
     from headworks.errors import UsageError
 
     start = window_of(parse_instant(window, "the window"))
-    with reconciled_store(
-        store, bootstrap_servers(bootstrap, zookeeper), resolve("registry", registry)
-    ) as opened:
+    with source.reconciled_store() as opened:
         found = queries.explain(opened, topic, start)
         known = queries.topics(opened) if not found.contributions else []
     if not found.contributions and topic not in known:
@@ -151,7 +181,7 @@ def _print_explanation(found: Explanation) -> None:
     print_status(f"{found.topic}, the ten minutes from {format_instant(found.window_start)}")
     if not found.contributions:
         print_status(
-            "nobody counted a message of it, or it was longer ago than who counted is remembered"
+            "no tier counted a message of it, or its details have expired (--keep-details)"
         )
     for tier, state in found.states.items():
         row = state.balance
@@ -218,7 +248,7 @@ def _print(rows: list[Balance], everything: Balance) -> None:
     header = [*_COLUMNS, "complete"]
     unsure = [row.unsure for row in (*rows, everything)]
     cells = [_cells(row) for row in (*rows, everything)]
-    if any(unsure):  # of a mirror alone
+    if any(unsure):  # only a mirror reports this
         header.insert(-1, "unsure")
         for line, n in zip(cells, unsure, strict=True):
             line.insert(-1, n)

@@ -1,15 +1,17 @@
-"""`headworks audit wait|verify`: for batch jobs that need whole hours, and for who doubts a sum."""
+"""`headworks audit wait|verify`: wait for complete data, and check files against the audit."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headworks._cli.audit_store import reconciled_store
-from headworks._cli.broker_address import ZooKeeper, bootstrap_servers
+from headworks._cli.audit_store import AuditOptions
+from headworks._cli.option_groups import expand_groups
+from headworks._cli.options import WarehouseOption
 from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
 from headworks._cli.times import format_instant, parse_duration_ms, parse_instant
 from headworks._settings import resolve
@@ -23,53 +25,47 @@ if TYPE_CHECKING:
 __all__ = ["verify", "wait"]
 
 _POLL_SECONDS = 2.0
-StoreOption = Annotated[
-    str | None,
-    typer.Option(help="sqlite:///FILE or postgresql://.. (setting audit_store)"),
-]
-Bootstrap = Annotated[str | None, typer.Option(help="address of the broker")]
-Registry = Annotated[str | None, typer.Option(help="address of the registry")]
 
 
+@expand_groups
 def wait(
+    source: AuditOptions,
     table: Annotated[str, typer.Argument(help="the table, or its topic")],
-    until: Annotated[str, typer.Option(help="the time up to which it must be complete")],
-    since: Annotated[str | None, typer.Option(help="the time from which; default: ever")] = None,
+    until: Annotated[str, typer.Option(help="time up to which the table must be complete")],
+    since: Annotated[
+        str | None, typer.Option(help="time from which it must be complete (default: always)")
+    ] = None,
     timeout: Annotated[
-        str | None, typer.Option(help="give up after 30m, 2h; 0s: ask once; default: never")
+        str | None, typer.Option(help="give up after 30m, 2h; 0s: ask once (default: never)")
     ] = None,
     sla: Annotated[
-        float, typer.Option(min=0, max=100, help="percent of a window that must be there")
+        float, typer.Option(min=0, max=100, help="percent of a window that must have arrived")
     ] = 99.9,
     grace: Annotated[
-        str, typer.Option(help="how long producers may take to report what they sent")
+        str, typer.Option(help="time that producers may take to report what they sent")
     ] = "1m",
-    tier: Annotated[str, typer.Option(help="where it must be complete")] = "hadoop",
-    store: StoreOption = None,
-    bootstrap: Bootstrap = None,
-    zookeeper: ZooKeeper = None,
-    registry: Registry = None,
+    tier: Annotated[str, typer.Option(help="tier at which it must be complete")] = "hadoop",
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Wait until a table is complete up to a time; exit 1 if it is not when time is up."""
+    """Wait until a table is complete up to a time. Exit 1 if it is not when the timeout is over."""
     end = parse_instant(until, "--until")
     start = None if since is None else parse_instant(since, "--since")
-    ripe = end + parse_duration_ms("--grace", grace)
+    final_at = end + parse_duration_ms("--grace", grace)
     deadline = (
         None
         if timeout is None
         else time.monotonic() + parse_duration_ms("--timeout", timeout) / 1000
     )
-    at = bootstrap_servers(bootstrap, zookeeper), resolve("registry", registry)
+    source = replace(source, bootstrap=source.servers, zookeeper=None)  # asks ZooKeeper once
     while True:
-        with reconciled_store(store, *at) as opened:
+        with source.reconciled_store() as opened:
             found = _completeness(opened, table, start, end, tier, sla / 100)
-        early = time.time() * 1000 < ripe
+        early = time.time() * 1000 < final_at
         if found.waits_for is None and not early:
             break
         if deadline is not None and time.monotonic() >= deadline:
             _answer(found, format)
-            raise FindingsError(_why_not(found, early, ripe))
+            raise FindingsError(_why_not(found, early, final_at))
         time.sleep(_POLL_SECONDS)
     _answer(found, format)
 
@@ -101,10 +97,12 @@ def _topic_of(table: str, topics: list[str]) -> str:
     return found[0]
 
 
-def _why_not(found: Completeness, early: bool, ripe: int) -> str:
+def _why_not(found: Completeness, early: bool, final_at: int) -> str:
     if found.waits_for is None:
         assert early
-        return f"{found.topic} may still grow: producers may report until {format_instant(ripe)}"
+        return (
+            f"{found.topic} may still grow: producers may report until {format_instant(final_at)}"
+        )
     row = found.waits_for
     return (
         f"{found.topic} is complete up to {format_instant(found.until)} only: of the ten minutes "
@@ -125,30 +123,27 @@ def _answer(found: Completeness, form: Format) -> None:
         print_status(f"{found.topic} is complete up to {format_instant(found.until)}")
 
 
+@expand_groups
 def verify(
-    warehouse: Annotated[str | None, typer.Option(help="folder of the Hive tables")] = None,
-    store: StoreOption = None,
-    bootstrap: Bootstrap = None,
-    zookeeper: ZooKeeper = None,
-    registry: Registry = None,
+    source: AuditOptions,
+    warehouse: WarehouseOption = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Hold the tables' files against the commits, and both against the audit; exit 1 if unequal.
+    """Compare the tables' files, the commits, and the audit. Exit 1 if they differ.
 
-    The audit's sums are also held against a naive sum of the whole audit topic.
+    The audit's sums are also compared with a naive sum of the whole audit topic.
     """
     from hadoop_loader._operations.verify import count_rows
     from hadoop_loader._storage.filesystem import parse_path
     from headworks._audit import queries
 
-    at = bootstrap_servers(bootstrap, zookeeper), resolve("registry", registry)
     try:
         tables = count_rows(parse_path(resolve("warehouse", warehouse)))
     except CorruptError as error:
         raise FindingsError(error.message, fix=error.fix) from None
-    with reconciled_store(store, *at) as opened:
+    with source.reconciled_store() as opened:
         audited = {row.topic: row.accounted for row in queries.topic_sums(opened, "hadoop")}
-        differing = _differing(opened, *at)
+        differing = _differing(opened, source.servers, source.registry_url)
     rows = [(found, audited.get(found.topic)) for found in tables]
     if format is Format.JSON:
         print_json(
@@ -189,15 +184,13 @@ def _agrees(found: TableRows, audited: int | None) -> bool:
 
 
 def _table_json(found: TableRows, audited: int | None) -> Mapping[str, object]:
-    from dataclasses import asdict
-
     return {**asdict(found), "in_audit": audited, "agrees": _agrees(found, audited)}
 
 
 def _differing(opened: AuditStore, bootstrap: str, registry: str) -> list[str]:
-    """Topics whose sums in the store are not those of the whole audit topic, added up naively.
+    """Return the topics whose sums in the store differ from a naive sum of the audit topic.
 
-    Where the topic's beginning is gone, or the store has forgotten, there is nothing to compare.
+    The result is empty if the beginning of the audit topic has been removed.
     """
     from headworks._audit import queries
     from headworks._audit.reader import read_whole

@@ -1,47 +1,62 @@
-"""Which brokers a command speaks to, and asking one about itself."""
+"""Which brokers a command uses, and what they answer about their topics."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from headworks._cli.options import BootstrapOption, ZooKeeperOption
 from headworks._kafka.client_properties import broker_client
 from headworks.errors import UnreachableError
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-__all__ = ["ZooKeeper", "admin_client", "bootstrap_servers", "cluster_metadata", "topics_metadata"]
+__all__ = [
+    "BrokerOptions",
+    "admin_client",
+    "bootstrap_servers",
+    "cluster_metadata",
+    "topics_metadata",
+]
 
 _TIMEOUT_SECONDS = 10.0
-ZooKeeper = Annotated[
-    str | None,
-    typer.Option("--zookeeper", help="HOST:PORT[,..][/chroot] where the brokers are registered"),
-]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOptions:
+    """The options of a command that may find its brokers in ZooKeeper."""
+
+    bootstrap: BootstrapOption = None
+    zookeeper: ZooKeeperOption = None
+
+    @property
+    def servers(self) -> str:
+        """The bootstrap servers, HOST:PORT[,..]."""
+        return bootstrap_servers(self.bootstrap, self.zookeeper)
 
 
 def bootstrap_servers(bootstrap: str | None, zookeeper: str | None = None) -> str:
-    """The brokers that --bootstrap names, or --zookeeper, or the settings of those names."""
+    """Return the servers of --bootstrap, of --zookeeper, or of the settings of those names."""
     from headworks._kafka.bootstrap import bootstrap_of
 
     return bootstrap_of(bootstrap, zookeeper)
 
 
 def admin_client(bootstrap: str) -> AdminClient:
-    """A client for administration of the broker at `bootstrap`."""
+    """Return an administration client of the brokers at `bootstrap`."""
     from confluent_kafka.admin import AdminClient
 
     return AdminClient({**broker_client(bootstrap), "log_level": 2})
 
 
 def topics_metadata(bootstrap: str) -> dict[str, Any]:
-    """The metadata of every topic by name; UnreachableError if no broker answers."""
+    """Return the metadata of every topic by name. Raises UnreachableError."""
     return dict(cluster_metadata(bootstrap).topics)
 
 
 def cluster_metadata(bootstrap: str) -> Any:
-    """The metadata of all topics and brokers; UnreachableError if no broker answers."""
+    """Return the metadata of all topics and brokers. Raises UnreachableError."""
     from confluent_kafka import KafkaException
 
     try:

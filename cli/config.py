@@ -1,4 +1,4 @@
-"""`headworks config show`: every setting, its value and where the value came from."""
+"""`headworks config show`: every setting, its value, and the source of the value."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from headworks._settings import SETTINGS, Resolved, lookup
 
 __all__ = ["config_app"]
 
-config_app = typer.Typer(no_args_is_help=True, help="Settings and where they come from.")
+config_app = typer.Typer(no_args_is_help=True, help="Show the settings and their sources.")
 
 
 @config_app.callback()
 def config() -> None:
-    """Settings and where they come from."""
+    """Show the settings and their sources."""
 
 
 @config_app.command()
 def show(format: FormatOption = Format.TEXT) -> None:
-    """Show every setting: its value, its source and its meaning."""
+    """Show every setting: its value, its source, and its meaning."""
     found = [(setting, lookup(name)) for name, setting in SETTINGS.items()]
     if format is Format.JSON:
         print_json({s.name: {"value": _shown(r), "source": r.source} for s, r in found})
@@ -29,7 +29,7 @@ def show(format: FormatOption = Format.TEXT) -> None:
 
 
 def _shown(setting: Resolved) -> str | None:
-    """A setting's value, without what must stay secret."""
+    """Return a setting's value, with passwords and credentials hidden."""
     from headworks.registry_client._credentials import redacted
 
     if setting.value is None:

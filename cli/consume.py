@@ -1,4 +1,4 @@
-"""`headworks consume TOPIC`: the decoded messages of a topic as JSON lines."""
+"""`headworks consume TOPIC`: print a topic's messages, decoded, as JSON lines."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headworks._cli.options import BootstrapOption, RegistryOption
 from headworks._cli.output import Format, FormatOption, print_status
 from headworks._settings import resolve
 from headworks.errors import UsageError
@@ -22,7 +23,7 @@ __all__ = ["consume"]
 
 
 class Start(StrEnum):
-    """Where to begin."""
+    """Where a group without offsets starts."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -31,25 +32,25 @@ class Start(StrEnum):
 def consume(
     topic: Annotated[str, typer.Argument(help="the topic to read")],
     maximum: Annotated[
-        int | None, typer.Option("--max", min=1, help="stop after N messages")
+        int | None, typer.Option("--max", min=1, help="stop after this many messages")
     ] = None,
     idle: Annotated[
-        float | None, typer.Option(help="stop when none has come for so many seconds")
+        float | None, typer.Option(help="stop after this many seconds without a message")
     ] = None,
     start: Annotated[
-        Start, typer.Option("--from", help="where to begin if the group has no offsets")
+        Start, typer.Option("--from", help="start here if the group has no committed offsets")
     ] = Start.EARLIEST,
     group: Annotated[
-        str | None, typer.Option(help="read as a member of this group, and commit")
+        str | None, typer.Option(help="read as a member of this group, and commit offsets")
     ] = None,
     skip_poison: Annotated[
-        bool, typer.Option("--skip-poison", help="skip what cannot be decoded, and count it")
+        bool, typer.Option("--skip-poison", help="skip and count messages that cannot be decoded")
     ] = False,
-    bootstrap: Annotated[str | None, typer.Option(help="address of the broker")] = None,
-    registry: Annotated[str | None, typer.Option(help="address of the registry")] = None,
+    bootstrap: BootstrapOption = None,
+    registry: RegistryOption = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Print the messages of a topic, decoded, one a line, until --max, --idle or Ctrl-C."""
+    """Print a topic's messages, decoded, one per line, until --max, --idle, or Ctrl-C."""
     from consumer_sdk import Consumer, OnPoison
     from headworks._cli.broker_address import bootstrap_servers, topics_metadata
 

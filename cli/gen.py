@@ -1,4 +1,4 @@
-"""`headworks gen SCHEMAS --out PACKAGE`: typed classes from `.avsc` files."""
+"""`headworks gen SCHEMAS --out PACKAGE`: generate typed classes from `.avsc` files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from headworks._cli.options import RegistryOption
 from headworks._cli.output import Format, FormatOption, print_json, print_status
 from headworks._settings import resolve
 from headworks.errors import FindingsError, UsageError
@@ -16,19 +17,19 @@ __all__ = ["gen"]
 
 def gen(
     schemas: Annotated[
-        list[Path] | None, typer.Argument(help="folders or files (setting schemas)")
+        list[Path] | None, typer.Argument(help="folders or .avsc files (setting schemas)")
     ] = None,
-    out: Annotated[Path, typer.Option(help="folder of the package to write")] = Path("events"),
+    out: Annotated[Path, typer.Option(help="write the package to this folder")] = Path("events"),
     check: Annotated[
-        bool, typer.Option("--check", help="write nothing; exit 1 if something would change")
+        bool, typer.Option("--check", help="write nothing, and exit 1 if a file would change")
     ] = False,
     lock: Annotated[
-        bool, typer.Option("--lock", help="also write schemas.lock, with ids of the registry")
+        bool, typer.Option("--lock", help="also write schemas.lock with the registry's ids")
     ] = False,
-    registry: Annotated[str | None, typer.Option(help="address of the registry")] = None,
+    registry: RegistryOption = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Write one module per namespace, or check that what is there is fresh (for CI)."""
+    """Write one module per namespace, or check that the modules are up to date (for CI)."""
     from headworks.registry_client import RegistryClient
     from headworks.registry_client._schema_lock import FILE_NAME, lock_of, read_lock
     from producer_sdk._generator.package import events, generate, replace, stale, write

@@ -1,4 +1,4 @@
-"""`headworks group`: list, describe, move, export, import and delete groups of both kinds."""
+"""`headworks group`: list, describe, move, export, import, and delete consumer groups."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headworks._cli.broker_address import bootstrap_servers
+from headworks._cli.options import BootstrapOption
 from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
 from headworks._settings import resolve_optional
 from headworks.errors import FindingsError, UsageError
@@ -21,24 +22,28 @@ if TYPE_CHECKING:
 
 __all__ = ["group_app"]
 
-group_app = typer.Typer(no_args_is_help=True, help="Consumer groups, of both kinds.")
-Bootstrap = Annotated[str | None, typer.Option("--bootstrap", help="address of the broker")]
+group_app = typer.Typer(no_args_is_help=True, help="Show and move consumer groups of both kinds.")
 ZooKeeper = Annotated[
     str | None,
-    typer.Option("--zookeeper", help="HOST:PORT[,..][/chroot]: decentralised groups too"),
+    typer.Option(
+        "--zookeeper",
+        help="include decentralised groups at HOST:PORT[,..][/chroot] (setting zookeeper)",
+    ),
 ]
 Name = Annotated[str, typer.Argument(metavar="GROUP", help="the group")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would change, change nothing")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="show what would change, and change nothing")
+]
 
 
 @group_app.command("list")
 def list_groups(
-    lag: Annotated[bool, typer.Option("--lag", help="with lag, in messages and in time")] = False,
-    bootstrap: Bootstrap = None,
+    lag: Annotated[bool, typer.Option("--lag", help="show lag in messages and in time")] = False,
+    bootstrap: BootstrapOption = None,
     zookeeper: ZooKeeper = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """List the groups, their kind and whether somebody is in them."""
+    """List the groups, their kind, and whether they have members."""
     with _groups(bootstrap, zookeeper) as groups:
         if lag:
             _print_with_lag(groups.described(), format)
@@ -56,13 +61,13 @@ def list_groups(
 def describe(
     group: Name,
     verify: Annotated[
-        bool, typer.Option("--verify", help="exit 1 unless each partition has one owner")
+        bool, typer.Option("--verify", help="exit 1 unless each partition has an owner")
     ] = False,
-    bootstrap: Bootstrap = None,
+    bootstrap: BootstrapOption = None,
     zookeeper: ZooKeeper = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Show a group's members and, per partition, its owner, position and lag."""
+    """Show a group's members and, per partition, its owner, offset, and lag."""
     with _groups(bootstrap, zookeeper) as groups:
         found = groups.described([group])[0]
     if format is Format.JSON:
@@ -95,21 +100,25 @@ def reset(
     group: Name,
     to: Annotated[
         str | None,
-        typer.Option("--to", help="earliest, latest, an ISO time with a zone, or an offset"),
+        typer.Option(
+            "--to", help="move to earliest, latest, an ISO time with a zone, or an offset"
+        ),
     ] = None,
     shift: Annotated[
-        int | None, typer.Option("--shift", help="messages forward, or (negative) back")
+        int | None, typer.Option("--shift", help="move by this many messages; negative: back")
     ] = None,
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", help="TOPIC or TOPIC:N,N; default: where the group has been"),
+        typer.Option(
+            "--topic", help="TOPIC or TOPIC:N,N (default: all partitions with committed offsets)"
+        ),
     ] = None,
     dry_run: DryRun = False,
-    bootstrap: Bootstrap = None,
+    bootstrap: BootstrapOption = None,
     zookeeper: ZooKeeper = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Move a group that nobody is in."""
+    """Move the offsets of a group without members."""
     from headworks.groups._moving import plan
 
     target = _target(to, shift)
@@ -125,13 +134,16 @@ def reset(
 @group_app.command("offsets-export")
 def offsets_export(
     group: Annotated[
-        list[str] | None, typer.Argument(metavar="[GROUP]...", help="default: all groups")
+        list[str] | None,
+        typer.Argument(metavar="[GROUP]...", help="group to export (default: all groups)"),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="file; default: stdout")] = None,
-    bootstrap: Bootstrap = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="write to this file (default: stdout)")
+    ] = None,
+    bootstrap: BootstrapOption = None,
     zookeeper: ZooKeeper = None,
 ) -> None:
-    """Write the positions of groups as JSON."""
+    """Write the committed offsets of groups as JSON."""
     from headworks.groups._moving import Exported, dump
 
     with _groups(bootstrap, zookeeper) as groups:
@@ -149,16 +161,16 @@ def offsets_export(
 
 @group_app.command("offsets-import")
 def offsets_import(
-    file: Annotated[Path, typer.Argument(help="what offsets-export wrote; - is stdin")],
+    file: Annotated[Path, typer.Argument(help="file that offsets-export wrote; -: stdin")],
     group: Annotated[
-        list[str] | None, typer.Option("--group", help="only this group; may be repeated")
+        list[str] | None, typer.Option("--group", help="import only this group; repeatable")
     ] = None,
     dry_run: DryRun = False,
-    bootstrap: Bootstrap = None,
+    bootstrap: BootstrapOption = None,
     zookeeper: ZooKeeper = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Set the positions that a file holds, for groups that nobody is in."""
+    """Commit the offsets in a file, for groups without members."""
     from headworks.groups._moving import Move, load
 
     try:
@@ -190,13 +202,13 @@ def offsets_import(
 @group_app.command()
 def delete(
     group: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
-    bootstrap: Bootstrap = None,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
+    bootstrap: BootstrapOption = None,
     zookeeper: ZooKeeper = None,
 ) -> None:
-    """Forget a group that nobody is in, and its positions."""
+    """Delete a group without members, and its offsets."""
     if not yes:
-        typer.confirm(f"forget group {group} and how far it is?", abort=True, err=True)
+        typer.confirm(f"delete group {group} and its offsets?", abort=True, err=True)
     with _groups(bootstrap, zookeeper) as groups:
         groups.delete(group)
     print_status(f"deleted {group}")
@@ -241,7 +253,9 @@ def _places(groups: Groups, found: Group | None, name: str, topics: Sequence[str
 
     if not topics:
         if found is None or not found.offsets:
-            raise UsageError(f"group {name!r} has been nowhere yet", fix="say where: --topic TOPIC")
+            raise UsageError(
+                f"group {name!r} has no committed offsets", fix="name a topic: --topic TOPIC"
+            )
         return sorted(found.offsets)
     all_of: dict[str, list[Place]] = {}
     for place in groups.partitions(topics_named(topics)):
@@ -298,7 +312,7 @@ def _number(value: int | None) -> int | str:
 
 
 def _age(milliseconds: int | None) -> str:
-    """An age in the unit that fits it."""
+    """Return an age in the largest unit of which it has two."""
     if milliseconds is None:
         return "-"
     seconds = milliseconds / 1000

@@ -1,175 +1,243 @@
-"""`headworks load run|status`: bring every topic into Hive tables; what is in them."""
+"""`headworks load`: load topics into Hive tables, correct what was loaded, and show it."""
 
 from __future__ import annotations
 
-import logging
-import re
-import signal
-import threading
-import time
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headworks._cli.again import again_app
-from headworks._cli.broker_address import ZooKeeper, bootstrap_servers
+from headworks._cli.broker_address import BrokerOptions
+from headworks._cli.option_groups import expand_groups
+from headworks._cli.options import DataDirOption, WarehouseOption
 from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
+from headworks._cli.server_options import LogOptions
+from headworks._cli.times import parse_duration_ms
 from headworks._cli.warehouse_options import (
-    Bootstrap,
-    Database,
-    DataDir,
-    Master,
-    Metastore,
-    Registry,
-    WarehouseOption,
-    config_of,
+    WarehouseOptions,
     open_warehouse,
     phases,
     print_report,
     warehouse_folder,
 )
-from headworks._settings import resolve
-from headworks.errors import FindingsError, HeadworksError, UnreachableError, UsageError
+from headworks.errors import FindingsError, UnreachableError
 
 if TYPE_CHECKING:
-    from hadoop_loader import LoadReport, Warehouse
-    from hadoop_loader._operations.metrics import LoaderMetrics
-    from hadoop_loader._storage.filesystem import AnyPath
-    from headworks._server.metrics_page import MetricsEndpoint
+    from hadoop_loader import Policy, Warehouse
 
 __all__ = ["load_app"]
 
-load_app = typer.Typer(no_args_is_help=True, help="The Hadoop loader: topics into Hive tables.")
-load_app.registered_commands.extend(again_app.registered_commands)
-_LOG = logging.getLogger("hadoop_loader._operations.schedule")
-_UNITS = {"s": 1, "m": 60, "h": 3600}
-_LOOK = 5.0  # seconds
+load_app = typer.Typer(no_args_is_help=True, help="Load topics into Hive tables.")
+TopicArgument = Annotated[str, typer.Argument(help="the topic")]
+OptionalTopic = Annotated[str | None, typer.Argument(help="the topic (default: all topics)")]
 
 
 @load_app.callback()
 def load() -> None:
-    """The Hadoop loader: topics into Hive tables."""
+    """Load topics into Hive tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOptions:
+    """Which topics are loaded, how their tables are partitioned, and what stops a topic."""
+
+    allow: Annotated[
+        str, typer.Option(help="load only topics whose whole name matches this regex")
+    ] = ".*"
+    deny: Annotated[str, typer.Option(help="skip topics whose whole name matches this regex")] = ""
+    partitions: Annotated[
+        str, typer.Option(help="daily, hourly, or auto: hourly for topics with many messages")
+    ] = "auto"
+    quarantine_limit: Annotated[
+        str,
+        typer.Option(help="skip a topic with more than 10% (or N) bad messages; none: no limit"),
+    ] = "10%"
+    skip_lost: Annotated[
+        bool, typer.Option(help="continue after messages that the broker has removed")
+    ] = False
+    compact: Annotated[
+        bool,
+        typer.Option(
+            help="compact the partitions that this load touched, if they have many small files"
+        ),
+    ] = True
+
+    @property
+    def policy(self) -> Policy:
+        """The policy. Raises UsageError for a limit that is none."""
+        from hadoop_loader._commit.policy import Policy, QuarantineLimit
+
+        limit = QuarantineLimit.parse(self.quarantine_limit)
+        return Policy(self.allow, self.deny, self.partitions, limit, self.skip_lost, self.compact)
 
 
 @load_app.command()
+@expand_groups
 def run(
-    bootstrap: Bootstrap = None,
-    zookeeper: ZooKeeper = None,
-    registry: Registry = None,
-    data_dir: DataDir = None,
-    warehouse: WarehouseOption = None,
-    database: Database = None,
-    master: Master = None,
-    metastore: Metastore = None,
-    allow: Annotated[str, typer.Option(help="regex: only topics whose whole name matches")] = ".*",
-    deny: Annotated[str, typer.Option(help="regex: no topics whose whole name matches")] = "",
-    partitions: Annotated[
-        str, typer.Option(help="daily, hourly, or auto: hours for topics of great volume")
-    ] = "auto",
-    quarantine_limit: Annotated[
-        str, typer.Option(help="hold a topic back above 10% (or N) bad messages; none: never")
-    ] = "10%",
-    skip_lost: Annotated[
-        bool, typer.Option(help="go on behind messages that the broker no longer has")
-    ] = False,
-    compact: Annotated[
-        bool, typer.Option(help="make the files of what was loaded fewer, when worth it")
-    ] = True,
+    source: WarehouseOptions,
+    rules: PolicyOptions,
     serve: Annotated[
-        str | None, typer.Option(help="HOST:PORT: stay, and serve HiveServer2 (loopback)")
+        str | None,
+        typer.Option(help="keep running, and serve HiveServer2 on this HOST:PORT (loopback)"),
     ] = None,
     every: Annotated[
-        str | None, typer.Option(help="load again and again: every 30s, 10m, 1h")
+        str | None, typer.Option(help="load again at this interval: 30s, 10m, 1h")
     ] = None,
     metrics: Annotated[
-        str | None, typer.Option(help="HOST:PORT: serve Prometheus metrics there meanwhile")
+        str | None, typer.Option(help="serve Prometheus metrics on this HOST:PORT")
     ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="serve metrics to every machine, without a password")
+        bool, typer.Option("--insecure", help="let other machines read the metrics")
     ] = False,
     metrics_file: Annotated[
-        Path | None, typer.Option(help="write Prometheus metrics there after each run")
+        Path | None, typer.Option(help="write Prometheus metrics to this file after each run")
     ] = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Load everything that is new in every topic; exit 1 if something had to be left out."""
-    from hadoop_loader._commit.policy import Policy, QuarantineLimit
+    """Load everything that is new in every topic. Exit 1 if a topic was skipped."""
+    from hadoop_loader._operations.service import RunRecorder, WarehouseService, load_until_signal
     from hadoop_loader._spark.session import prepare_class_archive
     from headworks._server.metrics_page import MetricsEndpoint
     from headworks._server.security.exposure import parse_listen
 
-    pause = None if every is None else _seconds(every)
-    address = None if serve is None else parse_listen(serve, "--serve")
+    interval_ms = None if every is None else parse_duration_ms("--every", every, zero=False)
+    hive = None if serve is None else parse_listen(serve, "--serve")
     endpoint = None if metrics is None else MetricsEndpoint.parse(metrics, insecure=insecure)
-    policy = Policy(
-        allow, deny, partitions, QuarantineLimit.parse(quarantine_limit), skip_lost, compact
+    config = replace(source.config(rules.policy), long_queries=hive is not None)
+    runs = RunRecorder(lambda report: print_report(report, format), metrics_file)
+    service = WarehouseService(
+        lambda: open_warehouse(config), lambda opened: _serve(opened, hive), phases
     )
-    config = config_of(
-        bootstrap_servers(bootstrap, zookeeper),
-        registry,
-        data_dir,
-        warehouse,
-        database,
-        master,
-        metastore,
-        policy,
-    )
-    config = replace(config, long_queries=address is not None)
-    runs = _Runs(format, metrics_file)
-    keeper = _Keeper(lambda: open_warehouse(config), address)
     try:
-        keeper.open()
-        if metrics is not None or metrics_file is not None:
-            runs.count(config.root, endpoint)
-        if pause is not None:
-            _again_and_again(pause, keeper, runs)
+        service.open()
+        if endpoint is not None or metrics_file is not None:
+            url = runs.measure(config.root, endpoint)
+            if url is not None:
+                print_status(f"metrics are at {url}")
+        if interval_ms is not None:
+            LogOptions().configure()
+            load_until_signal(interval_ms / 1000, service, runs)
             return
         try:
-            report = keeper.load()
-        except Exception:  # the command's end tells of it; who looks at the numbers sees it too
+            report = service.load()
+        except Exception:  # the command reports it; the metrics count it
             runs.count_failure()
             raise
         runs.loaded(report)
-        if address is not None:
-            _serve_while(keeper.alive)
+        if hive is not None:
+            print_status("serving until Ctrl-C")
+            service.wait_until_dead()
     finally:
-        keeper.close()
+        service.close()
     prepare_class_archive()
     if report.left_out is not None:
         raise FindingsError(
-            f"what could be loaded is loaded and stays; not done: {report.left_out}",
-            fix="see above why; when that is mended, `headworks load run` does the rest",
+            f"not everything was loaded ({report.left_out}); all else was loaded and committed",
+            fix="remove the causes printed above, then run `headworks load run` for the rest",
         )
 
 
 @load_app.command()
+@expand_groups
 def status(
-    bootstrap: Bootstrap = None,
-    zookeeper: ZooKeeper = None,
-    data_dir: DataDir = None,
+    brokers: BrokerOptions,
+    data_dir: DataDirOption = None,
     warehouse: WarehouseOption = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Per topic its table, offsets, rows, files, schema version, and how far behind it is."""
+    """Show the table, offsets, rows, files, schema version, and lag of each topic."""
     from hadoop_loader._operations.status import warehouse_status
     from hadoop_loader._storage.filesystem import parse_path
 
     root = parse_path(warehouse_folder(data_dir, warehouse))
     try:
-        found = warehouse_status(root, bootstrap_servers(bootstrap, zookeeper))
-    except UnreachableError as error:  # what is loaded can be said without a broker
+        found = warehouse_status(root, brokers.servers)
+    except UnreachableError as error:  # only the lag needs a broker
         found = {**warehouse_status(root), "broker_error": error.message}
     if format is Format.JSON:
         print_json(found)
-        return
+    else:
+        _print_status(found)
+
+
+@load_app.command()
+@expand_groups
+def rewind(
+    source: WarehouseOptions,
+    topic: TopicArgument,
+    to: Annotated[
+        str, typer.Option(help="1200, 2:1200 (partition 2), 2026-05-01T12:00:00Z, or earliest")
+    ],
+    format: FormatOption = Format.TEXT,
+) -> None:
+    """Load a topic again from a position, and replace the rows that were loaded from there on."""
+    from hadoop_loader._fetch.position import Position
+
+    position = Position.parse(to)
+    with source.open() as opened, phases() as progress:
+        report = opened.rewind(topic, position, progress)
+    print_report(report, format)
+
+
+@load_app.command()
+@expand_groups
+def requeue(
+    source: WarehouseOptions, topic: OptionalTopic = None, format: FormatOption = Format.TEXT
+) -> None:
+    """Decode quarantined messages again, after their schemas were registered.
+
+    Exit 1 if some cannot be decoded. They stay in quarantine.
+    """
+    with source.open() as opened:
+        for name in opened.quarantined() if topic is None else [topic]:
+            with phases() as progress:
+                report = opened.requeue(name, progress)
+            print_report(report, format)
+        left = opened.quarantined()
+    if left if topic is None else topic in left:
+        raise FindingsError(
+            f"messages of {', '.join(left)} are still in quarantine",
+            fix='`headworks sql "SELECT topic, reason, count(*) FROM headworks_quarantine GROUP '
+            'BY topic, reason"` says why',
+        )
+
+
+@load_app.command()
+@expand_groups
+def rebuild(
+    source: WarehouseOptions, topic: TopicArgument, format: FormatOption = Format.TEXT
+) -> None:
+    """Rewrite a topic's table in its latest schema, if the files cannot follow it in place.
+
+    Exit 1 without a change if Avro does not resolve the old rows. After an interruption, run it
+    again.
+    """
+    with source.open() as opened, phases() as progress:
+        report = opened.rebuild(topic, progress)
+    print_report(report, format)
+
+
+@load_app.command()
+@expand_groups
+def compact(
+    source: WarehouseOptions, topic: OptionalTopic = None, format: FormatOption = Format.TEXT
+) -> None:
+    """Merge the small files of each partition. Readers are not disturbed."""
+    with source.open() as opened, phases() as progress:
+        done = opened.compact(topic, progress)
+    if format is Format.JSON:
+        print_json(asdict(done))
     print_status(
-        f"load {found['load']}" + ("" if found["applied"] else ", not finished: load again")
+        str(done) if done.partitions else "nothing to do: no partition has two small files"
     )
+
+
+def _print_status(found: dict[str, Any]) -> None:
+    applied = "" if found["applied"] else ", not finished: load again"
+    print_status(f"load {found['load']}{applied}")
     if found["broker_error"]:
-        print_status(f"how far behind it is cannot be said: {found['broker_error']}")
+        print_status(f"the lag is unknown: {found['broker_error']}")
     print_table(
         ["topic", "table", "version", "rows", "files", "bad", "lost", "behind", "minutes", "load"],
         [
@@ -192,138 +260,17 @@ def status(
         print_status(f"topic {topic} had no schema at the last load, and is not loaded")
     for refusal in found["refused"]:
         if refusal["rebuilt"]:
-            print_status(
-                f"topic {refusal['topic']} was left out of the last load, but was rebuilt since"
-            )
+            print_status(f"the last load skipped topic {refusal['topic']}; it was rebuilt since")
         else:
-            print_status(f"topic {refusal['topic']} was left as it is: {refusal['reason']}")
+            print_status(f"topic {refusal['topic']} was not loaded: {refusal['reason']}")
     for one in found["leaderless"]:
-        print_status(
-            f"topic {one['topic']} was loaded in part, the rest stays as it is: {one['reason']}"
-        )
+        print_status(f"topic {one['topic']} was loaded in part: {one['reason']}")
     if found["unmarked"] is not None:
-        print_status(f"marks of completeness stand where they were: {found['unmarked']}")
+        print_status(f"the completion marks were not updated: {found['unmarked']}")
 
 
-class _Runs:
-    """Tells of runs: on the terminal, and to whoever counts them."""
-
-    def __init__(self, form: Format, metrics_file: Path | None) -> None:
-        self._format = form
-        self._file = metrics_file
-        self._metrics: LoaderMetrics | None = None
-
-    def count(self, root: AnyPath, endpoint: MetricsEndpoint | None) -> None:
-        """Keep metrics from now on, and serve them at `endpoint`."""
-        from hadoop_loader._operations.metrics import LoaderMetrics
-
-        self._metrics = LoaderMetrics(root)
-        if self._file is not None:
-            self._metrics.write(self._file)
-        if endpoint is not None:
-            print_status(f"metrics are at {self._metrics.serve(endpoint)}")
-
-    def loaded(self, report: LoadReport) -> None:
-        """A run is over."""
-        print_report(report, self._format)
-        if self._metrics is not None:
-            self._metrics.loaded(report)
-            self._write()
-
-    def failed(self, error: Exception, in_a_row: int) -> None:
-        """A run failed."""
-        again = f" ({in_a_row} times in a row now)" if in_a_row > 1 else ""
-        _LOG.error(
-            "the run failed%s, and the next one takes it up: %s",
-            again,
-            error if isinstance(error, HeadworksError) else repr(error),
-            extra={"failed_in_a_row": in_a_row},
-            exc_info=None if isinstance(error, HeadworksError) else error,
-        )
-        self.count_failure()
-
-    def count_failure(self) -> None:
-        """Put a failed run into the metrics."""
-        if self._metrics is not None:
-            self._metrics.failed()
-            self._write()
-
-    def _write(self) -> None:
-        if self._metrics is None or self._file is None:
-            return
-        try:
-            self._metrics.write(self._file)
-        except UsageError as error:  # it could be written when the loader began
-            _LOG.error("%s", error)
-
-
-class _Keeper:
-    """A warehouse that is opened, and served at `address`, as often as need be."""
-
-    def __init__(self, open_: Callable[[], Warehouse], address: tuple[str, int] | None) -> None:
-        self._warehouse: Warehouse | None = None
-        self._address = address
-        self._open = open_
-
-    def open(self) -> _Keeper:
-        """Open, if it is not."""
-        if self._warehouse is None:
-            self._warehouse = self._open()
-            if self._address is not None:
-                _serve(self._warehouse, self._address)
-        return self
-
-    def load(self) -> LoadReport:
-        """Load everything that is new."""
-        assert self._warehouse is not None
-        with phases() as tell:
-            return self._warehouse.load(tell)
-
-    def alive(self) -> bool:
-        """Whether the session still works."""
-        return self._warehouse is not None and self._warehouse.alive()
-
-    def close(self) -> None:
-        """Close what is open."""
-        closing, self._warehouse = self._warehouse, None
-        if closing is not None:
-            closing.close()
-
-
-def _again_and_again(pause: float, keeper: _Keeper, runs: _Runs) -> None:
-    """Load until SIGTERM or Ctrl-C; the run that is going on is finished."""
-    from hadoop_loader._operations.schedule import load_every
-    from headworks._server.logs import configure
-
-    configure(resolve("log_format"), resolve("log_level"))
-    stop = threading.Event()
-    before = {s: signal.signal(s, lambda *_: stop.set()) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        load_every(pause, keeper.open, runs, stop)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _serve(warehouse: Warehouse, address: tuple[str, int]) -> None:
-    host, port = warehouse.serve(*address)
-    print_status(f"HiveServer2 serves {host}:{port}: try `headworks sql --hive {host}:{port}`")
-
-
-def _serve_while(alive: Callable[[], bool]) -> None:
-    """Stay, as long as there is somebody to answer; UnreachableError after that."""
-    print_status("serving until Ctrl-C")
-    while alive():
-        time.sleep(_LOOK)
-    raise UnreachableError(
-        "nothing is served any more: Spark's JVM has ended, killed or out of memory, or the "
-        "warehouse is another loader's now",
-        fix="see what ended it, and run again; with --every it is started anew by itself",
-    )
-
-
-def _seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+)([smh])", text)
-    if found is None or int(found[1]) == 0:
-        raise UsageError(f"--every {text!r} is not a time", fix="give 30s, 10m or 1h")
-    return float(int(found[1]) * _UNITS[found[2]])
+def _serve(warehouse: Warehouse, address: tuple[str, int] | None) -> None:
+    """Serve HiveServer2, if there is an address for it."""
+    if address is not None:
+        host, port = warehouse.serve(*address)
+        print_status(f"HiveServer2 serves {host}:{port}: try `headworks sql --hive {host}:{port}`")

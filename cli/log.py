@@ -1,4 +1,4 @@
-"""`headworks log dump`: look at a partition's segments and verify every batch."""
+"""`headworks log dump`: show a partition's segments and verify every batch."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headworks._cli.output import Format, FormatOption
+
 if TYPE_CHECKING:
     from headworks._broker.log.dump import DumpedBatch, SegmentDamage
 
 __all__ = ["log_app"]
 
-log_app = typer.Typer(no_args_is_help=True, help="The broker's log files.")
+log_app = typer.Typer(no_args_is_help=True, help="Inspect the broker's log files.")
 
 
 @log_app.callback()
 def _log() -> None:
-    """The broker's log files."""
+    """Inspect the broker's log files."""
 
 
 @log_app.command()
 def dump(
-    path: Annotated[Path, typer.Argument(help="A segment (.log), or a partition's folder.")],
-    records: Annotated[bool, typer.Option(help="Show the records too.")] = False,
-    format: Annotated[str, typer.Option(help="How to show it: text or json lines.")] = "text",
+    path: Annotated[Path, typer.Argument(help="segment (.log), or folder of a partition")],
+    records: Annotated[bool, typer.Option(help="show the records, too")] = False,
+    format: FormatOption = Format.TEXT,
 ) -> None:
     """Show every batch and verify it. Exit 1 if anything is damaged."""
     from headworks._broker.log.dump import SegmentDamage, dump_segment, gaps, segments_of
-    from headworks.errors import FindingsError, UsageError
+    from headworks.errors import FindingsError
 
-    if format not in ("text", "json"):
-        raise UsageError(f"--format is text or json, not {format!r}")
-    show = _as_json if format == "json" else _as_text
+    show = _as_json if format is Format.JSON else _as_text
     damaged: list[SegmentDamage] = []
     ends: list[tuple[Path, int]] = []
     for segment in segments_of(path):
@@ -119,5 +119,5 @@ def _as_json(item: DumpedBatch | SegmentDamage) -> Iterator[str]:
 
 
 def _text(data: bytes | None) -> str | None:
-    """Bytes as JSON can carry them: latin-1, which gives every byte back."""
+    """Return bytes as text for JSON: latin-1, from which every byte can be restored."""
     return None if data is None else data.decode("latin-1")

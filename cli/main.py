@@ -1,6 +1,7 @@
-"""`headworks`: every command by noun and verb, and the edge where errors become exit codes.
+"""`headworks`: every command by noun and verb, and how errors become exit codes.
 
-Exit 0 fine, 1 findings, 2 usage, 3 cannot reach a service (headworks/errors.py), 130 interrupted.
+Exit codes: 0 success, 1 findings, 2 usage, 3 unreachable service (headworks/errors.py), and 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _VERBS = {
 
 
 def command_line(only: str | None = None) -> typer.Typer:
-    """The commands, or of them the one named `only`: the others need not be loaded to run it."""
+    """Return all commands, or the one named `only`, so that the others need not be loaded."""
     app = typer.Typer(
         name="headworks",
         help=_HELP,
@@ -71,14 +72,14 @@ def command_line(only: str | None = None) -> typer.Typer:
 
 
 def _headworks() -> None:
-    """Without it, a line of one command would not want that command's name."""
+    """Keep the command's name in the line even if only one command is loaded."""
 
 
 def run() -> None:
     """Run the command line; the console script's entry point.
 
-    The interpreter collects garbage seldom here: the modules that a server imports stay alive, and
-    a collection every 700 objects costs a sixth of the start-up time.
+    Garbage collection runs rarely: imported modules stay alive, and a collection every 700 objects
+    would cost a sixth of the start-up time.
     """
     gc.set_threshold(_COLLECT_AFTER_OBJECTS)
     named = "".join(sys.argv[1:2])

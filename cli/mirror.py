@@ -1,14 +1,18 @@
-"""`headworks mirror`: copy topics from one cluster, or several, into another."""
+"""`headworks mirror`: copy topics from one or more clusters into another."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from headworks._cli.option_groups import expand_groups
+from headworks._cli.options import DataDirOption
 from headworks._cli.output import Format, FormatOption
+from headworks._cli.server_options import LogOptions
 from headworks._settings import resolve
 from headworks.errors import UsageError
 
@@ -20,94 +24,118 @@ __all__ = ["mirror"]
 T = TypeVar("T")
 
 
-def mirror(
-    sources: Annotated[
-        list[str], typer.Option("--from", help="broker to copy from, HOST:PORT; may be repeated")
-    ],
-    target: Annotated[str, typer.Option("--to", help="broker to copy into, HOST:PORT")],
-    topics: Annotated[str, typer.Option(help="regular expression for whole names of topics")],
-    excluding: Annotated[
-        str | None, typer.Option(help="regular expression for topics to leave out")
-    ] = None,
-    name: Annotated[
-        str, typer.Option(help="of the group on the sources, and of the tier mirror:NAME")
-    ] = "main",
+@dataclass(frozen=True, slots=True)
+class SchemaOptions:
+    """The registries of both sides, and whether schemas are copied."""
+
     from_registry: Annotated[
         list[str] | None,
-        typer.Option(help="registry of the source: check ids; once, or once per --from"),
-    ] = None,
+        typer.Option(help="registry of the source, to check ids; once, or once per --from"),
+    ] = None
     to_registry: Annotated[
         str | None, typer.Option(help="registry of the target (setting registry)")
-    ] = None,
+    ] = None
     registry_mirror: Annotated[
-        bool, typer.Option("--registry-mirror", help="copy schemas, ids kept, before messages")
-    ] = False,
+        bool,
+        typer.Option("--registry-mirror", help="copy schemas with their ids before messages"),
+    ] = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """The Kafka clients of both sides."""
+
     from_config: Annotated[
         list[Path] | None,
-        typer.Option(help="client properties, name=value a line; once, or once per --from"),
-    ] = None,
+        typer.Option(
+            help="file of client properties for a source, name=value per line;"
+            " once, or once per --from"
+        ),
+    ] = None
     to_config: Annotated[
-        Path | None, typer.Option(help="client properties of the target, name=value a line")
-    ] = None,
-    audit: Annotated[bool, typer.Option(help="count as a tier of the target's audit")] = True,
+        Path | None,
+        typer.Option(help="file of client properties for the target, name=value per line"),
+    ] = None
     compression: Annotated[
-        str, typer.Option(help="towards the target: none, gzip, snappy, lz4 or zstd")
-    ] = "zstd",
-    commit_every: Annotated[float, typer.Option(min=0.1, help="seconds between checkpoints")] = 5.0,
+        str, typer.Option(help="compress towards the target: none, gzip, snappy, lz4, or zstd")
+    ] = "zstd"
+    buffer_mb: Annotated[
+        int, typer.Option(min=4, help="buffer at most this many MB of messages per source")
+    ] = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOptions:
+    """How often the mirror commits, and what it skips."""
+
+    commit_every: Annotated[
+        float, typer.Option(min=0.1, help="commit on the sources every this many seconds")
+    ] = 5.0
     refresh_every: Annotated[
-        float, typer.Option(min=0.5, help="look for new topics so often, in seconds")
-    ] = 10.0,
-    buffer_mb: Annotated[int, typer.Option(min=4, help="memory for messages, per source")] = 64,
+        float, typer.Option(min=0.5, help="look for new topics every this many seconds")
+    ] = 10.0
     skip_too_large: Annotated[
-        bool, typer.Option("--skip-too-large", help="leave out, and count, what is too large")
-    ] = False,
+        bool, typer.Option("--skip-too-large", help="skip and count messages above the size limit")
+    ] = False
     skip_lost: Annotated[
-        bool, typer.Option("--skip-lost", help="go on behind what the source no longer has")
-    ] = False,
+        bool,
+        typer.Option("--skip-lost", help="continue after messages that the source has removed"),
+    ] = False
+
+
+@expand_groups
+def mirror(
+    schemas: SchemaOptions,
+    clients: ClientOptions,
+    copying: CopyOptions,
+    log: LogOptions,
+    sources: Annotated[
+        list[str], typer.Option("--from", help="copy from this broker, HOST:PORT; repeatable")
+    ],
+    target: Annotated[str, typer.Option("--to", help="copy into this broker, HOST:PORT")],
+    topics: Annotated[
+        str, typer.Option(help="copy topics whose whole name matches this regular expression")
+    ],
+    excluding: Annotated[
+        str | None, typer.Option(help="except those that match this regular expression")
+    ] = None,
+    name: Annotated[
+        str, typer.Option(help="name of the group on the sources, and of the tier mirror:NAME")
+    ] = "main",
+    audit: Annotated[bool, typer.Option(help="count as a tier in the target's audit")] = True,
     metrics: Annotated[
         str | None, typer.Option(help="serve Prometheus metrics on this HOST:PORT")
     ] = None,
-    insecure: Annotated[
-        bool, typer.Option(help="let other machines read the metrics, unasked who they are")
-    ] = False,
-    data_dir: Annotated[
-        str | None, typer.Option(help="folder of all state (setting data_dir)")
-    ] = None,
-    log_format: Annotated[
-        str | None, typer.Option(help="log to stderr as text or json (setting log_format)")
-    ] = None,
-    log_level: Annotated[
-        str | None, typer.Option(help="debug, info, warning or error (setting log_level)")
-    ] = None,
+    insecure: Annotated[bool, typer.Option(help="let other machines read the metrics")] = False,
+    data_dir: DataDirOption = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Copy topics until Ctrl-C, at least once each: partition, key, time, headers and bytes."""
+    """Copy topics until Ctrl-C, at least once: partition, key, time, headers, and bytes."""
     from headworks._server.child_process import end_with_parent
 
     end_with_parent()
 
     from headworks._mirror import MirrorOptions, read_properties, run
     from headworks._mirror.options import whole_names
-    from headworks._server.logs import configure
 
-    configure(resolve("log_format", log_format), resolve("log_level", log_level))
+    log.configure()
     options = MirrorOptions(
         name=name,
-        sources=_sources(sources, from_registry or [], from_config or []),
+        sources=_sources(sources, schemas.from_registry or [], clients.from_config or []),
         target=target,
-        target_client=read_properties(target, to_config),
+        target_client=read_properties(target, clients.to_config),
         topics=whole_names(topics, "--topics"),
         excluding=None if excluding is None else whole_names(excluding, "--excluding"),
-        registry=resolve("registry", to_registry),
-        copy_schemas=registry_mirror,
+        registry=resolve("registry", schemas.to_registry),
+        copy_schemas=schemas.registry_mirror,
         audit=audit,
         folder=Path(resolve("data_dir", data_dir)) / "mirror" / name,
-        compression=compression,
-        commit_every=commit_every,
-        refresh_every=refresh_every,
-        buffer_bytes=buffer_mb << 20,
-        skip_too_large=skip_too_large,
-        skip_lost=skip_lost,
+        compression=clients.compression,
+        commit_every=copying.commit_every,
+        refresh_every=copying.refresh_every,
+        buffer_bytes=clients.buffer_mb << 20,
+        skip_too_large=copying.skip_too_large,
+        skip_lost=copying.skip_lost,
         metrics=metrics,
         insecure=insecure,
         as_json=format is Format.JSON,
@@ -132,7 +160,7 @@ def _sources(
 
 
 def _one_each(addresses: list[str], given: Sequence[T], option: str) -> list[T | None]:
-    """None for all, one for all, or one for each."""
+    """Return one value per address: None for all, one for all, or one each."""
     if len(given) not in (0, 1, len(addresses)):
         raise UsageError(
             f"{option} is given {len(given)} times and --from {len(addresses)} times",

@@ -1,6 +1,6 @@
-"""How commands print: data on stdout, talk on stderr, a table only for people.
+"""How commands print: data on stdout, status on stderr.
 
-Rules: stdout carries nothing but the answer; with `--format json` exactly one JSON value.
+Rules: stdout carries only the answer, and exactly one JSON value with `--format json`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Format", "FormatOption", "percent", "print_json", "print_status", "p
 
 
 class Format(StrEnum):
-    """The two forms in which every command can answer."""
+    """The output formats of every command."""
 
     TEXT = "text"
     JSON = "json"
@@ -34,13 +34,13 @@ def print_json(value: object) -> None:
 
 
 def print_status(text: str) -> None:
-    """Talk to the person at the terminal (stderr)."""
+    """Print a line for people on stderr."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows in aligned columns on stdout; numbers to the right."""
+    """Print rows in aligned columns on stdout, with numbers aligned right."""
     cells = [list(header), *[[_cell(value) for value in row] for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     numeric = [
@@ -58,7 +58,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
 
 
 def percent(share: float) -> str:
-    """A share of 1 as a percentage, rounded down: only what is whole is shown as 100.0000%."""
+    """Return a share of 1 as a percentage, rounded down: only 1 is shown as 100.0000%."""
     return f"{math.floor(share * 1_000_000) / 10_000:.4f}%"
 
 

@@ -1,4 +1,4 @@
-"""`headworks produce TOPIC`: JSON lines from stdin to governed messages."""
+"""`headworks produce TOPIC`: send JSON lines from stdin as governed messages."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from headworks._cli.broker_address import bootstrap_servers
+from headworks._cli.options import BootstrapOption, RegistryOption
 from headworks._cli.output import Format, FormatOption, print_json, print_status
 from headworks._settings import resolve
 from headworks.errors import HeadworksError, UnreachableError, UsageError
@@ -18,11 +19,11 @@ __all__ = ["produce"]
 
 def produce(
     topic: Annotated[str, typer.Argument(help="the topic to produce to")],
-    bootstrap: Annotated[str | None, typer.Option(help="address of the broker")] = None,
-    registry: Annotated[str | None, typer.Option(help="address of the registry")] = None,
+    bootstrap: BootstrapOption = None,
+    registry: RegistryOption = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Read events from stdin, one JSON object a line, and send them in the latest schema."""
+    """Read events from stdin, one JSON object per line, and send them in the latest schema."""
     from headworks.registry_client import RegistryClient
     from headworks.schema import subject_of
     from producer_sdk import Producer, WhenFull

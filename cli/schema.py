@@ -1,6 +1,6 @@
 """`headworks schema`: the gate (check, lint, diff) and subjects (register, list, show).
 
-The work is done in `ci` and `headworks`; this module only takes arguments and prints.
+`ci` and `headworks` do the work; this module only reads arguments and prints.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headworks._cli.options import RegistryOption
 from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
 from headworks._settings import FILE_NAME, resolve
 from headworks.errors import FindingsError, UsageError
@@ -36,7 +37,7 @@ schema_app = typer.Typer(
 
 
 class ReportFormat(StrEnum):
-    """The forms of a verdict."""
+    """The formats of a verdict."""
 
     TEXT = "text"
     JSON = "json"
@@ -54,18 +55,15 @@ FilesArgument = Annotated[
 SchemasArgument = Annotated[
     str | None, typer.Argument(help="folder of .avsc files, or one file", show_default="schemas")
 ]
-RegistryOption = Annotated[
-    str | None, typer.Option("--registry", help="URL of the schema registry")
-]
 ReportOption = Annotated[
-    ReportFormat, typer.Option("--format", help="for people, or for the tool that shows it")
+    ReportFormat, typer.Option("--format", help="text for people, or the format of a tool")
 ]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", help="write the report to this file")
 ]
 ReportsOption = Annotated[
     list[str] | None,
-    typer.Option("--report", help="FORMAT=FILE: write the report there as well; repeatable"),
+    typer.Option("--report", help="also write the report as FORMAT=FILE; repeatable"),
 ]
 
 
@@ -74,21 +72,23 @@ def check(
     schemas: FilesArgument = None,
     against: Annotated[
         list[str] | None,
-        typer.Option(help="git:REF, registry:URL, or registry for the configured one; repeatable"),
+        typer.Option(
+            help="compare with git:REF, registry:URL, or registry (the configured one); repeatable"
+        ),
     ] = None,
     bootstrap: Annotated[
-        str | None, typer.Option(help="broker HOST:PORT whose consumer groups are named")
+        str | None, typer.Option(help="name the consumer groups of this broker, HOST:PORT")
     ] = None,
     waive: Annotated[
         list[str] | None,
-        typer.Option(help="RULE, RULE:SUBJECT or all: let it pass this once; repeatable"),
+        typer.Option(help="waive RULE, RULE:SUBJECT, or all in this run; repeatable"),
     ] = None,
-    reason: Annotated[str, typer.Option(help="why --waive is right; it is shown")] = "",
+    reason: Annotated[str, typer.Option(help="reason for --waive, shown in the report")] = "",
     form: ReportOption = ReportFormat.TEXT,
     output: OutputOption = None,
     reports: ReportsOption = None,
 ) -> None:
-    """Would this change break a reader? Exit 1 if so, 3 if a registry does not answer."""
+    """Check whether a change breaks a reader. Exit 1 if so, 3 if a registry does not answer."""
     from headworks._ci.gate import check as run_check
     from headworks._ci.governance import one_time_waivers
     from headworks._ci.settings import read_settings
@@ -111,7 +111,7 @@ def lint(
     output: OutputOption = None,
     reports: ReportsOption = None,
 ) -> None:
-    """Find what will be regretted: missing docs, bad names, no event time. Exit 1 if any."""
+    """Find missing docs, bad names, and missing event times. Exit 1 if there are any."""
     from headworks._ci.lint import lint_catalog
 
     _report(
@@ -121,12 +121,12 @@ def lint(
 
 @schema_app.command()
 def diff(
-    old: Annotated[str, typer.Argument(help="a file, or SUBJECT:VERSION in the registry")],
-    new: Annotated[str, typer.Argument(help="a file, or SUBJECT:VERSION in the registry")],
+    old: Annotated[str, typer.Argument(help="file, or SUBJECT:VERSION in the registry")],
+    new: Annotated[str, typer.Argument(help="file, or SUBJECT:VERSION in the registry")],
     registry: RegistryOption = None,
     form: FormatOption = Format.TEXT,
 ) -> None:
-    """What changed between two schemas, field by field. Exit 0 whatever it is."""
+    """Show what changed between two schemas, field by field. Exit 0 in any case."""
     from headworks.schema._difference import differences
 
     found = differences(_schema(old, registry), _schema(new, registry))
@@ -143,9 +143,11 @@ def diff(
 def register(
     schemas: SchemasArgument = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="every schema of the folder, not one file")
+        bool, typer.Option("--all", help="register every schema of the folder")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="ask, and write nothing")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="ask the registry, and write nothing")
+    ] = False,
     registry: RegistryOption = None,
     form: FormatOption = Format.TEXT,
 ) -> None:
@@ -185,10 +187,10 @@ def register(
 
 @schema_app.command("list")
 def list_subjects(registry: RegistryOption = None, form: FormatOption = Format.TEXT) -> None:
-    """The subjects of the registry, with their versions, level and policy."""
+    """List the subjects of the registry with their versions, level, and policy."""
     client = _client(registry)
     versions: dict[str, list[int]] = {}
-    for one in client.list_versions(":*:"):  # of every context
+    for one in client.list_versions(":*:"):  # of all contexts
         versions.setdefault(one.subject, []).append(one.version)
     rows = []
     for subject, numbers in versions.items():
@@ -203,11 +205,13 @@ def list_subjects(registry: RegistryOption = None, form: FormatOption = Format.T
 
 @schema_app.command()
 def show(
-    subject: Annotated[str, typer.Argument(help="a subject, or SUBJECT:VERSION")],
+    subject: Annotated[
+        str, typer.Argument(help="SUBJECT (its latest version), or SUBJECT:VERSION")
+    ],
     registry: RegistryOption = None,
     form: FormatOption = Format.TEXT,
 ) -> None:
-    """The schema of a subject: the latest version, or the one that is named."""
+    """Show a schema of a subject: the latest version, or a named one."""
     found = _version(subject, _client(registry))
     if form is Format.JSON:
         print_json(
@@ -241,7 +245,7 @@ def _report(
     else:
         dressed = form is ReportFormat.TEXT
         text = text_report(verdict, _style()) if dressed else render(verdict, form.value)
-        # A schema may hold what no terminal or pipe can: show it escaped rather than fail.
+        # A schema may hold characters that the terminal cannot print: escape them.
         encoding = sys.stdout.encoding or "utf-8"
         sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
     sys.stdout.flush()
@@ -253,7 +257,7 @@ def _report_file(text: str) -> tuple[ReportFormat, Path]:
     form, _, path = text.partition("=")
     if form not in list(ReportFormat) or not path:
         raise UsageError(
-            f"--report {text} is no FORMAT=FILE", fix=f"FORMAT is one of {', '.join(ReportFormat)}"
+            f"--report {text} is not FORMAT=FILE", fix=f"FORMAT is one of {', '.join(ReportFormat)}"
         )
     return ReportFormat(form), Path(path)
 
@@ -266,7 +270,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _style() -> Style:
-    """Colours and width only for people at a terminal (NO_COLOR and TERM=dumb are honoured)."""
+    """Return colors and a width for a terminal (unless NO_COLOR or TERM=dumb), else neither."""
     from headworks._ci.report import PLAIN, Style
 
     if not sys.stdout.isatty():
@@ -276,7 +280,7 @@ def _style() -> Style:
 
 
 def _with_address(base: str) -> str:
-    """`registry` alone is the registry of the settings."""
+    """Add the URL of the settings to a bare `registry`."""
     return f"registry:{resolve('registry')}" if base == "registry" else base
 
 

@@ -1,4 +1,4 @@
-"""`headworks sql`: one statement, answered by HiveServer2 through PyHive."""
+"""`headworks sql`: run one statement on HiveServer2 through PyHive."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headworks._cli.options import DatabaseOption, DataDirOption
 from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
 from headworks._cli.warehouse_options import warehouse_folder
 from headworks._settings import resolve, resolve_optional
@@ -18,15 +19,16 @@ __all__ = ["sql"]
 
 
 def sql(
-    statement: Annotated[str, typer.Argument(help="the statement, e.g. SELECT count(*) FROM t")],
+    statement: Annotated[str, typer.Argument(help="statement, such as SELECT count(*) FROM t")],
     hive: Annotated[
-        str | None, typer.Option(help="HOST:PORT of a HiveServer2; without: one is started")
+        str | None,
+        typer.Option(help="HOST:PORT of a HiveServer2 (setting hive; default: start one)"),
     ] = None,
-    data_dir: Annotated[str | None, typer.Option(help="folder that holds all state")] = None,
-    database: Annotated[str | None, typer.Option(help="database to query")] = None,
+    data_dir: DataDirOption = None,
+    database: DatabaseOption = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Ask the Hive tables. Without --hive, a server for this one query takes some 15 seconds."""
+    """Query the Hive tables. Without --hive, starting a server takes about 15 seconds."""
     from hadoop_loader._spark.sql import query
 
     name = resolve("database", database)

@@ -1,4 +1,4 @@
-"""Instants and spans as people write them: ISO 8601 (UTC unless it says otherwise); 30s, 10m."""
+"""Times and durations as options give them: ISO 8601 (UTC by default), and 30s, 10m, 2h, or 14d."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from headworks.errors import UsageError
 
 __all__ = ["format_instant", "parse_duration_ms", "parse_instant"]
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_instant(text: str, what: str) -> int:
-    """Milliseconds since 1970 of an ISO 8601 date or time; UsageError naming `what`."""
+    """Return an ISO 8601 date or time in milliseconds since 1970. Raises UsageError."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -26,13 +26,13 @@ def parse_instant(text: str, what: str) -> int:
 
 
 def format_instant(ms: int) -> str:
-    """An instant in UTC, to the second."""
+    """Return a time in UTC, to the second."""
     return datetime.fromtimestamp(ms // 1000, UTC).isoformat().replace("+00:00", "Z")
 
 
-def parse_duration_ms(option: str, text: str) -> int:
-    """Milliseconds of 30s, 10m, 2h or 14d; UsageError naming the option."""
+def parse_duration_ms(option: str, text: str, *, zero: bool = True) -> int:
+    """Return 30s, 10m, 2h, or 14d in milliseconds. Raises UsageError, also for 0 unless `zero`."""
     found = re.fullmatch(r"(\d+)([smhd])", text)
-    if found is None:
-        raise UsageError(f"{option} {text!r} is not a time", fix="give 30s, 10m, 2h or 14d")
-    return int(found[1]) * _UNITS[found[2]] * 1000
+    if found is None or not (zero or int(found[1])):
+        raise UsageError(f"{option} {text!r} is not a duration", fix="give 30s, 10m, 2h, or 14d")
+    return int(found[1]) * _UNIT_MS[found[2]]

@@ -1,4 +1,4 @@
-"""`headworks topic`: list, create, describe and delete topics, on any broker that speaks Kafka."""
+"""`headworks topic`: list, create, describe, and delete topics on any Kafka broker."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from headworks._cli.broker_address import (
     cluster_metadata,
     topics_metadata,
 )
+from headworks._cli.options import BootstrapOption
 from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
 from headworks.errors import RefusedError, UnreachableError, UsageError
 
@@ -22,18 +23,17 @@ if TYPE_CHECKING:
 
 __all__ = ["topic_app"]
 
-topic_app = typer.Typer(no_args_is_help=True, help="Topics of the broker.")
+topic_app = typer.Typer(no_args_is_help=True, help="List, create, and delete topics.")
 _TIMEOUT_SECONDS = 10.0
 _CHANGE_TIMEOUT_SECONDS = 30.0
 _OFFSETS_TIMEOUT_SECONDS = 5.0
 _RETRY_SECONDS = 0.1
-Bootstrap = Annotated[str | None, typer.Option("--bootstrap", help="address of the broker")]
 Name = Annotated[str, typer.Argument(help="the topic")]
 
 
 @topic_app.command("list")
-def list_topics(bootstrap: Bootstrap = None, format: FormatOption = Format.TEXT) -> None:
-    """List the topics, their partitions, and how many messages they keep."""
+def list_topics(bootstrap: BootstrapOption = None, format: FormatOption = Format.TEXT) -> None:
+    """List the topics with their partitions and messages."""
     address = bootstrap_servers(bootstrap)
     found = topics_metadata(address)
     kept = _message_counts(address, found)
@@ -51,16 +51,16 @@ def create(
     partitions: Annotated[int, typer.Option(min=1, help="number of partitions")] = 4,
     config: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=VALUE, as cleanup.policy=compact; repeatable"),
+        typer.Option(help="topic setting NAME=VALUE, such as cleanup.policy=compact; repeatable"),
     ] = None,
-    bootstrap: Bootstrap = None,
+    bootstrap: BootstrapOption = None,
 ) -> None:
-    """Create a topic; how many replicas it has is the brokers' own default."""
+    """Create a topic with the brokers' default number of replicas."""
     from confluent_kafka.cimpl import NewTopic
 
     configs = dict(map(_config_pair, config or ()))
     address = bootstrap_servers(bootstrap)
-    topics_metadata(address)  # says soon that nobody answers
+    topics_metadata(address)  # raises soon if no broker answers
     admin = admin_client(address)
     wanted = NewTopic(topic, partitions, config=configs)
     _wait(admin.create_topics([wanted]), address, f"create {topic}")
@@ -68,11 +68,13 @@ def create(
 
 
 @topic_app.command()
-def describe(topic: Name, bootstrap: Bootstrap = None, format: FormatOption = Format.TEXT) -> None:
-    """Show the partitions of a topic: their broker, first and next offset, messages between.
+def describe(
+    topic: Name, bootstrap: BootstrapOption = None, format: FormatOption = Format.TEXT
+) -> None:
+    """Show a topic's partitions: the broker, the first and next offset, and the messages.
 
-    Of a partition whose broker is away, or does not answer, nothing is known but that; a broker
-    that is there and does not serve one has refused it, and its log says why.
+    A partition is `away` if its broker does not answer. It is `refused` if its broker runs but
+    does not serve it; the broker's log says why.
     """
     from confluent_kafka import Consumer
 
@@ -113,8 +115,8 @@ def describe(topic: Name, bootstrap: Bootstrap = None, format: FormatOption = Fo
 @topic_app.command()
 def delete(
     topic: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
-    bootstrap: Bootstrap = None,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
+    bootstrap: BootstrapOption = None,
 ) -> None:
     """Delete a topic and all its messages."""
     if not yes:
@@ -127,9 +129,9 @@ def delete(
 
 
 def _offset_bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int] | None:
-    """First and next offset of a partition; None if nobody answers for it now.
+    """Return the first and next offset of a partition, or None if its leader does not answer.
 
-    Who is named as its leader may have died just now, or may not have heard of the topic yet.
+    The leader that the metadata names may have died, or may not know the topic yet.
     """
     from confluent_kafka import KafkaException, TopicPartition
 
@@ -146,7 +148,7 @@ def _offset_bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int,
 
 
 def _message_counts(address: str, topics: Mapping[str, Any]) -> dict[str, int | None]:
-    """The messages of each topic; None if a partition's broker is away."""
+    """Return the messages of each topic, or None if a partition's broker is away."""
     from headworks.groups import Place
     from headworks.groups._classic import ClassicGroups
     from headworks.groups._log_ends import LogEnds
@@ -154,7 +156,7 @@ def _message_counts(address: str, topics: Mapping[str, Any]) -> dict[str, int | 
     places = {name: [Place(name, number) for number in topics[name].partitions] for name in topics}
     try:
         ends = LogEnds(ClassicGroups(address)).of([one for some in places.values() for one in some])
-    except (UnreachableError, TimeoutError):  # who is named as a leader may have died just now
+    except (UnreachableError, TimeoutError):  # a leader may have died since the metadata
         ends = {}
     return {
         name: sum(ends[one].end - ends[one].start for one in some)

@@ -1,4 +1,4 @@
-"""`headworks up`: broker, registry, console and audit on loopback until Ctrl-C."""
+"""`headworks up`: run broker, registry, console, and audit on loopback until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headworks._cli.output import Format, FormatOption, print_json, print_status
-from headworks._cli.security_options import host_and_port
+from headworks._cli.server_options import host_and_port
 from headworks._server.child_process import Service
 from headworks._settings import resolve, resolve_optional
 from headworks.errors import UnreachableError
+
+if TYPE_CHECKING:
+    from headworks._cli.stack.stack import RunningStack
 
 __all__ = ["up"]
 
@@ -26,24 +29,25 @@ def up(
         Path | None, typer.Option(help="folder of all state (setting data_dir)")
     ] = None,
     broker: Annotated[
-        str | None, typer.Option(help="where the broker listens (setting bootstrap)")
+        str | None, typer.Option(help="let the broker listen on this HOST:PORT (setting bootstrap)")
     ] = None,
     registry: Annotated[
-        str | None, typer.Option(help="where the registry listens, HOST:PORT (setting registry)")
+        str | None,
+        typer.Option(help="let the registry listen on this HOST:PORT (setting registry)"),
     ] = None,
     zookeeper: Annotated[
         str | None,
         typer.Option(
-            help="be broker 1 of the cluster of this ZooKeeper, HOST:PORT[,..][/chroot], or of one"
-            " started for it: embedded (setting zookeeper)"
+            help="join the cluster of this ZooKeeper as broker 1, HOST:PORT[,..][/chroot];"
+            " embedded: start a ZooKeeper (setting zookeeper)"
         ),
     ] = None,
     console: Annotated[
-        str | None, typer.Option(help="where the console listens, HOST:PORT (setting console)")
+        str | None, typer.Option(help="let the console listen on this HOST:PORT (setting console)")
     ] = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Start broker, registry, console and audit here and keep them running until Ctrl-C."""
+    """Run broker, registry, console, and audit on this machine until Ctrl-C."""
     from headworks._cli.stack.stack import (
         running_audit,
         running_console,
@@ -62,7 +66,7 @@ def up(
     with ExitStack() as running:
         early = None
         if not any(one.endswith(":0") for one in (at_broker, at_registry)):
-            # It can say what is still starting, so there is a page at once.
+            # The console shows what is still starting, so it is started first.
             starting = console_at(broker=at_broker, registry=f"http://{at_registry}")
             early = running.enter_context(starting_in_background(starting))
         stack = running.enter_context(
@@ -76,26 +80,31 @@ def up(
         at = {"broker": stack.broker.address, "registry": stack.registry.url}
         shown = running.enter_context(console_at(**at)) if early is None else early()
         audit = running.enter_context(running_audit(folder, **at, store=store))
-        if format is Format.JSON:
-            addresses = {**at, "console": shown.url, "audit": audit.url}
-            if stack.zookeeper is not None:
-                addresses["zookeeper"] = stack.zookeeper
-            print_json({"service": "stack", **addresses, "data_dir": str(folder)})
-        else:
-            print_status(f"broker    {stack.broker.address}")
-            print_status(f"registry  {stack.registry.url}")
-            print_status(f"console   {shown.url}")
-            print_status(f"audit     {audit.url}/metrics")
-            if stack.zookeeper is not None:
-                print_status(f"zookeeper {stack.zookeeper}")
-            print_status(f"data      {folder}  (logs in {folder / 'logs'})")
-            print_status("try       headworks schema register schemas   (Ctrl-C stops everything)")
+        _print_addresses(stack, shown.url, audit.url, format)
         _wait(stop, [stack.broker, stack.registry, shown, audit])
         print_status("stopping")
 
 
+def _print_addresses(stack: RunningStack, console: str, audit: str, format: Format) -> None:
+    folder = stack.data_dir
+    at = {"broker": stack.broker.address, "registry": stack.registry.url, "console": console}
+    if format is Format.JSON:
+        addresses = {**at, "audit": audit}
+        if stack.zookeeper is not None:
+            addresses["zookeeper"] = stack.zookeeper
+        print_json({"service": "stack", **addresses, "data_dir": str(folder)})
+        return
+    lines = {**at, "audit": f"{audit}/metrics"}
+    if stack.zookeeper is not None:
+        lines["zookeeper"] = stack.zookeeper
+    lines["data"] = f"{folder}  (logs in {folder / 'logs'})"
+    lines["try"] = "headworks schema register schemas   (Ctrl-C stops everything)"
+    for name, text in lines.items():
+        print_status(f"{name:<9} {text}")
+
+
 def _wait(stop: threading.Event, services: Sequence[Service]) -> None:
-    """Wait until asked to stop; raise if a service ends by itself."""
+    """Wait for `stop`. Raise UnreachableError if a service ends by itself."""
     while not stop.wait(0.5):
         for service in services:
             if service.process.poll() is not None:

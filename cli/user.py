@@ -1,4 +1,4 @@
-"""`headworks user`: the file of users that broker, registry and console check passwords against."""
+"""`headworks user`: edit the file of users that broker, registry, and console authenticate by."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["user_app"]
 
-user_app = typer.Typer(no_args_is_help=True, help="Who may log in to the servers.")
-File = Annotated[str | None, typer.Option("--users", help="the file of users (setting users)")]
+user_app = typer.Typer(no_args_is_help=True, help="Edit the users of the servers.")
+File = Annotated[str | None, typer.Option("--users", help="file of users (setting users)")]
 Name = Annotated[str, typer.Argument(help="the user")]
 
 
@@ -27,10 +27,10 @@ def set_password(
     name: Name,
     users: File = None,
     password_stdin: Annotated[
-        bool, typer.Option("--password-stdin", help="read the password from stdin, one line")
+        bool, typer.Option("--password-stdin", help="read the password from one line of stdin")
     ] = False,
 ) -> None:
-    """Add a user, or give one a new password; servers see it within a second."""
+    """Add a user, or change a password. Servers see it within a second."""
     from headworks._server.security.users import check_name, new_secret, write_users
 
     check_name(name)
@@ -59,7 +59,7 @@ def remove(name: Name, users: File = None) -> None:
 
 @user_app.command("list")
 def list_users(users: File = None, format: FormatOption = Format.TEXT) -> None:
-    """List the users; never their passwords."""
+    """List the users, without their passwords."""
     names = sorted(_known(Path(resolve("users", users))))
     if format is Format.JSON:
         print_json(names)

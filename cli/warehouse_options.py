@@ -1,93 +1,91 @@
-"""What the commands on a warehouse share: their options, opening it, telling what is going on."""
+"""The options of commands on a warehouse, opening it, and printing what a run did."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headworks._cli.audit_store import existing_store_url
+from headworks._cli.broker_address import BrokerOptions, topics_metadata
+from headworks._cli.options import (
+    DatabaseOption,
+    DataDirOption,
+    RegistryOption,
+    WarehouseOption,
+)
 from headworks._cli.output import Format, print_json, print_status, print_table
 from headworks._settings import resolve, resolve_optional
 
 if TYPE_CHECKING:
     from hadoop_loader import LoadReport, Policy, Warehouse, WarehouseConfig
 
-__all__ = [
-    "Bootstrap",
-    "DataDir",
-    "Database",
-    "Master",
-    "Metastore",
-    "Registry",
-    "WarehouseOption",
-    "config_of",
-    "open_warehouse",
-    "phases",
-    "print_report",
-    "warehouse_folder",
-]
+__all__ = ["WarehouseOptions", "open_warehouse", "phases", "print_report", "warehouse_folder"]
 
-Bootstrap = Annotated[str | None, typer.Option(help="address of the broker")]
-Registry = Annotated[str | None, typer.Option(help="address of the registry")]
-DataDir = Annotated[str | None, typer.Option(help="folder that holds all state")]
-WarehouseOption = Annotated[
-    str | None, typer.Option("--warehouse", help="folder of the Hive tables")
-]
-Database = Annotated[str | None, typer.Option(help="database of the tables")]
-Master = Annotated[
-    str | None, typer.Option(help="where Spark runs: local[N], spark://HOST:PORT, yarn, k8s://..")
-]
-Metastore = Annotated[
-    str | None, typer.Option(help="thrift://HOST:PORT of a Hive metastore, not an embedded one")
-]
-_PHASES = {"read": "reading", "apply": "moving into tables", "compact": "making files fewer"}
+_PHASES = {"read": "reading", "apply": "moving into tables", "compact": "compacting files"}
 
 
-def config_of(
-    bootstrap: str,
-    registry: str | None,
-    data_dir: str | None,
-    warehouse: str | None,
-    database: str | None,
-    master: str | None,
-    metastore: str | None,
-    policy: Policy | None = None,
-) -> WarehouseConfig:
-    """The warehouse that flags and settings name, loaded from the brokers at `bootstrap`."""
-    from hadoop_loader import Policy, WarehouseConfig
+@dataclass(frozen=True, slots=True)
+class WarehouseOptions(BrokerOptions):
+    """Which warehouse, and the brokers and registry that it is loaded from."""
 
-    return WarehouseConfig(
-        data_dir=Path(resolve("data_dir", data_dir)),
-        warehouse=warehouse_folder(data_dir, warehouse),
-        bootstrap=bootstrap,
-        registry=resolve("registry", registry),
-        database=resolve("database", database),
-        master=resolve("spark_master", master),
-        metastore_uri=resolve_optional("metastore", metastore),
-        policy=policy or Policy(),
-        audit_store=existing_store_url(None, data_dir),
-    )
+    registry: RegistryOption = None
+    data_dir: DataDirOption = None
+    warehouse: WarehouseOption = None
+    database: DatabaseOption = None
+    master: Annotated[
+        str | None,
+        typer.Option(
+            help="where Spark runs: local[N], spark://HOST:PORT, yarn, k8s://.."
+            " (setting spark_master)"
+        ),
+    ] = None
+    metastore: Annotated[
+        str | None,
+        typer.Option(
+            help="use the metastore at thrift://HOST:PORT (setting metastore; default: embedded)"
+        ),
+    ] = None
+
+    def config(self, policy: Policy | None = None) -> WarehouseConfig:
+        """Return the warehouse that the options and settings name."""
+        from hadoop_loader import Policy, WarehouseConfig
+
+        return WarehouseConfig(
+            data_dir=Path(resolve("data_dir", self.data_dir)),
+            warehouse=warehouse_folder(self.data_dir, self.warehouse),
+            bootstrap=self.servers,
+            registry=resolve("registry", self.registry),
+            database=resolve("database", self.database),
+            master=resolve("spark_master", self.master),
+            metastore_uri=resolve_optional("metastore", self.metastore),
+            policy=policy or Policy(),
+            audit_store=existing_store_url(None, self.data_dir),
+        )
+
+    def open(self) -> Warehouse:
+        """Open the warehouse; see `open_warehouse`."""
+        return open_warehouse(self.config())
 
 
 def warehouse_folder(data_dir: str | None, warehouse: str | None) -> str:
-    """The warehouse's folder; a --data-dir on the command line moves its default too."""
+    """Return the folder of the Hive tables; --data-dir moves its default, too."""
     if warehouse is None and data_dir is not None:
         return str(Path(data_dir) / "warehouse")
     return resolve("warehouse", warehouse)
 
 
 def open_warehouse(config: WarehouseConfig) -> Warehouse:
-    """Open a warehouse, after a look whether broker and registry answer.
+    """Open a warehouse after checking that broker and registry answer.
 
-    UnreachableError if not: better now than after Spark's ten seconds.
+    Raises UnreachableError if one does not, before Spark has taken its ten seconds to start.
     """
     from hadoop_loader import Warehouse
-    from headworks._cli.broker_address import topics_metadata
     from headworks.registry_client import RegistryClient
 
     topics_metadata(config.bootstrap)
@@ -99,7 +97,7 @@ def open_warehouse(config: WarehouseConfig) -> Warehouse:
 
 @contextmanager
 def phases() -> Iterator[Callable[[str, float | None], None] | None]:
-    """Something that shows the phases of a piece of work as bars, on a terminal only."""
+    """Show the phases of a run as progress bars, on a terminal only."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -110,7 +108,7 @@ def phases() -> Iterator[Callable[[str, float | None], None] | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         shown: dict[str, TaskID] = {}
 
-        def tell(phase: str, share: float | None) -> None:
+        def show(phase: str, share: float | None) -> None:
             if phase not in shown:
                 for known in shown.values():
                     bars.update(known, total=1.0, completed=1.0)
@@ -118,11 +116,11 @@ def phases() -> Iterator[Callable[[str, float | None], None] | None]:
             if share is not None:
                 bars.update(shown[phase], total=1.0, completed=share)
 
-        yield tell
+        yield show
 
 
 def print_report(report: LoadReport, form: Format) -> None:
-    """What a load, rewind, requeue or rebuild did."""
+    """Print what a load, rewind, requeue, or rebuild did."""
     if form is Format.JSON:
         print_json(report.as_dict())
     elif report.topics:
@@ -148,8 +146,8 @@ def print_report(report: LoadReport, form: Format) -> None:
             f"topic {topic} has no schema and is not loaded: register one as {topic}-value"
         )
     for refusal in report.refused:
-        print_status(f"topic {refusal.topic} is left as it is: {refusal.reason}")
+        print_status(f"topic {refusal.topic} was not loaded: {refusal.reason}")
     for one in report.leaderless:
-        print_status(f"topic {one.topic} is loaded in part, the rest stays as it is: {one.reason}")
+        print_status(f"topic {one.topic} was loaded in part: {one.reason}")
     if report.unmarked is not None:
-        print_status(f"marks of completeness stand where they were: {report.unmarked}")
+        print_status(f"the completion marks were not updated: {report.unmarked}")

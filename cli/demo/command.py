@@ -1,4 +1,4 @@
-"""`headworks demo`: run the main job in a temporary folder, show what came of it, leave nothing."""
+"""`headworks demo`: run the whole pipeline in a temporary folder, and show the result."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = ["demo"]
 
 def demo(
     limit: Annotated[
-        int | None, typer.Option(min=2, help="at most this many rows of each topic")
+        int | None, typer.Option(min=2, help="send at most this many rows per topic")
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="leave everything running at the end, until Ctrl-C")
+        bool, typer.Option("--keep", help="keep everything running at the end, until Ctrl-C")
     ] = False,
     bootstrap: Annotated[
         str | None,
         typer.Option(
-            help="use this broker instead of the demo's own, HOST:PORT; its topics of the demo's "
-            "names must not exist yet, and are deleted at the end"
+            help="use this broker, HOST:PORT; the demo's topics must not exist there, and are "
+            "deleted at the end"
         ),
     ] = None,
     format: FormatOption = Format.TEXT,
@@ -64,7 +64,7 @@ def demo(
 
 
 def _keep(run: Demo) -> None:
-    """Say what can be tried, and wait for Ctrl-C."""
+    """Print commands to try, and wait for Ctrl-C."""
     print_status("\nEverything is still running. Try, in another terminal:\n")
     print_status(f"  export HEADWORKS_BOOTSTRAP={run.bootstrap}")
     print_status(f"  export HEADWORKS_REGISTRY={run.registry_url}")

@@ -18,7 +18,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from hadoop_loader._commit.report import LoadReport
 from hadoop_loader._operations.metrics import LoaderMetrics
 from hadoop_loader._operations.schedule import load_every
-from hadoop_loader._storage.filesystem import Place
+from hadoop_loader._storage.filesystem import AnyPath
+from headworks._server.metrics_page import MetricsEndpoint
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
 __all__ = ["RunRecorder", "WarehouseService", "load_until_signal"]
@@ -47,15 +48,15 @@ class RunRecorder:
         self._file = metrics_file  # written after each run
         self._metrics: LoaderMetrics | None = None
 
-    def measure(self, root: Place, address: tuple[str, int] | None) -> int | None:
-        """Count runs of the warehouse at `root`. Return the port of the page, if it has one.
+    def measure(self, root: AnyPath, endpoint: MetricsEndpoint | None) -> str | None:
+        """Count runs of the warehouse at `root`. Return the URL of the page, if it has one.
 
         Raises UsageError if the page cannot be served or the file cannot be written.
         """
         self._metrics = LoaderMetrics(root)
         if self._file is not None:
             self._metrics.write(self._file)
-        return None if address is None else self._metrics.serve(*address)
+        return None if endpoint is None else self._metrics.serve(endpoint)
 
     def loaded(self, report: LoadReport) -> None:
         """Record a run that succeeded."""

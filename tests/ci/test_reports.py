@@ -210,7 +210,7 @@ def test_reports_are_written_beside_the_answer(work: Work) -> None:
     assert run("check", "--against", "git:main", *flags).exit_code == 0
     assert all((work.root / form).read_text() for form in FORMATS)
     wrong = run("check", "--against", "git:main", "--report", "html=x")
-    assert "is no FORMAT=FILE" in str(wrong.exception)
+    assert "is not FORMAT=FILE" in str(wrong.exception)
     nowhere = run("check", "--against", "git:main", "--report", "json=no/such/folder/x")
     assert "cannot write the report" in str(nowhere.exception)
 

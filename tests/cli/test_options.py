@@ -1,11 +1,12 @@
-"""The options of every command, held to a list: names, defaults, types, and ranges.
+"""The options of every command, held to a list, and the style of their help texts.
 
-The list is changed by hand, together with the option that was added or removed.
+The list has names, defaults, types, and ranges. It is changed by hand, together with the option.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,3 +61,15 @@ def test_the_commands_have_the_options_of_the_list() -> None:
     assert found.keys() == known.keys()
     for name, listed in known.items():
         assert found[name] == listed, name
+
+
+def test_help_texts_have_one_style() -> None:
+    """Options: small letter, no full stop. Commands: a sentence in the imperative."""
+    root = typer.main.get_command(command_line())
+    for name, command in commands(root, "headworks"):
+        assert re.match(r"[A-Z][a-z]+ .*\.$", command.help.partition("\n")[0]), name
+        for parameter in command.params:
+            help_text = parameter.help
+            assert help_text, (name, parameter.name)
+            assert not help_text.endswith("."), (name, help_text)
+            assert not re.match(r"[A-Z][a-z]", help_text), (name, help_text)

@@ -124,7 +124,7 @@ def test_killed_twice_and_nothing_is_lost_or_doubled(stack: Stack, spark: Any, h
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("--every", "soon", "is not a time"),
+        ("--every", "soon", "is not a duration"),
         ("--metrics", "soon", "--metrics 'soon' is not an addr"),
     ],
 )

@@ -164,7 +164,7 @@ def test_a_group_that_somebody_is_in_stays_where_it_is(
         (("reset", "g"), "either --to a place, or by a --shift"),
         (("reset", "g", "--to", "tomorrow", "--topic", "t"), "is none of these"),
         (("reset", "g", "--to", "2026-05-01T12:00:00", "--topic", "t"), "has no time zone"),
-        (("reset", "nobody", "--to", "earliest"), "has been nowhere yet"),
+        (("reset", "nobody", "--to", "earliest"), "has no committed offsets"),
         (("reset", "g", "--to", "earliest", "--topic", "no-such-topic"), "no topic"),
         (("reset", "g", "--to", "earliest", "--topic", "t:x"), "not a list of partitions"),
         (("describe", "nobody"), "no group 'nobody'"),
