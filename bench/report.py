@@ -36,11 +36,11 @@ def replace_section(document: str, result: Mapping[str, Any]) -> str:
 def _lines(result: Mapping[str, Any]) -> Iterator[str]:
     machine = result["machine"]
     yield (
-        f"{result['title']}. {machine['date']}, version {machine['version']}, "
+        f"{result['title']}. Run at {machine['date']} with version {machine['version']}, in "
+        f"{result['seconds']} s{' (`--quick`)' if result['quick'] else ''}. Machine: "
         f"{machine['cores']} x {machine['processor']}, {machine['memory_gb']} GB, "
-        f"{machine['system']}, Python {machine['python']}, load before the run "
-        f"{machine['load_before']}; the run took {result['seconds']} s"
-        + (" (`--quick`)." if result["quick"] else ".")
+        f"{machine['system']}, Python {machine['python']}. Load before the run: "
+        f"{machine['load_before']}."
     )
     if result["bars"]:
         yield from ("", "| bar | promised | got | |", "|---|---|---|---|")
