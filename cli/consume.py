@@ -79,9 +79,9 @@ def consume(
 
 
 def _print(message: Message[Any], format: Format) -> None:
-    from consumer_sdk._jsonable import plain
+    from consumer_sdk._jsonable import to_jsonable
 
-    event = json.dumps(message.event, default=plain, ensure_ascii=False)
+    event = json.dumps(message.event, default=to_jsonable, ensure_ascii=False)
     if format is Format.TEXT:
         line = f"{message.partition}:{message.offset}\t{event}"
     else:

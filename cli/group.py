@@ -17,8 +17,8 @@ from headworks._settings import resolve_optional
 from headworks.errors import FindingsError, UsageError
 
 if TYPE_CHECKING:
-    from headworks.groups import Group, Groups, Place
-    from headworks.groups._moving import Move, Target
+    from headworks.groups import GroupDescription, Groups, TopicPartition
+    from headworks.groups._moving import OffsetChange, ResetTarget
 
 __all__ = ["group_app"]
 
@@ -119,15 +119,15 @@ def reset(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Move the offsets of a group without members."""
-    from headworks.groups._moving import plan
+    from headworks.groups._moving import planned_changes
 
     target = _target(to, shift)
     with _groups(bootstrap, zookeeper) as groups:
         known = {listed.name for listed in groups.listed()}
         found = groups.described([group], age_timeout=0)[0] if group in known else None
-        moves = plan(groups, _places(groups, found, group, topic or ()), target, found)
+        moves = planned_changes(groups, _places(groups, found, group, topic or ()), target, found)
         if not dry_run:
-            groups.move(group, {move.place: move.after for move in moves})
+            groups.move(group, {move.partition: move.after for move in moves})
     _print_moves({group: moves}, format, dry_run=dry_run)
 
 
@@ -144,11 +144,11 @@ def offsets_export(
     zookeeper: ZooKeeper = None,
 ) -> None:
     """Write the committed offsets of groups as JSON."""
-    from headworks.groups._moving import Exported, dump
+    from headworks.groups._moving import ExportedOffsets, dump_offsets
 
     with _groups(bootstrap, zookeeper) as groups:
         found = groups.described(group or None, age_timeout=0)
-    text = dump(Exported(g.name, g.kind, g.offsets) for g in found)
+    text = dump_offsets(ExportedOffsets(g.name, g.kind, g.offsets) for g in found)
     if out is None:
         sys.stdout.write(text)
         return
@@ -171,13 +171,13 @@ def offsets_import(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Commit the offsets in a file, for groups without members."""
-    from headworks.groups._moving import Move, load
+    from headworks.groups._moving import OffsetChange, load_offsets
 
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} cannot be read: {error}") from None
-    exported = {one.name: one for one in load(text, str(file))}
+    exported = {one.name: one for one in load_offsets(text, str(file))}
     missing = sorted(set(group or ()) - exported.keys())
     if missing:
         raise UsageError(f"{file} has no group {missing[0]!r}")
@@ -188,7 +188,7 @@ def offsets_import(
         before = {g.name: g.offsets for g in groups.described(names, age_timeout=0)}
         moves = {
             one.name: [
-                Move(place, before.get(one.name, {}).get(place), offset)
+                OffsetChange(place, before.get(one.name, {}).get(place), offset)
                 for place, offset in sorted(one.offsets.items())
             ]
             for one in chosen
@@ -221,13 +221,13 @@ def _groups(bootstrap: str | None, zookeeper: str | None) -> Groups:
     return Groups(bootstrap_servers(bootstrap, zookeeper), ensemble)
 
 
-def _target(to: str | None, shift: int | None) -> Target:
-    from headworks.groups._moving import Shift
+def _target(to: str | None, shift: int | None) -> ResetTarget:
+    from headworks.groups._moving import OffsetShift
 
     if (to is None) == (shift is None):
         raise UsageError("a reset goes either --to a place, or by a --shift", fix="give one")
     if shift is not None:
-        return Shift(shift)
+        return OffsetShift(shift)
     assert to is not None
     if to == "earliest":
         return "earliest"
@@ -248,8 +248,10 @@ def _target(to: str | None, shift: int | None) -> Target:
     return instant
 
 
-def _places(groups: Groups, found: Group | None, name: str, topics: Sequence[str]) -> list[Place]:
-    from headworks.groups._moving import targets_of, topics_named
+def _places(
+    groups: Groups, found: GroupDescription | None, name: str, topics: Sequence[str]
+) -> list[TopicPartition]:
+    from headworks.groups._moving import partitions_named, topics_named
 
     if not topics:
         if found is None or not found.offsets:
@@ -257,13 +259,13 @@ def _places(groups: Groups, found: Group | None, name: str, topics: Sequence[str
                 f"group {name!r} has no committed offsets", fix="name a topic: --topic TOPIC"
             )
         return sorted(found.offsets)
-    all_of: dict[str, list[Place]] = {}
+    all_of: dict[str, list[TopicPartition]] = {}
     for place in groups.partitions(topics_named(topics)):
         all_of.setdefault(place.topic, []).append(place)
-    return targets_of(topics, all_of)
+    return partitions_named(topics, all_of)
 
 
-def _verify(group: Group) -> None:
+def _verify(group: GroupDescription) -> None:
     orphans = [p for p in group.positions if p.owner is None]
     if orphans:
         first = orphans[0]
@@ -274,7 +276,7 @@ def _verify(group: Group) -> None:
         )
 
 
-def _print_with_lag(groups: Sequence[Group], format: Format) -> None:
+def _print_with_lag(groups: Sequence[GroupDescription], format: Format) -> None:
     if format is Format.JSON:
         print_json([group.as_json() for group in groups])
         return
@@ -287,7 +289,7 @@ def _print_with_lag(groups: Sequence[Group], format: Format) -> None:
     )
 
 
-def _print_moves(moves: dict[str, list[Move]], format: Format, *, dry_run: bool) -> None:
+def _print_moves(moves: dict[str, list[OffsetChange]], format: Format, *, dry_run: bool) -> None:
     if format is Format.JSON:
         print_json(
             [
@@ -299,7 +301,7 @@ def _print_moves(moves: dict[str, list[Move]], format: Format, *, dry_run: bool)
     print_table(
         ("group", "topic", "partition", "before", "after"),
         [
-            (name, *move.place, _number(move.before), move.after)
+            (name, *move.partition, _number(move.before), move.after)
             for name, parts in moves.items()
             for move in parts
         ],

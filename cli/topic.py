@@ -149,13 +149,18 @@ def _offset_bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int,
 
 def _message_counts(address: str, topics: Mapping[str, Any]) -> dict[str, int | None]:
     """Return the messages of each topic, or None if a partition's broker is away."""
-    from headworks.groups import Place
+    from headworks.groups import TopicPartition
     from headworks.groups._classic import ClassicGroups
-    from headworks.groups._log_ends import LogEnds
+    from headworks.groups._log_ends import LogOffsets
 
-    places = {name: [Place(name, number) for number in topics[name].partitions] for name in topics}
+    places = {
+        name: [TopicPartition(name, number) for number in topics[name].partitions]
+        for name in topics
+    }
     try:
-        ends = LogEnds(ClassicGroups(address)).of([one for some in places.values() for one in some])
+        ends = LogOffsets(ClassicGroups(address)).of(
+            [one for some in places.values() for one in some]
+        )
     except (UnreachableError, TimeoutError):  # a leader may have died since the metadata
         ends = {}
     return {

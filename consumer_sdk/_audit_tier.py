@@ -15,7 +15,7 @@ import confluent_kafka
 
 from headworks._audit_counting import AUDIT_TOPIC, window_of
 from headworks._audit_counting.counters import CONSUMED, SKIPPED
-from headworks._audit_counting.publishing import Publishing
+from headworks._audit_counting.publishing import AuditPublisher
 from headworks.registry_client._schema_ids import EventSchemaIds
 
 __all__ = ["AuditTier"]
@@ -34,7 +34,7 @@ class AuditTier:
         state_dir: Path,
         every: float,
     ) -> None:
-        self._publishing = Publishing(
+        self._publisher = AuditPublisher(
             client,
             EventSchemaIds(registry, state_dir),
             state_dir / group.replace("/", "%2F"),
@@ -50,8 +50,8 @@ class AuditTier:
             return
         window = window_of(message.timestamp()[1])
         size = len(message.value() or b"")
-        self._publishing.counters.count(topic, window, size, SKIPPED if skipped else CONSUMED)
+        self._publisher.counters.count(topic, window, size, SKIPPED if skipped else CONSUMED)
 
     def close(self) -> None:
         """Publish what is left within a few seconds; the next process publishes the remainder."""
-        self._publishing.close()
+        self._publisher.close()

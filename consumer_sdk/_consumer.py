@@ -30,12 +30,12 @@ from confluent_kafka import KafkaError, KafkaException
 
 from consumer_sdk._audit_tier import AuditTier
 from consumer_sdk._decode import DecodeError, Decoder
-from consumer_sdk._group_config import Joining
+from consumer_sdk._group_config import GroupConfig
 from consumer_sdk._membership import Membership, OnPartitions, Start
 from consumer_sdk._message import Message, Partition
-from consumer_sdk._offsets import Place, offsets_of
-from consumer_sdk._poison import DeadLetters, OnPoison, PoisonMessageError
-from consumer_sdk._zookeeper_group import Member, Stream
+from consumer_sdk._offsets import SeekTarget, offsets_of
+from consumer_sdk._poison import DeadLetterWriter, OnPoison, PoisonMessageError
+from consumer_sdk._zookeeper_group import ZooKeeperMember, ZooKeeperStream
 from headworks._kafka.bootstrap import Brokers
 from headworks._settings import resolve
 from headworks._wire import FramingError
@@ -46,8 +46,8 @@ from headworks.registry_client import RegistryClient
 __all__ = ["Consumer"]
 
 T = TypeVar("T")
-_UNREACHABLE = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT}
-_TURN = 0.5
+_UNREACHABLE_ERRORS = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT}
+_POLL_SECONDS = 0.5
 
 
 class Consumer(Generic[T]):
@@ -105,13 +105,15 @@ class Consumer(Generic[T]):
         types: list[EventType[Any]] = [event_type(cls) for cls in events]
         self._decoders = {k.topic: Decoder(self._client, k.topic, k) for k in types}
         self._on_poison = on_poison
-        self._explicit = commit_every is None
+        self._explicit_commits = commit_every is None
         self._processed: confluent_kafka.Message | None = None
         self._closed = self._stopping = False
         client = self._brokers.client()
-        self._new_dead_letters = partial(DeadLetters, client, group=group, topic=dead_letter_topic)
-        self._dead_letters = self._new_dead_letters()
-        self._joining = Joining(
+        self._make_dead_letters = partial(
+            DeadLetterWriter, client, group=group, topic=dead_letter_topic
+        )
+        self._dead_letters = self._make_dead_letters()
+        self._group_config = GroupConfig(
             group=group,
             client=client,
             topics=[k.topic for k in types] or list(topics),
@@ -127,16 +129,16 @@ class Consumer(Generic[T]):
         try:
             if membership == "zookeeper":
                 ensemble = resolve("zookeeper", zookeeper)
-                self._membership = self._joining.by_zookeeper(ensemble)
+                self._membership = self._group_config.zookeeper_membership(ensemble)
             else:
-                self._membership = self._joining.by_broker()
+                self._membership = self._group_config.broker_membership()
         except BaseException:
             self._brokers.close()
             raise
         self._first = True
-        self._tier: AuditTier | None = None
+        self._audit_tier: AuditTier | None = None
         if audit:
-            self._tier = AuditTier(
+            self._audit_tier = AuditTier(
                 client,
                 registry_url,
                 group=group,
@@ -148,14 +150,14 @@ class Consumer(Generic[T]):
     def __iter__(self) -> Iterator[Message[T]]:
         """Messages as they come, until `stop` or `close`."""
         while not self._ended:
-            message = self.poll(_TURN)
+            message = self.poll(_POLL_SECONDS)
             if message is not None:
                 yield message
 
     async def __aiter__(self) -> AsyncIterator[Message[T]]:
         """Messages as they come, without ever blocking the event loop."""
         while not self._ended:
-            message = await self.apoll(_TURN)
+            message = await self.apoll(_POLL_SECONDS)
             if message is not None:
                 yield message
 
@@ -165,7 +167,7 @@ class Consumer(Generic[T]):
         The message before counts as processed. Raises PoisonMessageError under OnPoison.STOP,
         UnreachableError if no broker answers.
         """
-        self._store()
+        self._mark_processed()
         while True:
             raw = self._next(timeout)
             if raw is None:
@@ -178,7 +180,7 @@ class Consumer(Generic[T]):
             self._processed = raw
             if decoded is not None:
                 return decoded
-            self._store(skipped=True)
+            self._mark_processed(skipped=True)
 
     async def apoll(self, timeout: float) -> Message[T] | None:
         """`poll` for asyncio: what has to wait for the network waits in a thread.
@@ -187,8 +189,8 @@ class Consumer(Generic[T]):
         answers; what the thread brought comes with the next poll.
         """
         deadline = time.monotonic() + timeout
-        while not self._membership.fetched:
-            turn = min(max(0.0, deadline - time.monotonic()), _TURN)
+        while not self._membership.has_buffered:
+            turn = min(max(0.0, deadline - time.monotonic()), _POLL_SECONDS)
             polling = asyncio.ensure_future(asyncio.to_thread(self.poll, turn))
             try:
                 found = await asyncio.shield(polling)
@@ -212,9 +214,9 @@ class Consumer(Generic[T]):
             raise UsageError("there is no message to reject", fix="reject the one that poll gave")
         self._dead_letters.send(self._processed, reason)
         self.skipped += 1
-        self._store(skipped=True)
+        self._mark_processed(skipped=True)
 
-    def rewind(self, to: Place) -> None:
+    def rewind(self, to: SeekTarget) -> None:
         """Go on from elsewhere in the partitions of this member: a time, an end, or offsets.
 
         The group's committed offsets go there too, unless commits are explicit. Raises UsageError
@@ -226,8 +228,8 @@ class Consumer(Generic[T]):
                 "no partition is assigned to this member", fix="rewind after the first poll"
             )
         self._processed = None
-        places = offsets_of(self._membership.client, partitions, to)
-        self._membership.move(places, commit=not self._explicit)
+        offsets = offsets_of(self._membership.client, partitions, to)
+        self._membership.move(offsets, commit=not self._explicit_commits)
 
     @property
     def assignment(self) -> list[Partition]:
@@ -236,7 +238,7 @@ class Consumer(Generic[T]):
 
     def commit(self) -> None:
         """Commit what was processed, the last message given out included, and wait for it."""
-        self._store()
+        self._mark_processed()
         self._membership.commit()
 
     def streams(self, count: int) -> list[Consumer[T]]:
@@ -246,12 +248,12 @@ class Consumer(Generic[T]):
         group as a member would. Closing this one ends them all.
         """
         stream = self._membership
-        if not isinstance(stream, Stream) or stream.member.started or count < 1:
+        if not isinstance(stream, ZooKeeperStream) or stream.member.started or count < 1:
             raise UsageError(
                 "streams are made of a consumer with membership='zookeeper', before it polls",
                 fix="several threads of a group that a broker balances are several Consumers",
             )
-        return [self, *(self._sibling(stream.member) for _ in range(count - 1))]
+        return [self, *(self._new_stream(stream.member) for _ in range(count - 1))]
 
     def stop(self) -> None:
         """End the iteration after the message at hand; safe in signal handlers and threads."""
@@ -268,12 +270,12 @@ class Consumer(Generic[T]):
         """Commit (unless commits are explicit), leave the group and stop; safe to call twice."""
         if not self._closed:
             self._closed = True
-            if not self._explicit:
-                self._store()
+            if not self._explicit_commits:
+                self._mark_processed()
             self._membership.close()
             if self._first:
-                if self._tier is not None:
-                    self._tier.close()
+                if self._audit_tier is not None:
+                    self._audit_tier.close()
                 self._brokers.close()
 
     def __enter__(self) -> Consumer[T]:
@@ -296,7 +298,7 @@ class Consumer(Generic[T]):
         problem = raw.error()
         if problem is None:
             return raw
-        if problem.code() in _UNREACHABLE:
+        if problem.code() in _UNREACHABLE_ERRORS:
             if self._brokers.followed:
                 return None  # others take their place, and ZooKeeper tells who
             raise UnreachableError(
@@ -315,7 +317,7 @@ class Consumer(Generic[T]):
         try:
             event, schema_id = decoder.decode(raw.value() or b"")
         except (DecodeError, FramingError) as error:
-            self._refuse(raw, error)
+            self._handle_poison(raw, error)
             return None
         return Message(
             event=event,
@@ -329,7 +331,7 @@ class Consumer(Generic[T]):
             schema_version=decoder.version(schema_id),
         )
 
-    def _refuse(self, raw: confluent_kafka.Message, error: HeadworksError) -> None:
+    def _handle_poison(self, raw: confluent_kafka.Message, error: HeadworksError) -> None:
         if self._on_poison is OnPoison.STOP:
             raise PoisonMessageError(
                 f"{raw.topic()} partition {raw.partition()} offset {raw.offset()}: {error.message}",
@@ -340,10 +342,10 @@ class Consumer(Generic[T]):
             self._dead_letters.send(raw, error.message)
         self.skipped += 1
 
-    def _store(self, *, skipped: bool = False) -> None:
+    def _mark_processed(self, *, skipped: bool = False) -> None:
         if self._processed is not None:
-            if self._tier is not None:
-                self._tier.processed(self._processed, skipped=skipped)
+            if self._audit_tier is not None:
+                self._audit_tier.processed(self._processed, skipped=skipped)
             self._membership.processed(self._processed)
             self._processed = None
 
@@ -351,12 +353,12 @@ class Consumer(Generic[T]):
     def _ended(self) -> bool:
         return self._closed or self._stopping or self._membership.closed
 
-    def _sibling(self, member: Member) -> Consumer[T]:
+    def _new_stream(self, member: ZooKeeperMember) -> Consumer[T]:
         """Another stream of the same member: what one thread touches is its own."""
         sibling = copy(self)
-        sibling._membership = self._joining.stream_of(member)
+        sibling._membership = self._group_config.new_stream(member)
         sibling._decoders = dict(self._decoders)
-        sibling._dead_letters = self._new_dead_letters()
+        sibling._dead_letters = self._make_dead_letters()
         sibling._first = False
         return sibling
 

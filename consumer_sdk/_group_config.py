@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from consumer_sdk._membership import BrokerMembership, OnPartitions, Start
-from consumer_sdk._zookeeper_group import Member, Stream, Timing
+from consumer_sdk._zookeeper_group import MemberTiming, ZooKeeperMember, ZooKeeperStream
 from consumer_sdk._zookeeper_group.subscription import subscription
 from headworks._kafka.client_properties import READ_AHEAD
 from headworks._zookeeper import MemberNode
 
-__all__ = ["Joining"]
+__all__ = ["GroupConfig"]
 
 _NEW_TOPICS_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Joining:
+class GroupConfig:
     """A group, what is wanted of it, and how."""
 
     group: str
@@ -36,7 +36,7 @@ class Joining:
     on_revoked: OnPartitions | None
     config: Mapping[str, Any]
 
-    def by_broker(self) -> BrokerMembership:
+    def broker_membership(self) -> BrokerMembership:
         """Join a group that a broker balances."""
         properties = self._properties(auto_commit=self.commit_every is not None)
         if self.matching is not None:
@@ -46,22 +46,22 @@ class Joining:
         topics = [_whole(self.matching)] if self.matching is not None else list(self.topics)
         return BrokerMembership(properties, topics, self.start, self.on_assigned, self.on_revoked)
 
-    def by_zookeeper(self, zookeeper: str) -> Stream:
+    def zookeeper_membership(self, zookeeper: str) -> ZooKeeperStream:
         """Join a group that balances itself; it is in it from the first poll on."""
-        timing = Timing(
-            session=int(self.config.get("session.timeout.ms", 6_000)) / 1000,
-            commit_every=self.commit_every,
-            letting_go=int(self.config.get("max.poll.interval.ms", 300_000)) / 1000,
+        timing = MemberTiming(
+            session_seconds=int(self.config.get("session.timeout.ms", 6_000)) / 1000,
+            commit_seconds=self.commit_every,
+            release_seconds=int(self.config.get("max.poll.interval.ms", 300_000)) / 1000,
         )
         self._wanted(1)  # a wrong filter is said before anything is opened
-        member = Member(zookeeper, self.group, self._wanted, timing)
-        return self.stream_of(member, first=True)
+        member = ZooKeeperMember(zookeeper, self.group, self._wanted, timing)
+        return self.new_stream(member, first=True)
 
-    def stream_of(self, member: Member, *, first: bool = False) -> Stream:
+    def new_stream(self, member: ZooKeeperMember, *, first: bool = False) -> ZooKeeperStream:
         """One more stream of a member."""
         properties = self._properties(auto_commit=False)
         properties.setdefault("topic.metadata.refresh.interval.ms", _NEW_TOPICS_MS)
-        return Stream(
+        return ZooKeeperStream(
             member,
             properties,
             self.start,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 from datetime import date, datetime, time
 
-__all__ = ["plain"]
+__all__ = ["to_jsonable"]
 
 
-def plain(value: object) -> object:
+def to_jsonable(value: object) -> object:
     """Moments as ISO text, bytes as base64, anything else as its text."""
     if isinstance(value, datetime | date | time):
         return value.isoformat()

@@ -22,7 +22,7 @@ __all__ = ["BrokerMembership", "Membership", "OnPartitions", "Start"]
 
 OnPartitions = Callable[[list[Partition]], None]
 Start = Literal["earliest", "latest"] | datetime
-_FETCH = 500
+_MAX_FETCHED_MESSAGES = 500
 
 
 class Membership(Protocol):
@@ -33,7 +33,7 @@ class Membership(Protocol):
         """What reads, for questions about the log."""
 
     @property
-    def fetched(self) -> bool:
+    def has_buffered(self) -> bool:
         """Whether the next message is here already."""
 
     @property
@@ -83,7 +83,7 @@ class BrokerMembership:
         self.client.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked)
 
     @property
-    def fetched(self) -> bool:
+    def has_buffered(self) -> bool:
         """See `Membership`."""
         return bool(self._buffer)
 
@@ -97,7 +97,7 @@ class BrokerMembership:
         if not self._buffer:
             self._buffer = self.client.consume(1, timeout)
             if self._buffer:
-                self._buffer += self.client.consume(_FETCH, 0)
+                self._buffer += self.client.consume(_MAX_FETCHED_MESSAGES, 0)
             self._buffer.reverse()
         return self._buffer.pop() if self._buffer else None
 
@@ -117,7 +117,7 @@ class BrokerMembership:
     def move(self, offsets: Mapping[Partition, int], *, commit: bool) -> None:
         """See `Membership`."""
         places = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
-        self._forget(set(offsets))
+        self._discard(set(offsets))
         for place in places:
             self.client.seek(place)
         if commit:
@@ -137,7 +137,7 @@ class BrokerMembership:
         self.closed = True
         self.client.close()
 
-    def _forget(self, partitions: set[Partition]) -> None:
+    def _discard(self, partitions: set[Partition]) -> None:
         """Forget what was fetched of partitions, to read it again or because others do."""
         self._buffer = [m for m in self._buffer if (m.topic(), m.partition()) not in partitions]
 
@@ -158,6 +158,6 @@ class BrokerMembership:
 
     def _revoked(self, _consumer: object, partitions: list[TopicPartition]) -> None:
         gone = [Partition(p.topic, p.partition) for p in partitions]
-        self._forget(set(gone))
+        self._discard(set(gone))
         if self._on_revoked is not None:
             self._on_revoked(gone)

@@ -15,43 +15,46 @@ from confluent_kafka import KafkaException, TopicPartition
 from consumer_sdk._message import Partition
 from headworks.errors import UnreachableError, UsageError
 
-__all__ = ["Place", "offsets_of", "uncommitted"]
+__all__ = ["SeekTarget", "offsets_of", "uncommitted"]
 
-Place = Literal["earliest", "latest"] | datetime | Mapping[Partition, int]
-_TIMEOUT = 15.0
-_AT_END = -1
+SeekTarget = Literal["earliest", "latest"] | datetime | Mapping[Partition, int]
+_TIMEOUT_SECONDS = 15.0
+_NO_OFFSET = -1
 
 
 def offsets_of(
-    client: confluent_kafka.Consumer, partitions: Sequence[Partition], place: Place
+    client: confluent_kafka.Consumer, partitions: Sequence[Partition], target: SeekTarget
 ) -> dict[Partition, int]:
-    """The offset that `place` means in each of `partitions` (those it names, if it names any).
+    """The offset that `target` means in each of `partitions` (those it names, if it names any).
 
     Raises UsageError for a naive datetime or a partition that is not among `partitions`,
     UnreachableError if the broker does not answer.
     """
-    if isinstance(place, Mapping):
-        for partition in place:
+    if isinstance(target, Mapping):
+        for partition in target:
             if partition not in partitions:
                 raise UsageError(
                     f"{partition[0]} partition {partition[1]} is not assigned to this member",
                     fix="name partitions that it reads (`assignment`)",
                 )
-        return {Partition(*partition): offset for partition, offset in place.items()}
+        return {Partition(*partition): offset for partition, offset in target.items()}
     try:
-        if isinstance(place, datetime):
-            return _at_time(client, partitions, place)
-        low_and_high = {p: client.get_watermark_offsets(_bare(p), _TIMEOUT) for p in partitions}
+        if isinstance(target, datetime):
+            return _at_time(client, partitions, target)
+        low_and_high = {
+            p: client.get_watermark_offsets(_kafka_partition(p), _TIMEOUT_SECONDS)
+            for p in partitions
+        }
     except KafkaException as error:
-        raise UnreachableError(f"the broker does not say where {place} is: {error}") from None
-    return {p: ends[0 if place == "earliest" else 1] for p, ends in low_and_high.items()}
+        raise UnreachableError(f"the broker does not say where {target} is: {error}") from None
+    return {p: ends[0 if target == "earliest" else 1] for p, ends in low_and_high.items()}
 
 
 def uncommitted(
     client: confluent_kafka.Consumer, partitions: Sequence[Partition]
 ) -> list[Partition]:
     """Those of `partitions` in which the group has committed nothing."""
-    found = client.committed([_bare(p) for p in partitions], _TIMEOUT)
+    found = client.committed([_kafka_partition(p) for p in partitions], _TIMEOUT_SECONDS)
     return [Partition(at.topic, at.partition) for at in found if at.offset < 0]
 
 
@@ -65,15 +68,17 @@ def _at_time(
     millis = int(instant.timestamp() * 1000)
     asked = [TopicPartition(p.topic, p.partition, millis) for p in partitions]
     found = {}
-    for at in client.offsets_for_times(asked, _TIMEOUT):
+    for at in client.offsets_for_times(asked, _TIMEOUT_SECONDS):
         partition = Partition(at.topic, at.partition)
         if at.error is not None:
             raise KafkaException(at.error)
         found[partition] = at.offset
-        if at.offset == _AT_END:
-            found[partition] = client.get_watermark_offsets(_bare(partition), _TIMEOUT)[1]
+        if at.offset == _NO_OFFSET:
+            found[partition] = client.get_watermark_offsets(
+                _kafka_partition(partition), _TIMEOUT_SECONDS
+            )[1]
     return found
 
 
-def _bare(partition: Partition) -> TopicPartition:
+def _kafka_partition(partition: Partition) -> TopicPartition:
     return TopicPartition(partition.topic, partition.partition)

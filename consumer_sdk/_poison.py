@@ -16,10 +16,10 @@ from confluent_kafka import KafkaException
 from headworks._kafka.clients import KafkaProducer
 from headworks.errors import CorruptError, UnreachableError
 
-__all__ = ["DeadLetters", "OnPoison", "PoisonMessageError"]
+__all__ = ["DeadLetterWriter", "OnPoison", "PoisonMessageError"]
 
-_TIMEOUT = 30.0
-_PREFIX = "headworks.dead-letter."
+_TIMEOUT_SECONDS = 30.0
+_HEADER_PREFIX = "headworks.dead-letter."
 
 
 class OnPoison(StrEnum):
@@ -34,7 +34,7 @@ class PoisonMessageError(CorruptError):
     """A message that cannot be decoded, under OnPoison.STOP; names topic, partition and offset."""
 
 
-class DeadLetters:
+class DeadLetterWriter:
     """Writes refused messages of `group` to `topic`, or to TOPIC.dead-letter each."""
 
     def __init__(self, client: Mapping[str, Any], *, group: str, topic: str | None) -> None:
@@ -47,17 +47,17 @@ class DeadLetters:
         """Write a message, and return when the broker has it on disk; UnreachableError if not."""
         topic = self._topic or f"{message.topic()}.dead-letter"
         outcome: list[object] = []
-        producer = self._running()
+        producer = self._open_producer()
         try:
             producer.produce(
                 topic,
                 message.value(),
                 message.key(),
                 timestamp=message.timestamp()[1],
-                headers=[*_headers(message), *self._why(message, reason)],
+                headers=[*_headers(message), *self._reason_headers(message, reason)],
                 on_delivery=lambda error, _: outcome.append(error),
             )
-            producer.flush(_TIMEOUT)
+            producer.flush(_TIMEOUT_SECONDS)
         except KafkaException as error:
             outcome.append(error)
         if not outcome or outcome[0] is not None:
@@ -67,20 +67,20 @@ class DeadLetters:
                 fix="it was not processed, and comes again; see that the broker takes the topic",
             )
 
-    def _running(self) -> KafkaProducer:
+    def _open_producer(self) -> KafkaProducer:
         if self._producer is None:
             self._producer = KafkaProducer(
                 {
                     **self._client,
                     "enable.idempotence": True,
-                    "message.timeout.ms": int(_TIMEOUT * 1000) - 1000,
+                    "message.timeout.ms": int(_TIMEOUT_SECONDS * 1000) - 1000,
                     "linger.ms": 0,
                     "log_level": 2,
                 }
             )
         return self._producer
 
-    def _why(
+    def _reason_headers(
         self, message: confluent_kafka.Message, reason: str
     ) -> list[tuple[str, str | bytes | None]]:
         told = {
@@ -90,7 +90,7 @@ class DeadLetters:
             "group": self._group,
             "reason": reason,
         }
-        return [(_PREFIX + name, str(value)) for name, value in told.items()]
+        return [(_HEADER_PREFIX + name, str(value)) for name, value in told.items()]
 
 
 def _headers(message: confluent_kafka.Message) -> list[tuple[str, str | bytes | None]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from headworks._audit_counting import AUDIT_TOPIC
 from headworks._audit_counting.counters import ATTEMPTED, MIRRORED, TOO_LARGE, UNRESOLVED
-from headworks._audit_counting.publishing import Publishing
+from headworks._audit_counting.publishing import AuditPublisher
 from headworks.registry_client._schema_ids import EventSchemaIds
 
 __all__ = ["Counts", "MirrorAuditTier"]
@@ -29,7 +29,7 @@ class MirrorAuditTier:
     def __init__(
         self, client: Mapping[str, Any], registry: str, folder: Path, *, tier: str
     ) -> None:
-        self._publishing = Publishing(
+        self._publisher = AuditPublisher(
             client,
             EventSchemaIds(registry, folder),
             folder,
@@ -37,7 +37,7 @@ class MirrorAuditTier:
             application="headworks-mirror",
             every=_PUBLISH_SECONDS,
         )
-        self._counters = self._publishing.counters
+        self._counters = self._publisher.counters
 
     def attempted(self, counts: Counts) -> None:
         """These are about to be sent."""
@@ -61,7 +61,7 @@ class MirrorAuditTier:
 
     def close(self) -> None:
         """Publish what is left within a few seconds; the next process publishes the remainder."""
-        self._publishing.close()
+        self._publisher.close()
 
 
 def _audited(counts: Counts) -> Iterator[tuple[str, int, int, int]]:

@@ -14,8 +14,8 @@ from types import TracebackType
 
 __all__ = ["HungBroker"]
 
-_TURN = 0.1
-_BYTES = 1 << 16
+_SELECT_SECONDS = 0.1
+_RECEIVE_BYTES = 1 << 16
 
 
 class HungBroker:
@@ -58,7 +58,7 @@ class HungBroker:
 
     def _swallow(self) -> None:
         while not self._stopping.is_set():
-            for key, _ in self._selector.select(_TURN):
+            for key, _ in self._selector.select(_SELECT_SECONDS):
                 sock = key.fileobj
                 assert isinstance(sock, socket.socket)
                 if sock is self._listener:
@@ -73,6 +73,6 @@ class HungBroker:
 
 def _received(sock: socket.socket) -> bytes:
     try:
-        return sock.recv(_BYTES)
+        return sock.recv(_RECEIVE_BYTES)
     except OSError:
         return b""

@@ -30,12 +30,12 @@ from headworks._kafka.bootstrap import Brokers
 from headworks._settings import resolve
 from headworks._wire import prefix
 from headworks.codec import EventType, event_type
-from headworks.codec._forms import Message
+from headworks.codec._encoders import EncodedMessage
 from headworks.errors import HeadworksError, UsageError
 from headworks.registry_client._schema_ids import EventSchemaIds
 from producer_sdk._context import Headers, headers_of, tracing
 from producer_sdk._interceptors import Delivery, Interceptor, Interceptors
-from producer_sdk._transport import OnDelivery, Running, RunningConfig
+from producer_sdk._transport import OnDelivery, Transport, TransportConfig
 
 __all__ = ["DeliveryError", "Producer", "WhenFull", "close_on_sigterm"]
 
@@ -57,7 +57,7 @@ class DeliveryError(HeadworksError):
 class _Prepared(NamedTuple):
     """What is needed of an event class for each send."""
 
-    message: Callable[[bytes, Any], Message]
+    message: Callable[[bytes, Any], EncodedMessage]
     prefix: bytes
     topic: str
 
@@ -126,12 +126,12 @@ class Producer:
             **({"message.timeout.ms": 0} if spills else {}),
             **(config or {}),
         }
-        self._config = RunningConfig(
+        self._config = TransportConfig(
             client, folder, application, self._ids, audit_every, spill_bytes if spills else 0
         )
         self._prepared: dict[type, _Prepared] = {}
         self._lock = threading.Lock()
-        self._running: Running | None = None
+        self._transport: Transport | None = None
         self._closed = False
         try:
             for cls in events:
@@ -140,7 +140,7 @@ class Producer:
         except BaseException:
             self._brokers.close()
             raise
-        _alive.add(self)
+        _open_producers.add(self)
 
     def send(
         self, event: object, *, key: bytes | None = None, headers: Headers | None = None
@@ -208,10 +208,10 @@ class Producer:
         themselves under WhenFull.SPILL.
         """
         with self._lock:
-            running, self._running = self._running, None
+            transport, self._transport = self._transport, None
             self._closed = True
-        _alive.discard(self)
-        left = 0 if running is None else running.stop(self._close_timeout)
+        _open_producers.discard(self)
+        left = 0 if transport is None else transport.stop(self._close_timeout)
         self._brokers.close()
         return left
 
@@ -249,34 +249,34 @@ class Producer:
             timestamp = int(self._clock() * 1000)
         if key is None:
             key = own_key
-        running = self._running or self._start()
+        transport = self._transport or self._start()
         carried = headers_of(self._headers, self._trace, headers)
         if hooks is None:
-            return running.put(topic, value, key, timestamp, carried, report, wait_ms, spillable)
-        told = _telling(hooks, event, topic, report)
-        taken = running.put(topic, value, key, timestamp, carried, told, wait_ms, spillable)
+            return transport.put(topic, value, key, timestamp, carried, report, wait_ms, spillable)
+        told = _delivery_callback(hooks, event, topic, report)
+        taken = transport.put(topic, value, key, timestamp, carried, told, wait_ms, spillable)
         hooks.after_enqueue(event, taken=taken)
         return taken
 
     def _prepare(self, cls: type) -> _Prepared:
         kind: EventType[Any] = event_type(cls)
-        found = _Prepared(kind.form.message, prefix(self._ids.find(cls)), kind.topic)
+        found = _Prepared(kind.encoder.message, prefix(self._ids.find(cls)), kind.topic)
         self._prepared[cls] = found
         return found
 
-    def _start(self) -> Running:
+    def _start(self) -> Transport:
         """What runs: started anew after a fork. UsageError if the producer is closed."""
         with self._lock:
             if self._closed:
                 raise UsageError("the producer is closed", fix="send before close, or make another")
-            if self._running is None:
-                self._running = Running(self._config)
-            return self._running
+            if self._transport is None:
+                self._transport = Transport(self._config)
+            return self._transport
 
     def _after_fork(self) -> None:
         """In a forked child: what the parent runs stays the parent's."""
         self._lock = threading.Lock()
-        self._running = None
+        self._transport = None
 
 
 def close_on_sigterm(producer: Producer) -> None:
@@ -298,7 +298,7 @@ def close_on_sigterm(producer: Producer) -> None:
     signal.signal(signal.SIGTERM, handle)
 
 
-def _telling(
+def _delivery_callback(
     hooks: Interceptors, event: object, topic: str, report: OnDelivery | None
 ) -> OnDelivery:
     def delivered(error: Any, message: Any) -> None:
@@ -323,18 +323,18 @@ def _default_state_dir() -> Path:
     return Path(base) / "headworks" / "producer"
 
 
-_alive: weakref.WeakSet[Producer] = weakref.WeakSet()
+_open_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
 
 
-def _restart_after_fork() -> None:
-    for producer in list(_alive):
+def _forget_transports_after_fork() -> None:
+    for producer in list(_open_producers):
         producer._after_fork()
 
 
 def _close_at_exit() -> None:
-    for producer in list(_alive):
+    for producer in list(_open_producers):
         producer.close()
 
 
-os.register_at_fork(after_in_child=_restart_after_fork)
+os.register_at_fork(after_in_child=_forget_transports_after_fork)
 atexit.register(_close_at_exit)

@@ -21,19 +21,19 @@ from typing import NamedTuple
 
 from headworks.errors import CorruptError
 
-__all__ = ["HEADER", "Headers", "Segment", "Spilled", "record_of"]
+__all__ = ["HEADER", "Headers", "SpillFile", "SpilledMessage", "record_of"]
 
 _MAGIC = b"HWSPILL1"
 HEADER = 16
 _POSITION = 8
-_RECORD = struct.Struct("<II")
-_FIXED = struct.Struct("<qiiiH")
-_LENGTHS = struct.Struct("<ii")
-_NONE = -1
+_RECORD_PREFIX = struct.Struct("<II")
+_FIXED_FIELDS = struct.Struct("<qiiiH")
+_HEADER_LENGTHS = struct.Struct("<ii")
+_NULL_LENGTH = -1
 Headers = dict[str, bytes | str]
 
 
-class Spilled(NamedTuple):
+class SpilledMessage(NamedTuple):
     """A message that waits on disk."""
 
     topic: str
@@ -43,7 +43,7 @@ class Spilled(NamedTuple):
     headers: Headers | None
 
 
-class Segment:
+class SpillFile:
     """A new file at `path`, or (`found`) one that a dead process left.
 
     BlockingIOError if its process lives, FileNotFoundError if it is gone, CorruptError if it is
@@ -80,12 +80,12 @@ class Segment:
         self.size += len(record)
         return True
 
-    def read(self, most: int, most_bytes: int) -> list[Spilled]:
-        """The next messages, which are not delivered before `taken` says so."""
-        found: list[Spilled] = []
-        stop = self._read + most_bytes
-        while len(found) < most and self._read < min(self.size, stop):
-            message, size = self._at(self._read)
+    def read(self, max_messages: int, max_bytes: int) -> list[SpilledMessage]:
+        """The next messages, which are not delivered before `acknowledge` says so."""
+        found: list[SpilledMessage] = []
+        stop = self._read + max_bytes
+        while len(found) < max_messages and self._read < min(self.size, stop):
+            message, size = self._record_at(self._read)
             if message is None:
                 self.size = self._read
                 break
@@ -93,7 +93,7 @@ class Segment:
             self._read += size
         return found
 
-    def taken(self) -> None:
+    def acknowledge(self) -> None:
         """What was read is delivered; a file of nothing else is emptied."""
         if self._position != self._read:
             self._position = self._read
@@ -106,39 +106,39 @@ class Segment:
         """Let go of the file; it is removed if all of it is delivered."""
         if self.delivered:
             self.path.unlink(missing_ok=True)
-        self.forget()
+        self.release()
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Let go of the file as it is."""
         os.close(self._file)
 
-    def _at(self, place: int) -> tuple[Spilled | None, int]:
-        head = os.pread(self._file, _RECORD.size, place)
-        if len(head) < _RECORD.size:
+    def _record_at(self, offset: int) -> tuple[SpilledMessage | None, int]:
+        head = os.pread(self._file, _RECORD_PREFIX.size, offset)
+        if len(head) < _RECORD_PREFIX.size:
             return None, 0
-        size, checksum = _RECORD.unpack(head)
-        if not _FIXED.size <= size <= self.size - place:  # a hole reads as zeros
+        size, checksum = _RECORD_PREFIX.unpack(head)
+        if not _FIXED_FIELDS.size <= size <= self.size - offset:  # a hole reads as zeros
             return None, 0
-        body = os.pread(self._file, size, place + _RECORD.size)
+        body = os.pread(self._file, size, offset + _RECORD_PREFIX.size)
         if len(body) < size or zlib.crc32(body) != checksum:
             return None, 0
-        return _unpacked(body), _RECORD.size + size
+        return _unpack(body), _RECORD_PREFIX.size + size
 
 
-def record_of(message: Spilled) -> bytes:
+def record_of(message: SpilledMessage) -> bytes:
     """A message as a record."""
-    body = _packed(message)
-    return _RECORD.pack(len(body), zlib.crc32(body)) + body
+    body = _pack(message)
+    return _RECORD_PREFIX.pack(len(body), zlib.crc32(body)) + body
 
 
-def _packed(message: Spilled) -> bytes:
+def _pack(message: SpilledMessage) -> bytes:
     topic, headers = message.topic.encode(), message.headers or {}
     parts = [
-        _FIXED.pack(
+        _FIXED_FIELDS.pack(
             message.timestamp,
             len(topic),
             len(message.value),
-            _NONE if message.key is None else len(message.key),
+            _NULL_LENGTH if message.key is None else len(message.key),
             len(headers),
         ),
         topic,
@@ -147,21 +147,21 @@ def _packed(message: Spilled) -> bytes:
     ]
     for name, value in headers.items():
         raw = value if isinstance(value, bytes) else value.encode()
-        parts += [_LENGTHS.pack(len(name.encode()), len(raw)), name.encode(), raw]
+        parts += [_HEADER_LENGTHS.pack(len(name.encode()), len(raw)), name.encode(), raw]
     return b"".join(parts)
 
 
-def _unpacked(body: bytes) -> Spilled:
-    timestamp, topic_size, value_size, key_size, count = _FIXED.unpack_from(body)
-    at = _FIXED.size
+def _unpack(body: bytes) -> SpilledMessage:
+    timestamp, topic_size, value_size, key_size, count = _FIXED_FIELDS.unpack_from(body)
+    at = _FIXED_FIELDS.size
     topic, at = body[at : at + topic_size].decode(), at + topic_size
     value, at = body[at : at + value_size], at + value_size
-    key = None if key_size == _NONE else body[at : at + key_size]
+    key = None if key_size == _NULL_LENGTH else body[at : at + key_size]
     at += max(0, key_size)
     headers: Headers = {}
     for _ in range(count):
-        name_size, size = _LENGTHS.unpack_from(body, at)
-        at += _LENGTHS.size
+        name_size, size = _HEADER_LENGTHS.unpack_from(body, at)
+        at += _HEADER_LENGTHS.size
         name, at = body[at : at + name_size].decode(), at + name_size
         headers[name], at = body[at : at + size], at + size
-    return Spilled(topic, value, key, timestamp, headers or None)
+    return SpilledMessage(topic, value, key, timestamp, headers or None)

@@ -31,30 +31,33 @@ from headworks._audit_counting.counters import (
     RESENT,
     TOO_LARGE,
     CounterFile,
-    Slot,
+    WindowCounts,
 )
-from headworks._audit_counting.reporting import Reporter, through
+from headworks._audit_counting.reporting import AuditReporter, audit_topic_sender
 from headworks._kafka.clients import KafkaProducer
 from headworks._kafka.partitioner import ANY, Detour
 from headworks.errors import HeadworksError
 from headworks.registry_client._schema_ids import EventSchemaIds
 from producer_sdk._context import Headers
-from producer_sdk._spill import Spill, Spilled, leftover_spills
+from producer_sdk._spill import Spill, SpilledMessage, leftover_spills
 
-__all__ = ["OnDelivery", "Running", "RunningConfig"]
+__all__ = ["OnDelivery", "Transport", "TransportConfig"]
 
 OnDelivery = Callable[[Any, Any], None]
 _log = logging.getLogger("headworks.producer")
-_POLL = 0.1
-_WRITING_EVERY, _WRITING_SHARE = 0.05, 0.02  # counts into their file; at most so much of the time
-_PURGING = 1.0
-_LAST_COUNTS = 0.5
-_SPILL_BATCH = 10_000
-_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+_POLL_SECONDS = 0.1
+_COUNTS_WRITE_SECONDS, _COUNTS_WRITE_SHARE = (
+    0.05,
+    0.02,
+)  # counts into their file; at most so much of the time
+_PURGE_SECONDS = 1.0
+_LAST_COUNTS_SECONDS = 0.5
+_SPILL_BATCH_MESSAGES = 10_000
+_PURGE_ERRORS = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
 @dataclass(frozen=True, slots=True)
-class RunningConfig:
+class TransportConfig:
     """What a producer is made with; `spill_bytes` 0: nothing is spilled."""
 
     client: Mapping[str, Any]
@@ -65,25 +68,25 @@ class RunningConfig:
     spill_bytes: int
 
 
-class Running:
+class Transport:
     """Takes encoded messages (`put`) until `stop`."""
 
-    def __init__(self, config: RunningConfig) -> None:
+    def __init__(self, config: TransportConfig) -> None:
         self._detour = Detour()
         self.client = KafkaProducer(self._detour.client(config.client))
         self.counters = CounterFile(config.state_dir)
         self._latest = self.counters.latest
-        self._reporter = Reporter(
+        self._reporter = AuditReporter(
             config.state_dir,
             tier="producer",
             application=config.application,
             ids=config.ids,
-            send=through(self.client, self._detour),
+            send=audit_topic_sender(self.client, self._detour),
         )
         self._spill: Spill | None = None
         self._respilling: deque[Spill] = deque()  # those that hold something, the oldest first
         self._outstanding = 0
-        self._pending: deque[tuple[Spilled, Slot]] = deque()
+        self._pending: deque[tuple[SpilledMessage, WindowCounts]] = deque()
         if config.spill_bytes:
             self._respilling.extend(leftover_spills(config.state_dir))
             self._spill = Spill(config.state_dir, limit=config.spill_bytes)
@@ -130,7 +133,7 @@ class Running:
 
     def _put(
         self,
-        slot: Slot,
+        slot: WindowCounts,
         topic: str,
         value: bytes,
         key: bytes | None,
@@ -147,7 +150,7 @@ class Running:
                 return self._spilled(spill, slot, topic, value, key, timestamp, headers)
             callback: OnDelivery = partial(self._delivered, slot, report)
         else:
-            callback = slot.report if report is None else _both(slot.report, report)
+            callback = slot.report if report is None else _in_turn(slot.report, report)
         carried: dict[str, str | bytes | None] | None = None if headers is None else {**headers}
         deadline = 0.0
         while True:
@@ -191,14 +194,14 @@ class Running:
         self.client.flush(max(0.1, deadline - time.monotonic()))
         left = self.counters.open_messages()
         if self._respilling and not self._outstanding:
-            self._respilling[0].taken()
+            self._respilling[0].acknowledge()
         if left:
             self._closing = True
             self.client.purge()
-            self.client.flush(_PURGING)
+            self.client.flush(_PURGE_SECONDS)
         self._deadline = deadline
         self._counted.set()
-        self._publisher.join(max(_LAST_COUNTS, deadline - time.monotonic()))
+        self._publisher.join(max(_LAST_COUNTS_SECONDS, deadline - time.monotonic()))
         self._reporter.close()
         if left and self._spill is None:
             _log.error("%d messages were not delivered when the producer closed", left)
@@ -215,25 +218,29 @@ class Running:
     def _spilled(
         self,
         spill: Spill,
-        slot: Slot,
+        slot: WindowCounts,
         topic: str,
         value: bytes,
         key: bytes | None,
         timestamp: int,
         headers: Headers | None,
     ) -> bool:
-        kept = Spilled(topic, value, key, timestamp, None if headers is None else dict(headers))
+        kept = SpilledMessage(
+            topic, value, key, timestamp, None if headers is None else dict(headers)
+        )
         try:
-            if spill.put(kept):
+            if spill.append(kept):
                 return True
         except OSError as error:
             _log.error("the spill in %s does not take messages: %s", spill.folder, error)
         slot.resolve(QUEUE_FULL)
         return False
 
-    def _delivered(self, slot: Slot, report: OnDelivery | None, error: Any, message: Any) -> None:
+    def _delivered(
+        self, slot: WindowCounts, report: OnDelivery | None, error: Any, message: Any
+    ) -> None:
         """A report while spilling is on: what the end of the producer purges is kept on disk."""
-        if error is not None and self._closing and error.code() in _PURGED:
+        if error is not None and self._closing and error.code() in _PURGE_ERRORS:
             headers = {name: value or b"" for name, value in message.headers() or ()}
             kept = (message.topic(), message.value(), message.key(), message.timestamp()[1])
             assert self._spill is not None
@@ -247,11 +254,13 @@ class Running:
         due = 0.0
         while not self._stopping.is_set():
             try:
-                self.client.poll(_POLL)
+                self.client.poll(_POLL_SECONDS)
                 now = time.monotonic()
                 if now >= due:
-                    self.counters.write_down()
-                    due = now + max(_WRITING_EVERY, (time.monotonic() - now) / _WRITING_SHARE)
+                    self.counters.flush()
+                    due = now + max(
+                        _COUNTS_WRITE_SECONDS, (time.monotonic() - now) / _COUNTS_WRITE_SHARE
+                    )
                 if self._respilling:
                     self._send_spilled()
             except Exception:
@@ -282,16 +291,16 @@ class Running:
         if self._outstanding:
             return
         if not spill.empty:
-            spill.taken()  # the last batch: a crash must not send it again
-            for message in spill.take(_SPILL_BATCH):
+            spill.acknowledge()  # the last batch: a crash must not send it again
+            for message in spill.read(_SPILL_BATCH_MESSAGES):
                 self._pending.append((message, self._slot_of(spill, message)))
                 self._outstanding += 1
             if not self._pending:
-                spill.taken()  # what is left of it is damaged
+                spill.acknowledge()  # what is left of it is damaged
         elif spill is not self._spill:
             self._respilling.popleft().close()
 
-    def _slot_of(self, spill: Spill, message: Spilled) -> Slot:
+    def _slot_of(self, spill: Spill, message: SpilledMessage) -> WindowCounts:
         window = window_of(message.timestamp)
         if spill is self._spill:
             found = self.counters.open_slot(message.topic, window)
@@ -301,8 +310,8 @@ class Running:
             self.counters.count(message.topic, window, 0, RESENT)
         return self.counters.attempt(message.topic, message.timestamp, len(message.value))
 
-    def _respilled(self, slot: Slot, error: Any, message: Any) -> None:
-        if error is not None and self._closing and error.code() in _PURGED:
+    def _respilled(self, slot: WindowCounts, error: Any, message: Any) -> None:
+        if error is not None and self._closing and error.code() in _PURGE_ERRORS:
             return  # it is in its spill still
         slot.report(error, message)
         self._outstanding -= 1
@@ -333,7 +342,7 @@ def _started(target: Callable[[], None], name: str) -> threading.Thread:
     return thread
 
 
-def _both(first: OnDelivery, second: OnDelivery) -> OnDelivery:
+def _in_turn(first: OnDelivery, second: OnDelivery) -> OnDelivery:
     def report(error: object, message: object) -> None:
         first(error, message)
         second(error, message)

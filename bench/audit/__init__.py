@@ -157,7 +157,7 @@ def _heard(_error: object, _message: object) -> None:
 
 
 def _uncounted(running: Any, told: Any) -> Any:
-    """As `AuditService.put`, but nobody counts the message; `told` is who hears of its fate."""
+    """As `Transport.put`, but nobody counts the message; `told` is who hears of its fate."""
     client, detour = running.client, running._detour
 
     def put(

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from bench.frame import Bench
-from consumer_sdk._zookeeper_group import Member, Timing
+from consumer_sdk._zookeeper_group import MemberTiming, ZooKeeperMember
 from consumer_sdk._zookeeper_group.member import Handover
 from consumer_sdk._zookeeper_group.subscription import subscription
 from headworks._cli.stack.embedded_zookeeper import Ensemble
@@ -33,7 +33,7 @@ _WHO = "Headworks"
 class _Stream:
     """A stream that reads nothing: it begins and lets go as soon as it is asked."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: ZooKeeperMember) -> None:
         self.handover = Handover()
         member.handovers.append(self.handover)
         self._ended = threading.Event()
@@ -43,7 +43,7 @@ class _Stream:
     @property
     def owned(self) -> int:
         with self.handover.lock:
-            return len(self.handover.reading) - len(self.handover.let_go)
+            return len(self.handover.reading) - len(self.handover.to_release)
 
     def close(self) -> None:
         self._ended.set()
@@ -56,11 +56,11 @@ class _Stream:
             handover.changed.wait()
             with handover.lock:
                 handover.changed.clear()
-                handover.reading -= handover.let_go
-                handover.let_go.clear()
-                handover.idle.notify_all()
-                handover.reading |= handover.begin.keys()
-                handover.begin.clear()
+                handover.reading -= handover.to_release
+                handover.to_release.clear()
+                handover.released.notify_all()
+                handover.reading |= handover.to_start.keys()
+                handover.to_start.clear()
 
 
 class _Group:
@@ -68,15 +68,15 @@ class _Group:
 
     def __init__(self, zookeeper: str, topic: str, partitions: int) -> None:
         self._zookeeper, self._topic, self._partitions = zookeeper, topic, partitions
-        self._members: list[tuple[Member, _Stream]] = []
+        self._members: list[tuple[ZooKeeperMember, _Stream]] = []
         self._left = 0
 
     def join(self) -> None:
-        member = Member(
+        member = ZooKeeperMember(
             self._zookeeper,
             f"group-{self._topic}",
             lambda streams: subscription([self._topic], None, None, streams),
-            Timing(),
+            MemberTiming(),
         )
         self._members.append((member, _Stream(member)))
         member.start()

@@ -146,10 +146,10 @@ def _encode(
         fastavro.schemaless_writer(out, schema, plain)
         return out.getvalue()
 
-    assert kind.encode(event) == kind.python.encode(event) == by_fastavro()
+    assert kind.encode(event) == kind.python_encoder.encode(event) == by_fastavro()
     cases: list[tuple[str, Callable[[], object]]] = [
         (US, lambda: kind.encode(event)),
-        (PURE, lambda: kind.python.encode(event)),
+        (PURE, lambda: kind.python_encoder.encode(event)),
         (FASTAVRO, by_fastavro),
         (CONFLUENT, lambda: serializer(plain, context)),
     ]
@@ -186,8 +186,8 @@ def _decode(
 def _send(bench: Bench, measured: Measured, broker: str, registry: str) -> None:
     count = 60_000 if bench.quick else 300_000
     make, kind = measured.written, measured.module.PageView.__headworks__
-    for who, form in ((US, kind.form), (PURE, kind.python)):
-        kept, kind.form = kind.form, form
+    for who, encoder in ((US, kind.encoder), (PURE, kind.python_encoder)):
+        kept, kind.encoder = kind.encoder, encoder
         with Producer(
             broker,
             registry,
@@ -199,7 +199,7 @@ def _send(bench: Bench, measured: Measured, broker: str, registry: str) -> None:
             queue_messages=count,
             queue_bytes=1 << 30,
         ) as producer:
-            kind.form = kept
+            kind.encoder = kept
             _time(bench, who, _sending(producer, make), count, producer.flush)
     serializer = AvroSerializer(
         SchemaRegistryClient({"url": registry}),

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 
 from headworks._console.sources.group_state import GroupSample, GroupState, group_state
 from headworks._console.sources.topics import broker_unreachable
-from headworks.groups import Group, Groups
+from headworks.groups import GroupDescription, Groups
 
 __all__ = ["GroupReader", "GroupRow", "GroupsSnapshot"]
 
@@ -26,7 +26,7 @@ _MAX_SAMPLES = 10
 class GroupRow:
     """A group and the verdict on it; `lags` oldest first."""
 
-    group: Group
+    group: GroupDescription
     topics: tuple[str, ...]
     state: GroupState
     because: str
@@ -74,7 +74,7 @@ class GroupReader:
                 by_topic.setdefault(topic, []).append(name)
         return GroupsSnapshot(rows, {topic: tuple(names) for topic, names in by_topic.items()})
 
-    def _row(self, group: Group, now: float) -> GroupRow:
+    def _row(self, group: GroupDescription, now: float) -> GroupRow:
         positions = {
             (p.topic, p.partition): (p.committed, p.lag or 0)
             for p in group.positions

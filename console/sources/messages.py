@@ -369,9 +369,9 @@ def _printable(value: Any) -> Any:
         return str(value)
     if value is None or isinstance(value, str | int | float):
         return value
-    from consumer_sdk._jsonable import plain
+    from consumer_sdk._jsonable import to_jsonable
 
-    return plain(value)
+    return to_jsonable(value)
 
 
 def _raw(value: bytes) -> Any:

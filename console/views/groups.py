@@ -9,7 +9,7 @@ from headworks._ci.verdict import DownstreamConsumer
 from headworks._console.sources.groups import GroupRow, GroupsSnapshot
 from headworks._console.views.paging import ListPage, ListQuery, list_page
 from headworks._console.views.visibility import CanSee
-from headworks.groups import Member, Position
+from headworks.groups import GroupPosition, MemberDescription
 
 __all__ = [
     "GroupLine",
@@ -68,7 +68,7 @@ class GroupPage:
     """A group, its members and its positions."""
 
     line: GroupLine
-    members: tuple[Member, ...]
+    members: tuple[MemberDescription, ...]
     positions: tuple[PositionLine, ...]
 
 
@@ -171,5 +171,5 @@ def _line(row: GroupRow, can_see: CanSee) -> GroupLine:
     )
 
 
-def _position(p: Position) -> PositionLine:
+def _position(p: GroupPosition) -> PositionLine:
     return PositionLine(p.topic, p.partition, p.committed, p.end, p.lag, p.behind_ms, p.owner)

@@ -10,7 +10,7 @@ Rules: nothing is read before its partition is claimed, and nothing is delivered
 may have been given; positions are written only together with the proof that the member is alive.
 """
 
-from consumer_sdk._zookeeper_group.member import Member, Timing
-from consumer_sdk._zookeeper_group.stream import Stream
+from consumer_sdk._zookeeper_group.member import MemberTiming, ZooKeeperMember
+from consumer_sdk._zookeeper_group.stream import ZooKeeperStream
 
-__all__ = ["Member", "Stream", "Timing"]
+__all__ = ["MemberTiming", "ZooKeeperMember", "ZooKeeperStream"]

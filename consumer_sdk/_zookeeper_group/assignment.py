@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["BrokerPartition", "Stream", "assign", "ranges", "share_of"]
+__all__ = ["BrokerPartition", "StreamId", "assign", "assignment_of", "ranges"]
 
 
 class BrokerPartition(NamedTuple):
@@ -24,7 +24,7 @@ class BrokerPartition(NamedTuple):
     partition: int
 
 
-class Stream(NamedTuple):
+class StreamId(NamedTuple):
     """One of the streams of a member."""
 
     member: str
@@ -32,17 +32,17 @@ class Stream(NamedTuple):
 
 
 def ranges(
-    partitions: Iterable[BrokerPartition], streams: Iterable[Stream]
-) -> dict[Stream, Sequence[BrokerPartition]]:
+    partitions: Iterable[BrokerPartition], streams: Iterable[StreamId]
+) -> dict[StreamId, Sequence[BrokerPartition]]:
     """Deal sorted partitions to sorted streams in ranges; the first get what is left over."""
-    ordered, takers = sorted(set(partitions)), sorted(set(streams))
-    if not takers:
+    ordered, receivers = sorted(set(partitions)), sorted(set(streams))
+    if not receivers:
         return {}
-    each, left = divmod(len(ordered), len(takers))
-    found: dict[Stream, Sequence[BrokerPartition]] = {}
+    per_stream, remainder = divmod(len(ordered), len(receivers))
+    found: dict[StreamId, Sequence[BrokerPartition]] = {}
     at = 0
-    for index, stream in enumerate(takers):
-        end = at + each + (index < left)
+    for index, stream in enumerate(receivers):
+        end = at + per_stream + (index < remainder)
         found[stream] = ordered[at:end]
         at = end
     return found
@@ -50,7 +50,7 @@ def ranges(
 
 def assign(
     partitions: Mapping[str, Iterable[BrokerPartition]], members: Mapping[str, Mapping[str, int]]
-) -> dict[str, dict[Stream, Sequence[BrokerPartition]]]:
+) -> dict[str, dict[StreamId, Sequence[BrokerPartition]]]:
     """For each topic, which stream reads which partitions.
 
     `partitions` are those there are, by topic; `members` say how many streams each has for which
@@ -59,7 +59,7 @@ def assign(
     found = {}
     for topic, available in partitions.items():
         streams = [
-            Stream(member, number)
+            StreamId(member, number)
             for member, wanted in members.items()
             for number in range(wanted.get(topic, 0))
         ]
@@ -68,7 +68,7 @@ def assign(
     return found
 
 
-def share_of(
+def assignment_of(
     member: str,
     partitions: Mapping[str, Iterable[BrokerPartition]],
     members: Mapping[str, Mapping[str, int]],
@@ -76,8 +76,8 @@ def share_of(
     """What `member` reads: the (topic, partition)s of its part, and which stream reads each."""
     return {
         (topic, partition): stream.number
-        for topic, dealt in assign(partitions, members).items()
-        for stream, part in dealt.items()
+        for topic, assigned in assign(partitions, members).items()
+        for stream, own in assigned.items()
         if stream.member == member
-        for partition in part
+        for partition in own
     }

@@ -19,17 +19,17 @@ from consumer_sdk._zookeeper_group.assignment import BrokerPartition
 from headworks._zookeeper import MemberNode, OffsetNode, TopicNode, ZooKeeperSession, paths
 from headworks._zookeeper.session import kazoo
 
-__all__ = ["Directory", "NotAMemberError", "Place", "View"]
+__all__ = ["GroupDirectory", "GroupView", "NotAMemberError", "RegisteredPartition"]
 
-_AT_ONCE = 200
-_TIMEOUT = 15.0
+_MAX_OPERATIONS = 200
+_TIMEOUT_SECONDS = 15.0
 
 
-class Place(NamedTuple):
+class RegisteredPartition(NamedTuple):
     """A partition of a topic, with the broker that has it."""
 
     topic: str
-    at: BrokerPartition
+    broker_partition: BrokerPartition
 
 
 class NotAMemberError(Exception):
@@ -37,7 +37,7 @@ class NotAMemberError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class GroupView:
     """What a member sees: who is in the group, which brokers live, which topics there are."""
 
     members: Mapping[str, MemberNode]
@@ -45,7 +45,7 @@ class View:
     topics: frozenset[str]
 
 
-class Directory:
+class GroupDirectory:
     """The directories of `group`; `writes` counts the nodes written, created and deleted."""
 
     def __init__(self, session: ZooKeeperSession, group: str) -> None:
@@ -69,7 +69,7 @@ class Directory:
             return False
         return True
 
-    def view(self, watch: Callable[[Any], None]) -> View:
+    def view(self, watch: Callable[[Any], None]) -> GroupView:
         """What there is; `watch` is called when that changes."""
         for path in (paths.BROKERS, paths.TOPICS):
             self._prepare(path)
@@ -80,7 +80,7 @@ class Directory:
         nodes = self._values(
             [f"{paths.members(self._group)}/{name}" for name in ids], self._client.get_async
         )
-        return View(
+        return GroupView(
             {
                 paths.name_of(path.rpartition("/")[2]): MemberNode.load(value, path)
                 for path, value in nodes.items()
@@ -107,70 +107,70 @@ class Directory:
         return found
 
     def claim(
-        self, member: str, places: Iterable[Place], watch: Callable[[Any], None]
-    ) -> tuple[list[Place], dict[Place, str]]:
+        self, member: str, partitions: Iterable[RegisteredPartition], watch: Callable[[Any], None]
+    ) -> tuple[list[RegisteredPartition], dict[RegisteredPartition, str]]:
         """Become the owner of partitions: those that are ours now, and who owns the others.
 
         `watch` is called when one of the others becomes free. NotAMemberError if the member's node
         is gone.
         """
         asked = []
-        for place in places:
-            path = self._owner(place)
+        for partition in partitions:
+            path = self._owner(partition)
             self._prepare(path.rpartition("/")[0])
             change = self._client.transaction()
             change.check(paths.member(self._group, member), -1)
             change.create(path, member.encode(), ephemeral=True)
-            asked.append((place, path, change.commit_async()))
+            asked.append((partition, path, change.commit_async()))
         ours, others = [], {}
-        for place, path, answer in asked:
-            checked, created = answer.get(timeout=_TIMEOUT)
+        for partition, path, answer in asked:
+            checked, created = answer.get(timeout=_TIMEOUT_SECONDS)
             if isinstance(checked, self._errors.NoNodeError):
                 raise NotAMemberError(member)
             if not isinstance(created, Exception):
-                ours.append(place)
+                ours.append(partition)
                 self.writes += 1
                 continue
             if not isinstance(created, self._errors.NodeExistsError):
                 raise created
             owner = self._owner_at(path, watch)
             if owner == member:
-                ours.append(place)  # the answer to an earlier claim was lost
+                ours.append(partition)  # the answer to an earlier claim was lost
             else:
-                others[place] = owner
+                others[partition] = owner
         return ours, others
 
-    def release(self, member: str, places: Iterable[Place]) -> None:
+    def release(self, member: str, partitions: Iterable[RegisteredPartition]) -> None:
         """Own partitions no longer; NotAMemberError if the member's node is gone."""
         answers = []
-        for place in places:
+        for partition in partitions:
             change = self._client.transaction()
             change.check(paths.member(self._group, member), -1)
-            change.delete(self._owner(place))
+            change.delete(self._owner(partition))
             answers.append(change.commit_async())
         for answer in answers:
-            checked, _ = answer.get(timeout=_TIMEOUT)
+            checked, _ = answer.get(timeout=_TIMEOUT_SECONDS)
             if isinstance(checked, self._errors.NoNodeError):
                 raise NotAMemberError(member)
             self.writes += 1
 
-    def offsets(self, places: Iterable[Place]) -> dict[Place, int]:
+    def offsets(self, partitions: Iterable[RegisteredPartition]) -> dict[RegisteredPartition, int]:
         """The group's positions in partitions, where it has one."""
-        by_path = {self._offset(place): place for place in places}
+        by_path = {self._offset(partition): partition for partition in partitions}
         return {
             by_path[path]: OffsetNode.load(value, path).offset
             for path, value in self._values(by_path, self._client.get_async).items()
             if value
         }
 
-    def commit(self, member: str, offsets: Mapping[Place, int]) -> None:
+    def commit(self, member: str, offsets: Mapping[RegisteredPartition, int]) -> None:
         """Write positions, all or none of up to a few hundred at once; NotAMemberError as above."""
         items = sorted(offsets.items())
-        for first in range(0, len(items), _AT_ONCE):
-            self._commit(member, items[first : first + _AT_ONCE])
+        for first in range(0, len(items), _MAX_OPERATIONS):
+            self._commit(member, items[first : first + _MAX_OPERATIONS])
 
-    def _commit(self, member: str, items: list[tuple[Place, int]]) -> None:
-        values = {self._offset(place): OffsetNode(offset).dump() for place, offset in items}
+    def _commit(self, member: str, items: list[tuple[RegisteredPartition, int]]) -> None:
+        values = {self._offset(partition): OffsetNode(offset).dump() for partition, offset in items}
         known = self._values(values, self._client.exists_async)
         change = self._client.transaction()
         change.check(paths.member(self._group, member), -1)
@@ -180,7 +180,7 @@ class Directory:
             else:
                 self._prepare(path.rpartition("/")[0])
                 change.create(path, value)
-        checked, *written = change.commit_async().get(timeout=_TIMEOUT)
+        checked, *written = change.commit_async().get(timeout=_TIMEOUT_SECONDS)
         if isinstance(checked, self._errors.NoNodeError):
             raise NotAMemberError(member)
         for outcome in written:
@@ -189,11 +189,11 @@ class Directory:
                 raise outcome
         self.writes += len(values)
 
-    def _owner(self, place: Place) -> str:
-        return paths.owner(self._group, place.topic, *place.at)
+    def _owner(self, partition: RegisteredPartition) -> str:
+        return paths.owner(self._group, partition.topic, *partition.broker_partition)
 
-    def _offset(self, place: Place) -> str:
-        return paths.offset(self._group, place.topic, *place.at)
+    def _offset(self, partition: RegisteredPartition) -> str:
+        return paths.offset(self._group, partition.topic, *partition.broker_partition)
 
     def _owner_at(self, path: str, watch: Callable[[Any], None]) -> str:
         try:
@@ -214,7 +214,7 @@ class Directory:
         found = {}
         for path, answer in answers:
             try:
-                told = answer.get(timeout=_TIMEOUT)
+                told = answer.get(timeout=_TIMEOUT_SECONDS)
             except self._errors.NoNodeError:
                 continue
             if told is not None:

@@ -7,8 +7,8 @@ Rules:
   What stays is read on meanwhile.
 - A partition is given up in this order: its stream stops delivering it, what was processed is
   committed, and only then the claim is deleted.
-- A claim that somebody holds still is tried again after a pause that doubles; after `tries` in a
-  row it is said who holds what, and it is tried on: no group comes to a stand for good.
+- The member retries a claim that another member still holds, after a pause that doubles. After
+  `warn_after_tries` tries in a row it logs the owners, and continues.
 - When the session has ended everything is dropped uncommitted, and the process joins anew under a
   new name.
 """
@@ -25,31 +25,33 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from consumer_sdk._message import Partition
-from consumer_sdk._zookeeper_group.assignment import share_of
-from consumer_sdk._zookeeper_group.directory import Directory, NotAMemberError, Place
+from consumer_sdk._zookeeper_group.assignment import assignment_of
+from consumer_sdk._zookeeper_group.directory import (
+    GroupDirectory,
+    NotAMemberError,
+    RegisteredPartition,
+)
 from consumer_sdk._zookeeper_group.subscription import wanted
 from headworks._zookeeper import MemberNode, SessionState, open_session
 from headworks._zookeeper.lease import LeaseThread
 from headworks.errors import HeadworksError, UnreachableError
 
-__all__ = ["Handover", "Member", "Timing"]
+__all__ = ["Handover", "MemberTiming", "ZooKeeperMember"]
 
 _log = logging.getLogger("headworks.consumer")
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 2.0
-_TICK = 0.5
+_MIN_PAUSE_SECONDS = 0.1
+_MAX_PAUSE_SECONDS = 2.0
+_TICK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
-    """Seconds: until a silent member is given up, between commits (None: by hand only), and how
-    long a stream may take to let go of a partition; `tries`: claims before it is complained of.
-    """
+class MemberTiming:
+    """The timeouts of a member."""
 
-    session: float = 6.0
-    commit_every: float | None = 5.0
-    letting_go: float = 300.0
-    tries: int = 4
+    session_seconds: float = 6.0  # the ZooKeeper session: a silent member is dead after this
+    commit_seconds: float | None = 5.0  # between commits; None: only explicit commits
+    release_seconds: float = 300.0  # how long a stream may take to release a partition
+    warn_after_tries: int = 4  # claims of one partition in a row before a warning
 
 
 class Handover:
@@ -61,14 +63,14 @@ class Handover:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.changed = threading.Event()
-        self.begin: dict[Partition, int | None] = {}  # with the group's position
-        self.let_go: set[Partition] = set()
+        self.to_start: dict[Partition, int | None] = {}  # with the group's position
+        self.to_release: set[Partition] = set()
         self.reading: set[Partition] = set()
-        self.idle = threading.Condition(self.lock)
+        self.released = threading.Condition(self.lock)
         self.processed: dict[Partition, int] = {}  # where to go on, not committed yet
 
 
-class Member:
+class ZooKeeperMember:
     """A process in `group`, with one session and one name in it, and one or more streams.
 
     `wants` is its registration, by the number of its streams.
@@ -77,24 +79,24 @@ class Member:
     """
 
     def __init__(
-        self, zookeeper: str, group: str, wants: Callable[[int], MemberNode], timing: Timing
+        self, zookeeper: str, group: str, wants: Callable[[int], MemberNode], timing: MemberTiming
     ) -> None:
         self.name = ""
         self.group = group
         self.rebalances = 0
         self._timing = timing
         self._wants = wants
-        self._session = open_session(zookeeper, timeout=timing.session)
-        self.directory = Directory(self._session, group)
+        self._session = open_session(zookeeper, timeout=timing.session_seconds)
+        self.directory = GroupDirectory(self._session, group)
         self.handovers: list[Handover] = []
-        self._held: dict[Place, int] = {}
+        self._claimed: dict[RegisteredPartition, int] = {}
         self._lease: LeaseThread | None = None
-        self._joined_in = 0
-        self._dirty = threading.Event()
+        self._joined_session_id = 0
+        self._wake = threading.Event()
         self._committing = threading.Lock()
         self._starting = threading.Lock()
         self._closing = False
-        self._tried = 0
+        self._tries = 0
         self._thread = threading.Thread(target=self._run, name="headworks-member", daemon=True)
 
     @property
@@ -119,7 +121,7 @@ class Member:
             if self.started:
                 return
             self._session.on_state(self._on_state)
-            self._dirty.set()
+            self._wake.set()
             self._thread.start()
 
     def commit(self) -> None:
@@ -131,19 +133,22 @@ class Member:
             self._commit()
         except NotAMemberError:
             self._end_lease()
-            self._dirty.set()
+            self._wake.set()
         except Exception as error:
-            raise self._uncommitted(repr(error)) from None
+            raise self._commit_failed(repr(error)) from None
 
     def close(self) -> None:
         """Commit, unless commits are by hand, and leave: the others rebalance at once."""
         if self._closing:
             return
         self._closing = True
-        self._dirty.set()
+        self._wake.set()
         if self.started:
-            self._thread.join(self._timing.session)
-        if self._timing.commit_every is not None and self._session.state is SessionState.CONNECTED:
+            self._thread.join(self._timing.session_seconds)
+        if (
+            self._timing.commit_seconds is not None
+            and self._session.state is SessionState.CONNECTED
+        ):
             try:
                 self.commit()
             except UnreachableError as error:
@@ -155,74 +160,85 @@ class Member:
     def _on_state(self, state: SessionState) -> None:
         if state is SessionState.LOST and self._lease is not None:
             self._lease.end()
-        self._dirty.set()
+        self._wake.set()
 
     def _on_event(self, _event: object) -> None:
-        self._dirty.set()
+        self._wake.set()
 
     def _run(self) -> None:
         pause: float | None = None
         due = time.monotonic()
         while not self._closing:
-            self._dirty.wait(_TICK if pause is None else pause)
+            self._wake.wait(_TICK_SECONDS if pause is None else pause)
             if self._closing:
                 return
-            changed = self._dirty.is_set() or pause is not None
-            self._dirty.clear()
+            changed = self._wake.is_set() or pause is not None
+            self._wake.clear()
             try:
                 if changed:
-                    pause = self._settle()
-                if self._timing.commit_every is not None and time.monotonic() >= due:
-                    due = time.monotonic() + self._timing.commit_every
+                    pause = self._rebalance()
+                if self._timing.commit_seconds is not None and time.monotonic() >= due:
+                    due = time.monotonic() + self._timing.commit_seconds
                     self._commit()
             except NotAMemberError:
                 self._end_lease()
-                pause = _FIRST_PAUSE
+                pause = _MIN_PAUSE_SECONDS
             except Exception as error:
                 if not self._closing:
                     _log.warning("group %s is not settled yet: %r", self.group, error)
-                pause = _LONGEST_PAUSE if isinstance(error, HeadworksError) else _FIRST_PAUSE
+                pause = (
+                    _MAX_PAUSE_SECONDS if isinstance(error, HeadworksError) else _MIN_PAUSE_SECONDS
+                )
 
-    def _settle(self) -> float | None:
+    def _rebalance(self) -> float | None:
         """Rebalance once; the pause until it has to be tried again, None if all is claimed."""
         if self._session.state is not SessionState.CONNECTED:
-            return _LONGEST_PAUSE  # its return wakes us before
+            return _MAX_PAUSE_SECONDS  # its return wakes us before
         if self._lease is None or self._lease.ended:
             self._join()
-        share = self._share()
-        self._give_up({place for place, stream in self._held.items() if share.get(place) != stream})
-        missing = [place for place in share if place not in self._held]
+        share = self._compute_assignment()
+        self._release(
+            {place for place, stream in self._claimed.items() if share.get(place) != stream}
+        )
+        missing = [place for place in share if place not in self._claimed]
         claimed, others = self.directory.claim(self.name, missing, self._on_event)
-        self._hand_out({place: share[place] for place in claimed})
+        self._start_reading({place: share[place] for place in claimed})
         self.rebalances += 1
         if not others:
-            self._tried = 0
+            self._tries = 0
             return None
-        self._tried += 1
-        if self._tried == self._timing.tries:
+        self._tries += 1
+        if self._tries == self._timing.warn_after_tries:
             place, owner = next(iter(others.items()))
             _log.warning(
                 "group %s: %d partitions are owned by others still after %d tries, the first is %s"
                 " partition %d by %s",
-                *(self.group, len(others), self._tried, place.topic, place.at.partition, owner),
+                *(
+                    self.group,
+                    len(others),
+                    self._tries,
+                    place.topic,
+                    place.broker_partition.partition,
+                    owner,
+                ),
             )
-        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._tried, 8))
+        pause = min(_MAX_PAUSE_SECONDS, _MIN_PAUSE_SECONDS * 2.0 ** min(self._tries, 8))
         return pause * random.uniform(0.5, 1.0)
 
     def _join(self) -> None:
         """Join under a name that nobody ever had; what an earlier one held is given up."""
-        self._drop_all()
-        if self._session.id == self._joined_in:
+        self._discard_all()
+        if self._session.id == self._joined_session_id:
             self._session.client.restart()  # somebody removed our node; the claims go with this
         self.name = f"{socket.gethostname()}:{uuid.uuid4().hex}"
-        self._joined_in = self._session.id
+        self._joined_session_id = self._session.id
         name, node = self.name, self._wants(len(self.handovers))
         joined = time.monotonic()
         self.directory.join(name, node)
         self._lease = LeaseThread(
             lambda: self.directory.renew(name, node),
             lambda: self._session.timeout,
-            self._dirty.set,
+            self._wake.set,
             joined=joined,
         )
 
@@ -230,81 +246,81 @@ class Member:
         if self._lease is not None:
             self._lease.end()
 
-    def _share(self) -> dict[Place, int]:
+    def _compute_assignment(self) -> dict[RegisteredPartition, int]:
         view = self.directory.view(self._on_event)
         if self.name not in view.members:
             raise NotAMemberError(self.name)
         streams = {name: wanted(node, view.topics) for name, node in view.members.items()}
         topics = {topic for topic in streams[self.name] if streams[self.name][topic]}
         partitions = self.directory.partitions(topics, view.brokers, self._on_event)
-        dealt = share_of(self.name, partitions, streams)
-        return {Place(*key): stream for key, stream in dealt.items()}
+        dealt = assignment_of(self.name, partitions, streams)
+        return {RegisteredPartition(*key): stream for key, stream in dealt.items()}
 
-    def _give_up(self, places: set[Place]) -> None:
+    def _release(self, places: set[RegisteredPartition]) -> None:
         """Have streams stop, commit what they processed, and delete the claims."""
         if not places:
             return
-        leaving = {place: self._held[place] for place in places}
+        leaving = {place: self._claimed[place] for place in places}
         for stream, handover in enumerate(self.handovers):
-            gone = {_bare(place) for place, owner in leaving.items() if owner == stream}
+            gone = {_partition_of(place) for place, owner in leaving.items() if owner == stream}
             with handover.lock:
-                for partition in gone & handover.begin.keys():
-                    del handover.begin[partition]
-                handover.let_go |= gone & handover.reading
+                for partition in gone & handover.to_start.keys():
+                    del handover.to_start[partition]
+                handover.to_release |= gone & handover.reading
                 handover.changed.set()
         self._wait_for_streams()
-        if self._timing.commit_every is not None:
+        if self._timing.commit_seconds is not None:
             self._commit()
         for handover in self.handovers:
             with handover.lock:
                 for place in places:
-                    handover.processed.pop(_bare(place), None)
+                    handover.processed.pop(_partition_of(place), None)
         self.directory.release(self.name, places)
         for place in places:
-            del self._held[place]
+            del self._claimed[place]
 
     def _wait_for_streams(self) -> None:
         """Until no stream reads what it was asked to let go of, or it took too long over it."""
-        deadline = time.monotonic() + self._timing.letting_go
+        deadline = time.monotonic() + self._timing.release_seconds
         for handover in self.handovers:
             with handover.lock:
-                while handover.let_go and not self._ended():
-                    handover.idle.wait(_TICK)
-                    if handover.let_go and time.monotonic() > deadline:
-                        self._force(handover)
-        if self._ended():
+                while handover.to_release and not self._session_ended():
+                    handover.released.wait(_TICK_SECONDS)
+                    if handover.to_release and time.monotonic() > deadline:
+                        self._take_back(handover)
+        if self._session_ended():
             raise NotAMemberError(self.name)
 
-    def _force(self, handover: Handover) -> None:
+    def _take_back(self, handover: Handover) -> None:
         _log.error(
             "group %s: a consumer did not poll for %.0f s; %d partitions go to others, which repeat"
             " what it has at hand",
-            *(self.group, self._timing.letting_go, len(handover.let_go)),
+            *(self.group, self._timing.release_seconds, len(handover.to_release)),
         )
-        handover.reading -= handover.let_go
-        handover.let_go.clear()
+        handover.reading -= handover.to_release
+        handover.to_release.clear()
 
-    def _ended(self) -> bool:
+    def _session_ended(self) -> bool:
         return self._closing or self._lease is None or self._lease.ended
 
-    def _hand_out(self, claimed: Mapping[Place, int]) -> None:
+    def _start_reading(self, claimed: Mapping[RegisteredPartition, int]) -> None:
         if not claimed:
             return
         positions = self.directory.offsets(claimed)
-        self._held.update(claimed)
+        self._claimed.update(claimed)
         for place, stream in claimed.items():
             handover = self.handovers[stream]
             with handover.lock:
-                handover.begin[_bare(place)] = positions.get(place)
+                handover.to_start[_partition_of(place)] = positions.get(place)
                 handover.changed.set()
 
-    def _drop_all(self) -> None:
+    def _discard_all(self) -> None:
         """Everything that was held may be somebody else's: forget it, uncommitted."""
-        self._held.clear()
+        self._claimed.clear()
         for handover in self.handovers:
             with handover.lock:
-                handover.begin.clear()
-                handover.let_go.clear()
+                handover.to_start.clear()
+                handover.to_release.clear()
                 handover.processed.clear()
                 handover.reading.clear()
                 handover.changed.set()
@@ -312,8 +328,8 @@ class Member:
     def _commit(self) -> None:
         """Write what was processed; one at a time, so that no position ever goes back."""
         with self._committing:
-            held = {_bare(place): place for place in self._held.copy()}
-            offsets: dict[Place, int] = {}
+            held = {_partition_of(place): place for place in self._claimed.copy()}
+            offsets: dict[RegisteredPartition, int] = {}
             for handover in self.handovers:
                 with handover.lock:
                     offsets |= {held[p]: at for p, at in handover.processed.items() if p in held}
@@ -323,15 +339,15 @@ class Member:
             for handover in self.handovers:
                 with handover.lock:
                     for place, at in offsets.items():
-                        if handover.processed.get(_bare(place)) == at:
-                            del handover.processed[_bare(place)]
+                        if handover.processed.get(_partition_of(place)) == at:
+                            del handover.processed[_partition_of(place)]
 
-    def _uncommitted(self, why: str) -> UnreachableError:
+    def _commit_failed(self, why: str) -> UnreachableError:
         return UnreachableError(
             f"the positions of group {self.group} were not committed: {why}",
             fix="see that ZooKeeper answers; they are committed with the next ones",
         )
 
 
-def _bare(place: Place) -> Partition:
-    return Partition(place.topic, place.at.partition)
+def _partition_of(place: RegisteredPartition) -> Partition:
+    return Partition(place.topic, place.broker_partition.partition)

@@ -21,15 +21,15 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 from consumer_sdk._membership import OnPartitions, Start
 from consumer_sdk._message import Partition
 from consumer_sdk._offsets import offsets_of
-from consumer_sdk._zookeeper_group.member import Handover, Member
+from consumer_sdk._zookeeper_group.member import Handover, ZooKeeperMember
 from headworks._kafka.clients import KafkaConsumer
 
-__all__ = ["Stream"]
+__all__ = ["ZooKeeperStream"]
 
 _log = logging.getLogger("headworks.consumer")
-_FETCH = 500
-_TURN = 0.1
-_AWAY = {
+_MAX_FETCHED_MESSAGES = 500
+_FETCH_SECONDS = 0.1
+_TRANSIENT_ERRORS = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TRANSPORT,
     KafkaError._RESOLVE,
@@ -37,12 +37,12 @@ _AWAY = {
 }
 
 
-class Stream:
+class ZooKeeperStream:
     """A membership (see `consumer_sdk.membership`) in the group of `member`."""
 
     def __init__(
         self,
-        member: Member,
+        member: ZooKeeperMember,
         properties: Mapping[str, Any],
         start: Start,
         on_assigned: OnPartitions | None,
@@ -62,12 +62,12 @@ class Stream:
         self.client = KafkaConsumer(properties)
 
     @property
-    def member(self) -> Member:
+    def member(self) -> ZooKeeperMember:
         """The member whose stream this is."""
         return self._member
 
     @property
-    def fetched(self) -> bool:
+    def has_buffered(self) -> bool:
         """See `Membership`."""
         return bool(self._buffer) and not self._handover.changed.is_set() and self._member.valid
 
@@ -89,23 +89,23 @@ class Stream:
         deadline = time.monotonic() + timeout
         while not self.closed:
             if self._handover.changed.is_set():
-                self._follow()
+                self._apply_handover()
             valid = self._member.valid
             if self._buffer and valid:
                 message = self._buffer.pop()
                 problem = message.error()
-                if problem is None or problem.code() not in _AWAY:
+                if problem is None or problem.code() not in _TRANSIENT_ERRORS:
                     return message
                 continue
             left = deadline - time.monotonic()
             if left <= 0 and (timeout > 0 or self._buffer):
                 return None
             if valid and self._assigned:
-                self._fetch(max(0.0, min(left, _TURN)))
+                self._fetch(max(0.0, min(left, _FETCH_SECONDS)))
                 if left <= 0 and not self._buffer:
                     return None
             else:
-                self._handover.changed.wait(max(0.0, min(left, _TURN)))
+                self._handover.changed.wait(max(0.0, min(left, _FETCH_SECONDS)))
                 if left <= 0:
                     return None
         return None
@@ -124,7 +124,7 @@ class Stream:
 
     def move(self, offsets: Mapping[Partition, int], *, commit: bool) -> None:
         """See `Membership`."""
-        self._forget(set(offsets))
+        self._discard(set(offsets))
         for partition, offset in offsets.items():
             self.client.seek(TopicPartition(*partition, offset))
         with self._handover.lock:
@@ -149,8 +149,8 @@ class Stream:
         self._stop_reading(reading)
         with self._handover.lock:  # the member waits for nobody who has gone
             self._handover.reading.clear()
-            self._handover.let_go.clear()
-            self._handover.idle.notify_all()
+            self._handover.to_release.clear()
+            self._handover.released.notify_all()
         self.client.close()
         if self._owns_member:
             self._member.close()
@@ -158,24 +158,24 @@ class Stream:
     def _fetch(self, timeout: float) -> None:
         self._buffer = self.client.consume(1, timeout)
         if self._buffer:
-            self._buffer += self.client.consume(_FETCH, 0)
+            self._buffer += self.client.consume(_MAX_FETCHED_MESSAGES, 0)
         self._buffer.reverse()
 
-    def _follow(self) -> None:
+    def _apply_handover(self) -> None:
         """Do what the member's thread has asked for."""
         handover = self._handover
         with handover.lock:
             handover.changed.clear()
-            gone = sorted((self._assigned - handover.reading) | handover.let_go)
+            gone = sorted((self._assigned - handover.reading) | handover.to_release)
         try:
             self._stop_reading(gone)
             with handover.lock:
-                handover.reading -= handover.let_go & set(gone)
-                handover.let_go -= set(gone)
-                handover.idle.notify_all()
-                begin = {p: at for p, at in handover.begin.items() if p not in self._assigned}
-            if begin:
-                self._begin(begin)
+                handover.reading -= handover.to_release & set(gone)
+                handover.to_release -= set(gone)
+                handover.released.notify_all()
+                to_start = {p: at for p, at in handover.to_start.items() if p not in self._assigned}
+            if to_start:
+                self._start_reading(to_start)
         except BaseException:
             handover.changed.set()  # what the application or the broker broke off is done again
             raise
@@ -184,12 +184,12 @@ class Stream:
         ours = [TopicPartition(*p) for p in partitions if p in self._assigned]
         if ours:
             self._assigned -= set(partitions)
-            self._forget(set(partitions))
+            self._discard(set(partitions))
             self.client.incremental_unassign(ours)
             if self._on_revoked is not None:
                 self._on_revoked(partitions)
 
-    def _begin(self, positions: Mapping[Partition, int | None]) -> None:
+    def _start_reading(self, positions: Mapping[Partition, int | None]) -> None:
         """Read partitions from the group's positions; from `start` where it has none."""
         offsets = {p: OFFSET_BEGINNING if at is None else at for p, at in positions.items()}
         fresh = [partition for partition, at in positions.items() if at is None]
@@ -197,9 +197,9 @@ class Stream:
         if fresh and self._start != "earliest":
             placed = offsets_of(self.client, fresh, self._start)
         with self._handover.lock:
-            ours = positions.keys() & self._handover.begin.keys()  # some may be gone meanwhile
+            ours = positions.keys() & self._handover.to_start.keys()  # some may be gone meanwhile
             for partition in ours:
-                del self._handover.begin[partition]
+                del self._handover.to_start[partition]
                 self._handover.reading.add(partition)
                 if partition in placed:  # it becomes the group's: an heir must not begin later
                     self._handover.processed.setdefault(partition, placed[partition])
@@ -209,5 +209,5 @@ class Stream:
         if self._on_assigned is not None:
             self._on_assigned(sorted(ours))
 
-    def _forget(self, partitions: set[Partition]) -> None:
+    def _discard(self, partitions: set[Partition]) -> None:
         self._buffer = [m for m in self._buffer if (m.topic(), m.partition()) not in partitions]

@@ -14,7 +14,7 @@ Rules:
   `tally`. Where the interpreter has no lock of its own, nothing is remembered in `latest`, and
   every step takes ours.
 - Of the three counts that a message changes, what was attempted is in the map at once. What was
-  delivered, and bytes, come there with `write_down`, which their owner calls some twenty times a
+  delivered, and bytes, come there with `flush`, which their owner calls some twenty times a
   second, and before anything reads them: a killed process's last deliveries count as unresolved, as
   do those that it had not been told of, and its last bytes are missing.
 - Everything else reads `words` under the lock. Who takes a slot away (`published`), or the words
@@ -46,7 +46,7 @@ from headworks._audit_counting import WINDOW_MS, window_of
 from headworks._audit_counting.tally import Report, Tally
 from headworks.errors import CorruptError, UsageError
 
-__all__ = ["OUTCOMES", "CounterFile", "PendingIncrement", "Slot", "leftover_files"]
+__all__ = ["OUTCOMES", "CounterFile", "PendingIncrement", "WindowCounts", "leftover_files"]
 
 OUTCOMES: Final = (
     "attempted",
@@ -76,17 +76,17 @@ SLOT_WORDS: Final = _REPORTED + _COUNTS
 _MAGIC = int.from_bytes(b"HWAUDIT5", "little")
 _MASK = (1 << 64) - 1
 _HEADER_WORDS = 2
-_FIRST_SLOTS = 256
-_MOST_SLOTS = 1 << 17
+_INITIAL_SLOTS = 256
+_MAX_SLOTS = 1 << 17
 _SUFFIX = ".counts"
-_FATES: Final = {
+_OUTCOME_OF_ERROR: Final = {
     KafkaError._MSG_TIMED_OUT: TIMED_OUT,
     KafkaError._PURGE_QUEUE: CLOSED,
     KafkaError._PURGE_INFLIGHT: CLOSED,
     KafkaError.MSG_SIZE_TOO_LARGE: TOO_LARGE,
 }
 
-_ONE_AT_A_TIME: Final = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+_HAS_GIL: Final = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class PendingIncrement:
     slot: int
 
 
-class Slot:
+class WindowCounts:
     """The counts of one topic and window.
 
     `attempt` counts a message of a time and size, if it belongs here and the file is open: False if
@@ -114,10 +114,10 @@ class Slot:
     def __init__(self, file: CounterFile, base: int, window: int) -> None:
         self._file = file
         self._at = base + _CURRENT
-        self._tally = Tally(self._at, window, window + WINDOW_MS, self._report_alone)
+        self._tally = Tally(self._at, window, window + WINDOW_MS, self._report_locked)
         self._tally.attach(file.words)
         self.attempt = self._tally.attempt
-        self.report: Report = self._tally.report if _ONE_AT_A_TIME else self._report_alone
+        self.report: Report = self._tally.report if _HAS_GIL else self._report_locked
 
     def resolve(self, outcome: int) -> None:
         """Count what became of a message; `outcome` indexes OUTCOMES."""
@@ -136,7 +136,7 @@ class Slot:
             words[self._at + outcome] += number
         words[self._at + _BYTES] = tally.bytes = tally.bytes + size
 
-    def write_down(self) -> None:
+    def flush(self) -> None:
         """Put into the file what is known here alone; the caller holds the lock."""
         words = self._file.words
         words[self._at + DELIVERED] = self._tally.delivered
@@ -146,8 +146,8 @@ class Slot:
         """Count in these words from now on, or do not (None); the caller holds the lock."""
         self._tally.attach(words)
 
-    def _report_alone(self, error: KafkaError | None, _message: object) -> None:
-        self.resolve(DELIVERED if error is None else _FATES.get(error.code(), FAILED))
+    def _report_locked(self, error: KafkaError | None, _message: object) -> None:
+        self.resolve(DELIVERED if error is None else _OUTCOME_OF_ERROR.get(error.code(), FAILED))
 
 
 class CounterFile:
@@ -165,8 +165,8 @@ class CounterFile:
             # Others who look for leftovers may hold a new file for a moment.
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | (0 if path is None else fcntl.LOCK_NB))
             if path is None:
-                os.ftruncate(self._descriptor, _size_of(_FIRST_SLOTS))
-            self._map()
+                os.ftruncate(self._descriptor, _size_of(_INITIAL_SLOTS))
+            self._map_file()
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -176,8 +176,8 @@ class CounterFile:
             self.close()
             raise CorruptError(f"{self.path} is not a file of audit counts", fix="remove it")
         self._namespace = uuid.uuid5(uuid.NAMESPACE_URL, self.path.name)
-        self._slots: dict[tuple[str, int], Slot] = {}
-        self.latest: dict[str, Slot] = {}
+        self._slots: dict[tuple[str, int], WindowCounts] = {}
+        self.latest: dict[str, WindowCounts] = {}
         self._free: list[int] = []
         _open_files.add(self)
 
@@ -186,7 +186,7 @@ class CounterFile:
         """How many slots have ever been taken."""
         return self.words[1]
 
-    def attempt(self, topic: str, timestamp: int, size: int) -> Slot:
+    def attempt(self, topic: str, timestamp: int, size: int) -> WindowCounts:
         """Count a message of `size` bytes that was handed over; its slot, to say what became of it.
 
         When very many windows are open at once, further ones are counted together in window 0.
@@ -195,23 +195,23 @@ class CounterFile:
         with self.lock:
             if self.closed:
                 raise UsageError("the producer is closed", fix="send before close, or make another")
-            slot = self._slots.get((topic, window)) or self._take(topic, window)
+            slot = self._slots.get((topic, window)) or self._take_slot(topic, window)
             slot.add(ATTEMPTED, 1, size)
-            if _ONE_AT_A_TIME:
+            if _HAS_GIL:
                 self.latest[topic] = slot
         return slot
 
-    def write_down(self) -> None:
+    def flush(self) -> None:
         """Have all counts in the file, whatever becomes of this process."""
         with self.lock:
             if not self.closed:
-                self._write_down()
+                self._flush()
 
-    def _write_down(self) -> None:
+    def _flush(self) -> None:
         for slot in self._slots.values():
-            slot.write_down()
+            slot.flush()
 
-    def open_slot(self, topic: str, window: int) -> Slot | None:
+    def open_slot(self, topic: str, window: int) -> WindowCounts | None:
         """The slot in which a message was counted that is not resolved yet."""
         with self.lock:
             return self._slots.get((topic, window)) or self._slots.get((topic, 0))
@@ -222,11 +222,11 @@ class CounterFile:
         For many at a time, ATTEMPTED opens them and another outcome, with 0 bytes, resolves them.
         """
         with self.lock:
-            slot = self._slots.get((topic, window)) or self._take(topic, window)
+            slot = self._slots.get((topic, window)) or self._take_slot(topic, window)
             slot.add(outcome, number, size)
 
-    def _take(self, topic: str, window: int) -> Slot:
-        if not self._free and self.used >= _MOST_SLOTS:
+    def _take_slot(self, topic: str, window: int) -> WindowCounts:
+        if not self._free and self.used >= _MAX_SLOTS:
             window = 0
             if (topic, window) in self._slots:
                 return self._slots[topic, window]
@@ -240,7 +240,7 @@ class CounterFile:
         start = (base + _TOPIC) * 8
         self._memory[start : start + len(name)] = name
         self.words[base + _LENGTH] = len(name)  # last: a slot without a name counts nothing
-        slot = self._slots[topic, window] = Slot(self, base, window)
+        slot = self._slots[topic, window] = WindowCounts(self, base, window)
         return slot
 
     def _new_number(self) -> int:
@@ -248,7 +248,7 @@ class CounterFile:
         if number >= (len(self.words) - _HEADER_WORDS) // SLOT_WORDS:
             before, memory = self.words, self._memory
             os.ftruncate(self._descriptor, _size_of(number * 2))
-            self._map()
+            self._map_file()
             for slot in self._slots.values():
                 slot.attach(self.words)
             before.release()
@@ -261,7 +261,7 @@ class CounterFile:
 
         With `owner_died`, messages whose fate was open count as `unresolved`.
         """
-        self.write_down()
+        self.flush()
         with self.lock:
             used = 0 if self.closed else self.used
         for number in range(used):
@@ -285,7 +285,7 @@ class CounterFile:
         if not any(counts):
             words[base + _PENDING] = 0
             return None
-        topic, window = self._key(base)
+        topic, window = self._topic_and_window(base)
         return PendingIncrement(
             id=str(uuid.uuid5(self._namespace, f"{number}:{words[base + _SEQUENCE]}")),
             topic=topic,
@@ -313,7 +313,7 @@ class CounterFile:
             slot = self._slots.get((increment.topic, increment.window_start))
             if slot is not None:
                 slot.attach(None)  # before it is asked whether it is in use
-                slot.write_down()
+                slot.flush()
             if self._is_settled(base):
                 words[base + _LENGTH] = 0
                 self._slots.pop((increment.topic, increment.window_start), None)
@@ -324,19 +324,19 @@ class CounterFile:
     def open_messages(self) -> int:
         """How many messages were handed over whose fate is not known yet."""
         with self.lock:
-            self._write_down()
+            self._flush()
             return sum(map(self._open_messages, self._bases()))
 
     def settled(self) -> bool:
         """Whether everything counted is resolved and published: the file may go."""
         with self.lock:
-            self._write_down()
+            self._flush()
             return all(self._is_settled(base) for base in self._bases())
 
     def unpublished(self) -> dict[str, int]:
         """What has been counted and not been published, by outcome."""
         with self.lock:
-            self._write_down()
+            self._flush()
             return {
                 name: sum(
                     self.words[base + _CURRENT + i] - self.words[base + _REPORTED + i]
@@ -350,7 +350,7 @@ class CounterFile:
         with self.lock:
             if self.closed:
                 return
-            self._write_down()
+            self._flush()
             if remove:
                 self.path.unlink(missing_ok=True)
             self._release()
@@ -386,13 +386,13 @@ class CounterFile:
         counts = [self.words[base + _CURRENT + i] for i in range(len(OUTCOMES))]
         return counts[ATTEMPTED] - sum(counts[DELIVERED:CONSUMED])
 
-    def _key(self, base: int) -> tuple[str, int]:
+    def _topic_and_window(self, base: int) -> tuple[str, int]:
         start, length = (base + _TOPIC) * 8, self.words[base + _LENGTH]
         window = self.words[base + _WINDOW]
         name = self._memory[start : start + length].decode()
         return name, window - _MASK - 1 if window >> 63 else window
 
-    def _map(self) -> None:
+    def _map_file(self) -> None:
         self._memory = mmap.mmap(self._descriptor, 0)
         self.words = memoryview(self._memory).cast("Q")
 
@@ -400,13 +400,13 @@ class CounterFile:
 _open_files: weakref.WeakSet[CounterFile] = weakref.WeakSet()
 
 
-def _let_go_after_fork() -> None:
+def _release_after_fork() -> None:
     for file in list(_open_files):
         file._after_fork()
     _open_files.clear()
 
 
-os.register_at_fork(after_in_child=_let_go_after_fork)
+os.register_at_fork(after_in_child=_release_after_fork)
 
 
 def leftover_files(folder: Path) -> Iterator[CounterFile]:

@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from headworks._audit_counting.counters import CounterFile
-from headworks._audit_counting.reporting import Reporter, through
+from headworks._audit_counting.reporting import AuditReporter, audit_topic_sender
 from headworks._kafka.clients import KafkaProducer
 from headworks._kafka.partitioner import Detour
 from headworks.errors import HeadworksError
 from headworks.registry_client._schema_ids import EventSchemaIds
 
-__all__ = ["Publishing"]
+__all__ = ["AuditPublisher"]
 
 _log = logging.getLogger("headworks.audit")
-_POLL = 0.2
+_POLL_SECONDS = 0.2
 _CLOSE_SECONDS = 5.0
 
 
-class Publishing:
+class AuditPublisher:
     """Publishes `counters` as `tier` every `every` seconds; `close` publishes the rest.
 
     `client` are the properties of librdkafka for the broker that has the audit topic.
@@ -47,8 +47,10 @@ class Publishing:
         detour = Detour()
         properties = {**client, "enable.idempotence": True, "linger.ms": 20, "log_level": 2}
         self._producer = KafkaProducer(detour.client(properties))
-        send = through(self._producer, detour)
-        self._reporter = Reporter(folder, tier=tier, application=application, ids=ids, send=send)
+        send = audit_topic_sender(self._producer, detour)
+        self._reporter = AuditReporter(
+            folder, tier=tier, application=application, ids=ids, send=send
+        )
         self._every = every
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="headworks-audit", daemon=True)
@@ -68,7 +70,7 @@ class Publishing:
         due = time.monotonic() + self._every
         while not self._stopping.is_set():
             try:
-                self._producer.poll(_POLL)
+                self._producer.poll(_POLL_SECONDS)
                 if time.monotonic() >= due:
                     due = time.monotonic() + self._every
                     self._report()

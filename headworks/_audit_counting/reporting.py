@@ -24,12 +24,12 @@ from headworks._wire import prefix
 from headworks.codec import event_type
 from headworks.registry_client._schema_ids import EventSchemaIds
 
-__all__ = ["Reporter", "through"]
+__all__ = ["AuditReporter", "audit_topic_sender"]
 
 Send = Callable[[bytes, Callable[[object, object], None]], bool]
 
 
-class Reporter:
+class AuditReporter:
     """Publishes the counter files of `folder`, as `tier`, by `send`.
 
     `send(value, on_delivery)` enqueues one message for the audit topic, and answers False if the
@@ -109,7 +109,7 @@ class Reporter:
         )
 
 
-def through(client: KafkaProducer, detour: Detour) -> Send:
+def audit_topic_sender(client: KafkaProducer, detour: Detour) -> Send:
     """What sends to the audit topic by `client`, whose statistics `detour` follows."""
 
     def send(value: bytes, on_delivery: Callable[[object, object], None]) -> bool:

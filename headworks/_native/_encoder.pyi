@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headworks.codec._forms import Message
+from headworks.codec._encoders import EncodedMessage
 
 SOURCE: str
 """The SHA-256 of the source that was compiled."""
@@ -23,4 +23,4 @@ class Program:
         key: object,
     ) -> Program: ...
     def encode(self, event: Any, /) -> bytes: ...
-    def message(self, head: bytes, event: Any, /) -> Message: ...
+    def message(self, head: bytes, event: Any, /) -> EncodedMessage: ...

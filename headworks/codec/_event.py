@@ -4,7 +4,7 @@ Rules:
 
 - Everything sits in one class attribute, `__headworks__`, so that a field may bear any name.
 - The schema text is the one that was generated from, verbatim; nothing is derived from Python.
-- What encodes is made at the first event, not when a module is imported (`headworks.codec._forms`).
+- The encoder is built at the first event, not when a module is imported.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
+from headworks.codec._encoders import EventEncoder, PythonEncoder
 from headworks.codec._explain import EncodeError
-from headworks.codec._forms import Form, PythonForm
-from headworks.codec._program import compiled_form
+from headworks.codec._program import compiled_encoder
 
 __all__ = ["EncodeError", "Event", "EventType", "RecordType", "event_type"]
 
@@ -38,16 +38,16 @@ class EventType(RecordType[T]):
     canonical form; `topic` and `subject` say where events of it
     go. `event_time` and `key` read an event's time (milliseconds since 1970 UTC) and message key,
     or are None if the schema declares none. `types` are the classes of all named types in it.
-    `python` is the generated encoder, and `form` the one that is used.
+    `python_encoder` is the generated encoder, and `encoder` the one that is used.
     """
 
     __slots__ = (
-        "_form",
+        "_encoder",
         "_types",
         "event_time",
         "fingerprint",
         "key",
-        "python",
+        "python_encoder",
         "schema",
         "topic",
     )
@@ -71,8 +71,8 @@ class EventType(RecordType[T]):
         self.topic = topic
         self.event_time = event_time
         self.key = key
-        self.python: PythonForm[T] = PythonForm(schema, encode, event_time, key)
-        self._form: Form[T] | None = None
+        self.python_encoder: PythonEncoder[T] = PythonEncoder(schema, encode, event_time, key)
+        self._encoder: EventEncoder[T] | None = None
         self._types = types
 
     @property
@@ -86,26 +86,29 @@ class EventType(RecordType[T]):
         return self._types()
 
     @property
-    def form(self) -> Form[T]:
-        """What encodes: compiled if it was built and the classes are as generated, else `python`.
+    def encoder(self) -> EventEncoder[T]:
+        """The compiled encoder if there is one and the classes are unchanged, else the Python one.
 
-        Set it to `python` to measure or test that form; a producer keeps what it has begun with.
+        Set it to `python_encoder` to measure or test that one. A producer keeps the encoder that
+        it resolved first.
         """
-        if self._form is None:
-            compiled = compiled_form(self.schema, self.name, self.types, self.python, self.key)
-            self._form = compiled or self.python
-        return self._form
+        if self._encoder is None:
+            compiled = compiled_encoder(
+                self.schema, self.name, self.types, self.python_encoder, self.key
+            )
+            self._encoder = compiled or self.python_encoder
+        return self._encoder
 
-    @form.setter
-    def form(self, form: Form[T]) -> None:
-        self._form = form
+    @encoder.setter
+    def encoder(self, encoder: EventEncoder[T]) -> None:
+        self._encoder = encoder
 
     def encode(self, event: T) -> bytes:
         """The Avro bytes of `event`, without framing.
 
         Raises EncodeError, naming the field, the value and the expected type.
         """
-        return (self._form or self.form).encode(event)
+        return (self._encoder or self.encoder).encode(event)
 
 
 @runtime_checkable

@@ -21,10 +21,24 @@ if TYPE_CHECKING:
 
 __all__ = ["EncodeError", "explain"]
 
-_RANGES = {"int": (-(1 << 31), (1 << 31) - 1), "long": (-(1 << 63), (1 << 63) - 1)}
-_EXACT = {NoneType, bool, int, float, bytes, str, list, dict, datetime, date, time, Decimal, UUID}
+_INTEGER_RANGES = {"int": (-(1 << 31), (1 << 31) - 1), "long": (-(1 << 63), (1 << 63) - 1)}
+_EXACT_CLASSES = {
+    NoneType,
+    bool,
+    int,
+    float,
+    bytes,
+    str,
+    list,
+    dict,
+    datetime,
+    date,
+    time,
+    Decimal,
+    UUID,
+}
 _FLOAT_MAX = 3.4028235677973366e38
-_LONGEST = 120
+_MAX_SHOWN_CHARACTERS = 120
 
 
 class EncodeError(UsageError):
@@ -32,8 +46,8 @@ class EncodeError(UsageError):
 
     def __init__(self, event: str, path: str, value: object, expected: str) -> None:
         shown = repr(value)
-        if len(shown) > _LONGEST:
-            shown = f"{shown[:_LONGEST]}..."
+        if len(shown) > _MAX_SHOWN_CHARACTERS:
+            shown = f"{shown[:_MAX_SHOWN_CHARACTERS]}..."
         super().__init__(
             f"{event}: {path or 'the event'} is {shown} ({type(value).__name__}), "
             f"expected {expected}"
@@ -44,7 +58,7 @@ class EncodeError(UsageError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Wrong:
+class _WrongValue:
     path: str
     value: object
     expected: str
@@ -56,16 +70,16 @@ def explain(schema_text: str, event: object, cause: BaseException) -> BaseExcept
 
     schema = parse(schema_text, strict=False)
     try:
-        wrong = next(_wrong(schema, event, ""), None)
+        wrong = next(_wrong_values(schema, event, ""), None)
     except Exception:
         # A value whose own methods fail: its error is the best explanation there is.
         return cause
     if wrong is None:
         return cause
-    return EncodeError(_simple(schema), wrong.path, wrong.value, wrong.expected)
+    return EncodeError(_simple_name(schema), wrong.path, wrong.value, wrong.expected)
 
 
-def _wrong(schema: Schema, value: object, path: str) -> Iterator[_Wrong]:
+def _wrong_values(schema: Schema, value: object, path: str) -> Iterator[_WrongValue]:
     from headworks.schema import _model
 
     if isinstance(schema, _model.Record):
@@ -74,40 +88,40 @@ def _wrong(schema: Schema, value: object, path: str) -> Iterator[_Wrong]:
         yield from _wrong_union(schema, value, path)
     elif isinstance(schema, _model.Array):
         if not isinstance(value, list | tuple):
-            yield _Wrong(path, value, "a list")
+            yield _WrongValue(path, value, "a list")
         else:
             for i, item in enumerate(value):
-                yield from _wrong(schema.items, item, f"{path}[{i}]")
+                yield from _wrong_values(schema.items, item, f"{path}[{i}]")
     elif isinstance(schema, _model.MapType):
         if not isinstance(value, dict):
-            yield _Wrong(path, value, "a dict")
+            yield _WrongValue(path, value, "a dict")
         else:
             for key, item in value.items():
-                if not isinstance(key, str) or not _is_unicode(key):
-                    yield _Wrong(path, key, "a str (valid Unicode) as key")
-                yield from _wrong(schema.values, item, f"{path}[{key!r}]")
+                if not isinstance(key, str) or not _is_valid_unicode(key):
+                    yield _WrongValue(path, key, "a str (valid Unicode) as key")
+                yield from _wrong_values(schema.values, item, f"{path}[{key!r}]")
     elif isinstance(schema, _model.EnumType):
         if type(value).__dict__.get("__avro_name__") != schema.name:
-            yield _Wrong(path, value, f"a member of the enum {_simple(schema)}")
+            yield _WrongValue(path, value, f"a member of the enum {_simple_name(schema)}")
     elif not _is_leaf(schema, value):
-        yield _Wrong(path, value, _describe(schema))
+        yield _WrongValue(path, value, _describe(schema))
 
 
-def _wrong_record(schema: Record, value: object, path: str) -> Iterator[_Wrong]:
+def _wrong_record(schema: Record, value: object, path: str) -> Iterator[_WrongValue]:
     made = getattr(type(value), "__headworks__", None)
     if getattr(made, "name", None) != schema.name:
-        like = type(value).__name__ == _simple(schema)  # a class of that name, from elsewhere
-        yield _Wrong(path, value, _a(schema.name if like else _simple(schema)))
+        like = type(value).__name__ == _simple_name(schema)  # a class of that name, from elsewhere
+        yield _WrongValue(path, value, _with_article(schema.name if like else _simple_name(schema)))
         return
     for field in schema.fields:
         attribute = made.fields[field.name]  # type: ignore[union-attr]
         below = f"{path}.{field.name}" if path else field.name
-        yield from _wrong(field.type, getattr(value, attribute), below)
+        yield from _wrong_values(field.type, getattr(value, attribute), below)
 
 
-def _wrong_union(union: Union, value: object, path: str) -> Iterator[_Wrong]:
+def _wrong_union(union: Union, value: object, path: str) -> Iterator[_WrongValue]:
     branches = _candidates(union, value)
-    attempts = [list(_wrong(branch, value, path)) for branch in branches]
+    attempts = [list(_wrong_values(branch, value, path)) for branch in branches]
     if branches and not all(attempts):
         return
     # A branch that fails further inside is the one that was meant.
@@ -115,7 +129,7 @@ def _wrong_union(union: Union, value: object, path: str) -> Iterator[_Wrong]:
     if inner:
         yield inner[0]
     else:
-        yield _Wrong(path, value, " or ".join(_describe(branch) for branch in union.branches))
+        yield _WrongValue(path, value, " or ".join(_describe(branch) for branch in union.branches))
 
 
 def _candidates(union: Union, value: object) -> tuple[Schema, ...]:
@@ -123,9 +137,11 @@ def _candidates(union: Union, value: object) -> tuple[Schema, ...]:
     branches, cls = union.branches, type(value)
     if union.nullable is not None:
         return branches
-    if cls not in _EXACT and not vars(cls).keys() & {"__headworks__", "__avro_name__"}:
+    if cls not in _EXACT_CLASSES and not vars(cls).keys() & {"__headworks__", "__avro_name__"}:
         return ()
-    whole = [branch for branch in branches if branch.kind in _RANGES and _is_leaf(branch, 0)]
+    whole = [
+        branch for branch in branches if branch.kind in _INTEGER_RANGES and _is_leaf(branch, 0)
+    ]
     return tuple(whole) if cls is int and whole else branches
 
 
@@ -180,14 +196,14 @@ def _is_primitive(kind: str, value: object) -> bool:
         return isinstance(value, bool)
     if isinstance(value, bool):
         return False
-    if kind in _RANGES:
-        low, high = _RANGES[kind]
+    if kind in _INTEGER_RANGES:
+        low, high = _INTEGER_RANGES[kind]
         return isinstance(value, int) and low <= value <= high
     if kind in ("float", "double"):
         return isinstance(value, float | int) and _in_range(kind, value)
     if kind == "bytes":
         return isinstance(value, bytes | bytearray)
-    return isinstance(value, str) and _is_unicode(value)
+    return isinstance(value, str) and _is_valid_unicode(value)
 
 
 def _in_range(kind: str, value: float) -> bool:
@@ -199,7 +215,7 @@ def _in_range(kind: str, value: float) -> bool:
     return kind == "double" or infinite or abs(number) < _FLOAT_MAX
 
 
-def _is_unicode(value: str) -> bool:
+def _is_valid_unicode(value: str) -> bool:
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -216,24 +232,28 @@ def _describe(schema: Schema) -> str:
             return (
                 f"a Decimal of at most {logical.precision} digits, {logical.scale} of them decimals"
             )
-        if logical.name in _LOGICAL:
-            return _LOGICAL[logical.name]
+        if logical.name in _EXPECTED_LOGICAL:
+            return _EXPECTED_LOGICAL[logical.name]
     if isinstance(schema, _model.Fixed):
         return f"bytes of length {schema.size}"
     if isinstance(schema, _model.EnumType):
-        return f"a member of the enum {_simple(schema)}"
-    return _PLAIN[schema.kind] if schema.kind in _PLAIN else _a(_simple(schema))
+        return f"a member of the enum {_simple_name(schema)}"
+    return (
+        _EXPECTED_PRIMITIVE[schema.kind]
+        if schema.kind in _EXPECTED_PRIMITIVE
+        else _with_article(_simple_name(schema))
+    )
 
 
-def _a(name: str) -> str:
+def _with_article(name: str) -> str:
     return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
-def _simple(schema: Schema) -> str:
+def _simple_name(schema: Schema) -> str:
     return str(getattr(schema, "name", schema.kind)).rpartition(".")[2]
 
 
-_LOGICAL = {
+_EXPECTED_LOGICAL = {
     "timestamp-millis": "an aware datetime (give it a tzinfo)",
     "timestamp-micros": "an aware datetime (give it a tzinfo)",
     "local-timestamp-millis": "a naive datetime",
@@ -243,7 +263,7 @@ _LOGICAL = {
     "time-micros": "a naive time",
     "uuid": "a UUID",
 }
-_PLAIN = {
+_EXPECTED_PRIMITIVE = {
     "null": "None",
     "boolean": "a bool",
     "int": "an int of 32 bits",

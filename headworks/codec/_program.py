@@ -17,16 +17,16 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from headworks.codec._forms import Form, PythonForm
+from headworks.codec._encoders import EventEncoder, PythonEncoder
 
 if TYPE_CHECKING:
     from headworks.schema._model import EnumType, Fixed, Primitive, Record, Schema, Union
 
-__all__ = ["compiled_form"]
+__all__ = ["compiled_encoder"]
 
 T = TypeVar("T")
 Node = tuple[Any, ...]
-_PLAIN: dict[str, type] = {
+_CLASS_OF_KIND: dict[str, type] = {
     "null": NoneType,
     "boolean": bool,
     "int": int,
@@ -39,7 +39,7 @@ _PLAIN: dict[str, type] = {
     "array": list,
     "map": dict,
 }
-_LOGICAL: dict[str, type] = {
+_CLASS_OF_LOGICAL_TYPE: dict[str, type] = {
     "date": date,
     "time-millis": time,
     "time-micros": time,
@@ -52,13 +52,13 @@ _LOGICAL: dict[str, type] = {
 }
 
 
-def compiled_form(
+def compiled_encoder(
     schema: str,
     name: str,
     types: Mapping[str, type],
-    python: PythonForm[T],
+    python: PythonEncoder[T],
     key: object,
-) -> Form[T] | None:
+) -> EventEncoder[T] | None:
     """The compiled form of the record `name` of a schema; None if there can be none.
 
     `types` are the generated classes by full name; `key` is the generated function that makes an
@@ -73,7 +73,7 @@ def compiled_form(
     root = parse(schema, strict=False)
     assert isinstance(root, Record)
     governance = governance_of(root)
-    table = _Table(types)
+    table = _ProgramTable(types)
     table.add(root)
     time_path = governance.event_time
     try:
@@ -89,7 +89,7 @@ def compiled_form(
         return None
 
 
-class _Table:
+class _ProgramTable:
     """The nodes of a program; the first is the event's record. A named type is one node."""
 
     def __init__(self, types: Mapping[str, type]) -> None:
@@ -159,7 +159,7 @@ class _Table:
             groups.setdefault(self._class(branch), []).append((i, branch))
         choices: list[Node] = []
         for cls, branches in groups.items():
-            for i, branch, guarded in _chosen(cls, branches):
+            for i, branch, guarded in _choices_of_class(cls, branches):
                 choices.append((i, cls, guarded, self.add(branch)))
             if cls is float and int not in groups:  # as a type checker allows
                 i, _, guarded, node = choices[-1]
@@ -171,10 +171,15 @@ class _Table:
         if schema.kind in ("record", "enum"):
             return self._types[schema.name]  # type: ignore[union-attr]
         logical = getattr(schema, "logical", None)
-        return _LOGICAL.get(logical.name if logical else "") or _PLAIN[schema.kind]
+        return (
+            _CLASS_OF_LOGICAL_TYPE.get(logical.name if logical else "")
+            or _CLASS_OF_KIND[schema.kind]
+        )
 
 
-def _chosen(cls: type, branches: list[tuple[int, Schema]]) -> list[tuple[int, Schema, int]]:
+def _choices_of_class(
+    cls: type, branches: list[tuple[int, Schema]]
+) -> list[tuple[int, Schema, int]]:
     """The branches of one class that can be chosen, in order, and whether a value must fit."""
     if cls is float:
         index, branch = next((b for b in branches if b[1].kind == "double"), branches[0])
@@ -195,6 +200,6 @@ def _leaf(schema: Primitive | Fixed, at: int) -> Node:
         return ("python",)
     if logical == "uuid":
         return ("uuid-fixed" if schema.kind == "fixed" else "uuid", UUID, (("int", at),))
-    if logical in _LOGICAL:
+    if logical in _CLASS_OF_LOGICAL_TYPE:
         return (logical,)
     return ("fixed", schema.size) if schema.kind == "fixed" else (schema.kind,)

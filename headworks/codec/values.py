@@ -54,7 +54,7 @@ utf8 = str.encode
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOCAL_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a local timestamp has no zone
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
-_MOST_KEYS, _LONGEST_KEY = 1024, 64
+_MAX_KEYS, _MAX_KEY_BYTES = 1024, 64
 pack_float, pack_double = struct.Struct("<f").pack, struct.Struct("<d").pack
 
 
@@ -101,8 +101,8 @@ class _Keys(dict[str, bytes]):
 
     def __missing__(self, key: str) -> bytes:
         data = text_of(key)
-        if len(data) <= _LONGEST_KEY:
-            if len(self) >= _MOST_KEYS:
+        if len(data) <= _MAX_KEY_BYTES:
+            if len(self) >= _MAX_KEYS:
                 self.clear()
             self[key] = data
         return data

@@ -11,6 +11,23 @@ Rules: no call per topic; a group in which somebody is, is never moved.
 """
 
 from headworks.groups._groups import Groups
-from headworks.groups._model import Group, Kind, Listed, Member, Place, Position, Spot
+from headworks.groups._model import (
+    GroupDescription,
+    GroupKind,
+    GroupListing,
+    GroupPosition,
+    MemberDescription,
+    PartitionOffset,
+    TopicPartition,
+)
 
-__all__ = ["Group", "Groups", "Kind", "Listed", "Member", "Place", "Position", "Spot"]
+__all__ = [
+    "GroupDescription",
+    "GroupKind",
+    "GroupListing",
+    "GroupPosition",
+    "Groups",
+    "MemberDescription",
+    "PartitionOffset",
+    "TopicPartition",
+]

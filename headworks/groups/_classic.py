@@ -11,31 +11,31 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import confluent_kafka
 from confluent_kafka import (
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
-    TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
 
 from headworks._kafka.client_properties import broker_client
 from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError
-from headworks.groups._model import Kind, Listed, Member, Place
+from headworks.groups._model import GroupKind, GroupListing, MemberDescription, TopicPartition
 
-__all__ = ["ClassicGroups", "ClassicState"]
+__all__ = ["ClassicGroupState", "ClassicGroups"]
 
 T = TypeVar("T")
-_TIMEOUT = 15.0
-_IN_FLIGHT = 100
-_ACTIVE = {"stable", "preparing_rebalancing", "completing_rebalancing"}
-_STOP = (
+_TIMEOUT_SECONDS = 15.0
+_MAX_IN_FLIGHT_CALLS = 100
+_ACTIVE_STATES = {"stable", "preparing_rebalancing", "completing_rebalancing"}
+_STOP_CONSUMERS = (
     "somebody is in the group: stop its consumers; those that coordinate themselves are shown with"
     " --zookeeper"
 )
-_BUSY = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP}
-_AWAY = {
+_GROUP_IN_USE_ERRORS = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP}
+_UNREACHABLE_ERRORS = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TIMED_OUT,
@@ -46,13 +46,13 @@ _AWAY = {
 
 
 @dataclass(frozen=True, slots=True)
-class ClassicState:
+class ClassicGroupState:
     """A group's state and members, as its coordinator tells them."""
 
     name: str
     active: bool
     state: str
-    members: tuple[Member, ...]
+    members: tuple[MemberDescription, ...]
 
 
 class ClassicGroups:
@@ -62,64 +62,76 @@ class ClassicGroups:
         self._bootstrap = bootstrap
         self._admin = AdminClient({**broker_client(bootstrap), "log_level": 2})
 
-    def listed(self) -> list[Listed]:
+    def listed(self) -> list[GroupListing]:
         """All groups, sorted by name; UnreachableError if no broker answers."""
-        found = self._result(self._admin.list_consumer_groups(request_timeout=_TIMEOUT))
+        found = self._result(self._admin.list_consumer_groups(request_timeout=_TIMEOUT_SECONDS))
         if found.errors and not found.valid:
             raise self._error("list the groups", found.errors[0])
         return sorted(
             (
-                Listed(g.group_id, Kind.CLASSIC, _state(g.state) in _ACTIVE, _state(g.state))
+                GroupListing(
+                    g.group_id,
+                    GroupKind.CLASSIC,
+                    _state(g.state) in _ACTIVE_STATES,
+                    _state(g.state),
+                )
                 for g in found.valid
             ),
             key=lambda listed: listed.name,
         )
 
-    def described(self, names: Sequence[str]) -> dict[str, ClassicState]:
+    def described(self, names: Sequence[str]) -> dict[str, ClassicGroupState]:
         """State and members of groups; one that nobody knows is `dead`."""
         if not names:
             return {}
-        futures = self._admin.describe_consumer_groups(list(names), request_timeout=_TIMEOUT)
+        futures = self._admin.describe_consumer_groups(
+            list(names), request_timeout=_TIMEOUT_SECONDS
+        )
         found = {}
         for name, future in futures.items():
             told = self._result(future, f"describe group {name}")
             members = tuple(
-                Member(
+                MemberDescription(
                     member.member_id,
                     member.host.lstrip("/"),
                     tuple(
-                        Place(p.topic, p.partition)
+                        TopicPartition(p.topic, p.partition)
                         for p in (member.assignment.topic_partitions if member.assignment else ())
                     ),
                 )
                 for member in told.members
             )
             state = _state(told.state)
-            found[name] = ClassicState(name, state in _ACTIVE, state, members)
+            found[name] = ClassicGroupState(name, state in _ACTIVE_STATES, state, members)
         return found
 
-    def offsets(self, names: Sequence[str]) -> dict[str, dict[Place, int]]:
+    def offsets(self, names: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
         """What groups have committed."""
-        found: dict[str, dict[Place, int]] = {}
-        for first in range(0, len(names), _IN_FLIGHT):
+        found: dict[str, dict[TopicPartition, int]] = {}
+        for first in range(0, len(names), _MAX_IN_FLIGHT_CALLS):
             futures: dict[str, Future[Any]] = {}
-            for name in names[first : first + _IN_FLIGHT]:
+            for name in names[first : first + _MAX_IN_FLIGHT_CALLS]:
                 asked = [ConsumerGroupTopicPartitions(name)]
-                futures |= self._admin.list_consumer_group_offsets(asked, request_timeout=_TIMEOUT)
+                futures |= self._admin.list_consumer_group_offsets(
+                    asked, request_timeout=_TIMEOUT_SECONDS
+                )
             for name, future in futures.items():
                 told = self._result(future, f"read the offsets of group {name}")
                 found[name] = {
-                    Place(p.topic, p.partition): p.offset
+                    TopicPartition(p.topic, p.partition): p.offset
                     for p in told.topic_partitions
                     if p.error is None and p.offset >= 0
                 }
         return found
 
-    def set_offsets(self, name: str, offsets: Mapping[Place, int]) -> None:
+    def set_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Move a group that nobody is in; RefusedError if somebody is."""
-        asked = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        asked = [
+            confluent_kafka.TopicPartition(*partition, offset)
+            for partition, offset in offsets.items()
+        ]
         futures = self._admin.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(name, asked)], request_timeout=_TIMEOUT
+            [ConsumerGroupTopicPartitions(name, asked)], request_timeout=_TIMEOUT_SECONDS
         )
         told = self._result(futures[name], f"set the offsets of group {name}")
         for partition in told.topic_partitions:
@@ -129,37 +141,39 @@ class ClassicGroups:
 
     def delete(self, name: str) -> None:
         """Forget a group that nobody is in, and its offsets; RefusedError if somebody is."""
-        futures = self._admin.delete_consumer_groups([name], request_timeout=_TIMEOUT)
+        futures = self._admin.delete_consumer_groups([name], request_timeout=_TIMEOUT_SECONDS)
         self._result(futures[name], f"delete group {name}")
 
-    def partitions(self, topics: Iterable[str]) -> list[Place]:
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of topics, by one call; UsageError for a topic that is not there."""
         asked = set(topics)
         found = self.present(asked)
-        missing = sorted(asked - {place.topic for place in found})
+        missing = sorted(asked - {partition.topic for partition in found})
         if missing:
             raise UsageError(f"there is no topic {missing[0]!r}", fix="see `headworks topic list`")
         return found
 
-    def present(self, topics: Iterable[str]) -> list[Place]:
+    def present(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of those of the topics that are there, by one call."""
         try:
-            known = self._admin.list_topics(timeout=_TIMEOUT).topics
+            known = self._admin.list_topics(timeout=_TIMEOUT_SECONDS).topics
         except KafkaException as error:
             raise self._error("list the topics", error) from None
         there = sorted(set(topics) & set(known))
         return [
-            Place(topic, number) for topic in there for number in sorted(known[topic].partitions)
+            TopicPartition(topic, number)
+            for topic in there
+            for number in sorted(known[topic].partitions)
         ]
 
-    def ask(self, what: str, futures: Mapping[T, Future[Any]]) -> dict[T, Any]:
+    def results_of(self, what: str, futures: Mapping[T, Future[Any]]) -> dict[T, Any]:
         """The answers of futures of the client, without those whose partition is not there."""
         found = {}
         for key, future in futures.items():
             try:
-                found[key] = future.result(_TIMEOUT)
+                found[key] = future.result(_TIMEOUT_SECONDS)
             except KafkaException as error:
-                if error.args[0].code() not in _GONE:
+                if error.args[0].code() not in _ABSENT_PARTITION_ERRORS:
                     raise self._error(what, error) from None
         return found
 
@@ -170,13 +184,13 @@ class ClassicGroups:
 
     def _result(self, future: Future[Any], what: str = "list the groups") -> Any:
         try:
-            return future.result(_TIMEOUT + 5)
+            return future.result(_TIMEOUT_SECONDS + 5)
         except KafkaException as error:
             raise self._error(what, error) from None
 
     def _error(self, what: str, error: Any) -> HeadworksError:
         problem = error.args[0] if isinstance(error, KafkaException) else error
-        if problem.code() in _AWAY:
+        if problem.code() in _UNREACHABLE_ERRORS:
             return UnreachableError(
                 f"no broker answers at {self._bootstrap}: {problem.str()}",
                 fix="start one with `headworks up`, or give --bootstrap",
@@ -184,11 +198,11 @@ class ClassicGroups:
         return RefusedError(
             f"the broker refused to {what}: {problem.str()}",
             code=problem.code(),
-            fix=_STOP if problem.code() in _BUSY else None,
+            fix=_STOP_CONSUMERS if problem.code() in _GROUP_IN_USE_ERRORS else None,
         )
 
 
-_GONE = {
+_ABSENT_PARTITION_ERRORS = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_PARTITION,
     KafkaError._UNKNOWN_TOPIC,

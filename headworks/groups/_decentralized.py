@@ -6,7 +6,7 @@ Rules:
   that of a few round trips, however many groups and topics there are.
 - What goes away between two questions was not there.
 - A change of positions is checked against the group's members first, and is one transaction per
-  `_AT_ONCE` partitions.
+  `_MAX_OPERATIONS` partitions.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from headworks._zookeeper import paths
 from headworks._zookeeper.nodes import OffsetNode, TopicNode
 from headworks._zookeeper.session import ZooKeeperSession, kazoo
 from headworks.errors import RefusedError, UnreachableError, UsageError
-from headworks.groups._model import Kind, Listed, Member, Place
+from headworks.groups._model import GroupKind, GroupListing, MemberDescription, TopicPartition
 
-__all__ = ["DecentralisedGroups", "DecentralisedState"]
+__all__ = ["DecentralizedGroupState", "DecentralizedGroups"]
 
 T = TypeVar("T")
-_TIMEOUT = 15.0
-_AT_ONCE = 500
+_TIMEOUT_SECONDS = 15.0
+_MAX_OPERATIONS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class DecentralisedState:
+class DecentralizedGroupState:
     """What a group's directories say: its members, who owns what, its positions."""
 
     name: str
-    members: tuple[Member, ...]
-    owners: Mapping[Place, str]
-    offsets: Mapping[Place, int]
+    members: tuple[MemberDescription, ...]
+    owners: Mapping[TopicPartition, str]
+    offsets: Mapping[TopicPartition, int]
 
     @property
     def active(self) -> bool:
@@ -43,65 +43,65 @@ class DecentralisedState:
         return bool(self.members)
 
 
-class DecentralisedGroups:
+class DecentralizedGroups:
     """The groups below /consumers of an ensemble."""
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
         self._client = session.client
 
-    def listed(self) -> list[Listed]:
+    def listed(self) -> list[GroupListing]:
         """Groups that have had members of this kind, sorted by name."""
         names = [paths.name_of(name) for name in self._children([paths.CONSUMERS])[0] or ()]
         members = self._children([paths.members(name) for name in names])
         return [
-            Listed(name, Kind.DECENTRALISED, bool(found), "stable" if found else "empty")
+            GroupListing(name, GroupKind.DECENTRALIZED, bool(found), "stable" if found else "empty")
             for name, found in sorted(zip(names, members, strict=True))
             if found is not None
         ]
 
-    def described(self, names: Sequence[str]) -> dict[str, DecentralisedState]:
+    def described(self, names: Sequence[str]) -> dict[str, DecentralizedGroupState]:
         """Members, owners and positions of groups."""
         members = self._children([paths.members(name) for name in names])
         owners = self._values(names, paths.owners, paths.group_topic_owners)
         offsets = self._values(names, paths.offsets, paths.group_topic_offsets)
         found = {}
         for name, ids, owned, positions in zip(names, members, owners, offsets, strict=True):
-            by_place = {place: value.decode() for (place, _), value in owned.items()}
-            found[name] = DecentralisedState(
+            owner_of = {partition: value.decode() for (partition, _), value in owned.items()}
+            found[name] = DecentralizedGroupState(
                 name,
-                tuple(_member(paths.name_of(one), by_place) for one in sorted(ids or ())),
-                by_place,
+                tuple(_member(paths.name_of(one), owner_of) for one in sorted(ids or ())),
+                owner_of,
                 {
-                    place: OffsetNode.load(value, path).offset
-                    for (place, path), value in positions.items()
+                    partition: OffsetNode.load(value, path).offset
+                    for (partition, path), value in positions.items()
                     if value
                 },
             )
         return found
 
-    def set_offsets(self, name: str, offsets: Mapping[Place, int]) -> None:
+    def set_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Move a group that nobody is in; RefusedError if somebody is."""
         self._refuse_active(name, "moved")
-        brokers = self._brokers_of({place.topic for place in offsets})
+        brokers = self._brokers_of({partition.topic for partition in offsets})
         items = sorted(offsets.items())
         values: dict[str, bytes] = {}
-        for place, offset in items:
-            assigned = brokers.get(place.topic, ())
-            if not 0 <= place.partition < len(assigned):
+        for partition, offset in items:
+            assigned = brokers.get(partition.topic, ())
+            if not 0 <= partition.partition < len(assigned):
                 raise UsageError(
-                    f"there is no partition {place.partition} of topic {place.topic!r}",
+                    f"there is no partition {partition.partition} of topic {partition.topic!r}",
                     fix="see `headworks topic list`",
                 )
-            where = (name, place.topic, assigned[place.partition], place.partition)
+            where = (name, partition.topic, assigned[partition.partition], partition.partition)
             values[paths.offset(*where)] = OffsetNode(offset).dump()
         for path in sorted({path.rpartition("/")[0] for path in values} | {paths.members(name)}):
             self._client.ensure_path(path)
         known = dict(zip(values, self._all(self._client.exists_async, values), strict=True))
         written = list(values.items())
-        for first in range(0, len(written), _AT_ONCE):
+        for first in range(0, len(written), _MAX_OPERATIONS):
             change = self._client.transaction()
-            for path, value in written[first : first + _AT_ONCE]:
+            for path, value in written[first : first + _MAX_OPERATIONS]:
                 (change.create if known[path] is None else change.set_data)(path, value)
             for outcome in change.commit():
                 if isinstance(outcome, Exception):
@@ -134,7 +134,7 @@ class DecentralisedGroups:
         names: Sequence[str],
         above: Callable[[str], str],
         of_topic: Callable[[str, str], str],
-    ) -> list[dict[tuple[Place, str], bytes]]:
+    ) -> list[dict[tuple[TopicPartition, str], bytes]]:
         """For each group, the values of the nodes of its partitions, with their paths."""
         topics = self._children([above(name) for name in names])
         asked = [
@@ -145,15 +145,15 @@ class DecentralisedGroups:
         below = [of_topic(names[index], topic) for index, topic in asked]
         partitions = self._children(below)
         nodes = [
-            (index, Place(topic, paths.broker_partition_of(one)[1]), f"{path}/{one}")
+            (index, TopicPartition(topic, paths.broker_partition_of(one)[1]), f"{path}/{one}")
             for (index, topic), path, found in zip(asked, below, partitions, strict=True)
             for one in found or ()
         ]
         values = self._all(self._client.get_async, [path for _, _, path in nodes])
-        found_of: list[dict[tuple[Place, str], bytes]] = [{} for _ in names]
-        for (index, place, path), value in zip(nodes, values, strict=True):
+        found_of: list[dict[tuple[TopicPartition, str], bytes]] = [{} for _ in names]
+        for (index, partition, path), value in zip(nodes, values, strict=True):
             if value is not None:
-                found_of[index][place, path] = value[0]
+                found_of[index][partition, path] = value[0]
         return found_of
 
     def _children(self, parents: Sequence[str]) -> list[list[str] | None]:
@@ -166,7 +166,7 @@ class DecentralisedGroups:
         found = []
         for answer in under_way:
             try:
-                found.append(answer.get(timeout=_TIMEOUT))
+                found.append(answer.get(timeout=_TIMEOUT_SECONDS))
             except exceptions.NoNodeError:
                 found.append(None)
             except (
@@ -182,6 +182,6 @@ class DecentralisedGroups:
         return found
 
 
-def _member(name: str, owners: Mapping[Place, str]) -> Member:
-    mine = tuple(sorted(place for place, owner in owners.items() if owner == name))
-    return Member(name, name.rpartition(":")[0], mine)
+def _member(name: str, owners: Mapping[TopicPartition, str]) -> MemberDescription:
+    mine = tuple(sorted(partition for partition, owner in owners.items() if owner == name))
+    return MemberDescription(name, name.rpartition(":")[0], mine)

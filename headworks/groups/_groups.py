@@ -25,14 +25,20 @@ from types import TracebackType
 
 from headworks._zookeeper.session import ZooKeeperSession, open_session
 from headworks.errors import RefusedError, UsageError
-from headworks.groups._classic import ClassicGroups, ClassicState
-from headworks.groups._decentralized import DecentralisedGroups, DecentralisedState
-from headworks.groups._log_ends import Ends, LogEnds, Timestamps
-from headworks.groups._model import Group, Kind, Listed, Place, Position
+from headworks.groups._classic import ClassicGroups, ClassicGroupState
+from headworks.groups._decentralized import DecentralizedGroups, DecentralizedGroupState
+from headworks.groups._log_ends import LogBounds, LogOffsets, TimestampLookup
+from headworks.groups._model import (
+    GroupDescription,
+    GroupKind,
+    GroupListing,
+    GroupPosition,
+    TopicPartition,
+)
 
 __all__ = ["Groups"]
 
-_WAIT = 5.0
+_ZOOKEEPER_TIMEOUT_SECONDS = 5.0
 
 
 class Groups:
@@ -49,19 +55,19 @@ class Groups:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._classic = ClassicGroups(bootstrap)
-        self.log_ends = LogEnds(self._classic)
-        self._timestamps = Timestamps(bootstrap)
+        self.log_ends = LogOffsets(self._classic)
+        self._timestamps = TimestampLookup(bootstrap)
         self._session: ZooKeeperSession | None = None
-        self._decentralised: DecentralisedGroups | None = None
+        self._decentralized: DecentralizedGroups | None = None
         if zookeeper is not None:
-            self._session = open_session(zookeeper, wait=_WAIT)
-            self._decentralised = DecentralisedGroups(self._session)
+            self._session = open_session(zookeeper, wait=_ZOOKEEPER_TIMEOUT_SECONDS)
+            self._decentralized = DecentralizedGroups(self._session)
         self._now = now
 
-    def listed(self) -> list[Listed]:
+    def listed(self) -> list[GroupListing]:
         """All groups, sorted by name."""
         found = {group.name: group for group in self._classic.listed()}
-        for group in () if self._decentralised is None else self._decentralised.listed():
+        for group in () if self._decentralized is None else self._decentralized.listed():
             # Somebody in it by the broker's protocol, and nobody by the other: it changed sides.
             if group.active or not (group.name in found and found[group.name].active):
                 found[group.name] = group
@@ -69,7 +75,7 @@ class Groups:
 
     def described(
         self, names: Iterable[str] | None = None, *, age_timeout: float = 5.0
-    ) -> list[Group]:
+    ) -> list[GroupDescription]:
         """Groups with members, positions and lag: those named, or all.
 
         With `age_timeout` 0 no message is read, and ages are None where something is unread.
@@ -80,26 +86,28 @@ class Groups:
         for name in wanted:
             if name not in listed:
                 raise UsageError(f"there is no group {name!r}", fix="see `headworks group list`")
-        classic = [name for name in wanted if listed[name].kind is Kind.CLASSIC]
-        others = [name for name in wanted if listed[name].kind is Kind.DECENTRALISED]
+        classic = [name for name in wanted if listed[name].kind is GroupKind.CLASSIC]
+        others = [name for name in wanted if listed[name].kind is GroupKind.DECENTRALIZED]
         states = self._classic.described(classic)
         offsets = self._classic.offsets(classic)
         registered = self._registry.described(others) if others else {}
         parts = [_classic(states[name], offsets[name]) for name in classic]
-        parts += [_decentralised(registered[name]) for name in others]
+        parts += [_decentralized(registered[name]) for name in others]
         return self._measured(parts, age_timeout)
 
-    def partitions(self, topics: Iterable[str]) -> list[Place]:
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of topics; UsageError for one that is not there."""
         return self._classic.partitions(topics)
 
-    def move(self, name: str, offsets: Mapping[Place, int], *, kind: Kind | None = None) -> None:
+    def move(
+        self, name: str, offsets: Mapping[TopicPartition, int], *, kind: GroupKind | None = None
+    ) -> None:
         """Set positions of a group; RefusedError if somebody is in it.
 
         A group that is not there is made, of `kind` (classic if that is not told).
         """
         found = self.refuse_active([name]).get(name)
-        if (found.kind if found else kind or Kind.CLASSIC) is Kind.DECENTRALISED:
+        if (found.kind if found else kind or GroupKind.CLASSIC) is GroupKind.DECENTRALIZED:
             self._registry.set_offsets(name, offsets)
         else:
             self._classic.set_offsets(name, offsets)
@@ -109,12 +117,12 @@ class Groups:
         found = self.refuse_active([name]).get(name)
         if found is None:
             raise UsageError(f"there is no group {name!r}", fix="see `headworks group list`")
-        if found.kind is Kind.DECENTRALISED:
+        if found.kind is GroupKind.DECENTRALIZED:
             self._registry.delete(name)
         else:
             self._classic.delete(name)
 
-    def refuse_active(self, names: Iterable[str]) -> dict[str, Listed]:
+    def refuse_active(self, names: Iterable[str]) -> dict[str, GroupListing]:
         """Those of `names` that are there; RefusedError if somebody is in one of them."""
         listed = {group.name: group for group in self.listed()}
         found = {name: listed[name] for name in names if name in listed}
@@ -145,75 +153,94 @@ class Groups:
         self.close()
 
     @property
-    def _registry(self) -> DecentralisedGroups:
-        if self._decentralised is None:
+    def _registry(self) -> DecentralizedGroups:
+        if self._decentralized is None:
             raise UsageError(
                 "decentralised groups live in ZooKeeper, and none is named",
                 fix="give --zookeeper, or set `zookeeper`",
             )
-        return self._decentralised
+        return self._decentralized
 
-    def _measured(self, groups: Sequence[Group], age_timeout: float) -> list[Group]:
+    def _measured(
+        self, groups: Sequence[GroupDescription], age_timeout: float
+    ) -> list[GroupDescription]:
         wholes = self._whole_topics(groups)
-        places = {Place(p.topic, p.partition) for positions in wholes for p in positions}
-        ends = self.log_ends.of(places)
+        partitions = {
+            TopicPartition(p.topic, p.partition) for positions in wholes for p in positions
+        }
+        ends = self.log_ends.of(partitions)
         with_ends = [[_at_ends(p, ends) for p in positions] for positions in wholes]
-        unread = {spot for ps in with_ends for p in ps if (spot := p.next_unread) is not None}
+        unread = {
+            next_unread
+            for ps in with_ends
+            for p in ps
+            if (next_unread := p.next_unread) is not None
+        }
         times = self._timestamps.of(unread, age_timeout) if unread and age_timeout > 0 else {}
         now = int(self._now() * 1000)
 
-        def aged(position: Position) -> Position:
-            spot = position.next_unread
-            if spot is None:
+        def aged(position: GroupPosition) -> GroupPosition:
+            next_unread = position.next_unread
+            if next_unread is None:
                 behind = None if position.lag is None else 0
             else:
-                behind = max(0, now - times[spot]) if spot in times else None
+                behind = max(0, now - times[next_unread]) if next_unread in times else None
             return replace(position, behind_ms=behind)
 
         return [
-            Group(g.name, g.kind, g.active, g.state, g.members, tuple(map(aged, positions)))
+            GroupDescription(
+                g.name, g.kind, g.active, g.state, g.members, tuple(map(aged, positions))
+            )
             for g, positions in zip(groups, with_ends, strict=True)
         ]
 
-    def _whole_topics(self, groups: Sequence[Group]) -> list[list[Position]]:
+    def _whole_topics(self, groups: Sequence[GroupDescription]) -> list[list[GroupPosition]]:
         """The groups' positions, with the partitions of their topics where they have none."""
         topics = {p.topic for group in groups for p in group.positions}
-        partitions: dict[str, list[Place]] = {}
-        for place in self._classic.present(topics) if topics else ():
-            partitions.setdefault(place.topic, []).append(place)
+        partitions_of: dict[str, list[TopicPartition]] = {}
+        for partition in self._classic.present(topics) if topics else ():
+            partitions_of.setdefault(partition.topic, []).append(partition)
         found = []
         for group in groups:
-            known = {Place(p.topic, p.partition): p for p in group.positions}
-            for topic in {place.topic for place in known}:
-                for place in partitions.get(topic, ()):
-                    known.setdefault(place, _position(place))
-            found.append([known[place] for place in sorted(known)])
+            known = {TopicPartition(p.topic, p.partition): p for p in group.positions}
+            for topic in {partition.topic for partition in known}:
+                for partition in partitions_of.get(topic, ()):
+                    known.setdefault(partition, _position(partition))
+            found.append([known[partition] for partition in sorted(known)])
         return found
 
 
-def _classic(state: ClassicState, offsets: Mapping[Place, int]) -> Group:
-    owners = {place: member.name for member in state.members for place in member.partitions}
+def _classic(state: ClassicGroupState, offsets: Mapping[TopicPartition, int]) -> GroupDescription:
+    owners = {partition: member.name for member in state.members for partition in member.partitions}
     positions = _positions(owners, offsets)
-    return Group(state.name, Kind.CLASSIC, state.active, state.state, state.members, positions)
-
-
-def _decentralised(state: DecentralisedState) -> Group:
-    shown = "stable" if state.active else "empty"
-    positions = _positions(state.owners, state.offsets)
-    return Group(state.name, Kind.DECENTRALISED, state.active, shown, state.members, positions)
-
-
-def _positions(owners: Mapping[Place, str], offsets: Mapping[Place, int]) -> tuple[Position, ...]:
-    return tuple(
-        _position(place, offsets.get(place), owners.get(place))
-        for place in sorted(owners.keys() | offsets.keys())
+    return GroupDescription(
+        state.name, GroupKind.CLASSIC, state.active, state.state, state.members, positions
     )
 
 
-def _position(place: Place, committed: int | None = None, owner: str | None = None) -> Position:
-    return Position(*place, committed, None, None, None, owner)
+def _decentralized(state: DecentralizedGroupState) -> GroupDescription:
+    shown = "stable" if state.active else "empty"
+    positions = _positions(state.owners, state.offsets)
+    return GroupDescription(
+        state.name, GroupKind.DECENTRALIZED, state.active, shown, state.members, positions
+    )
 
 
-def _at_ends(position: Position, ends: Mapping[Place, Ends]) -> Position:
-    found = ends.get(Place(position.topic, position.partition))
+def _positions(
+    owners: Mapping[TopicPartition, str], offsets: Mapping[TopicPartition, int]
+) -> tuple[GroupPosition, ...]:
+    return tuple(
+        _position(partition, offsets.get(partition), owners.get(partition))
+        for partition in sorted(owners.keys() | offsets.keys())
+    )
+
+
+def _position(
+    partition: TopicPartition, committed: int | None = None, owner: str | None = None
+) -> GroupPosition:
+    return GroupPosition(*partition, committed, None, None, None, owner)
+
+
+def _at_ends(position: GroupPosition, ends: Mapping[TopicPartition, LogBounds]) -> GroupPosition:
+    found = ends.get(TopicPartition(position.topic, position.partition))
     return position if found is None else replace(position, start=found.start, end=found.end)

@@ -16,80 +16,93 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import confluent_kafka
-from confluent_kafka import TopicPartition
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from headworks._kafka.client_properties import broker_client
 from headworks.groups._classic import ClassicGroups
-from headworks.groups._model import Place, Spot
+from headworks.groups._model import PartitionOffset, TopicPartition
 
-__all__ = ["Ends", "LogEnds", "Timestamps"]
+__all__ = ["LogBounds", "LogOffsets", "TimestampLookup"]
 
-_TIMEOUT = 15.0
-_REMEMBERED = 100_000
-_TURN = 0.1
-_AT_ONCE = 500
-_NEAR = 500
+_TIMEOUT_SECONDS = 15.0
+_MAX_REMEMBERED_OFFSETS = 100_000
+_CONSUME_SECONDS = 0.1
+_MAX_MESSAGES = 500
+_NEARBY_OFFSETS = 500
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
-class Ends(NamedTuple):
+class LogBounds(NamedTuple):
     """First offset of a log, and the one after its last message."""
 
     start: int
     end: int
 
 
-class LogEnds:
+class LogOffsets:
     """The ends of partitions' logs."""
 
     def __init__(self, broker: ClassicGroups) -> None:
         self._broker = broker
 
-    def of(self, places: Collection[Place]) -> dict[Place, Ends]:
+    def of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:
         """First and next offset; what is not there, or has no leader now, is left out."""
-        starts = self._ask(places, _EARLIEST)
-        ends = self._ask(places, _LATEST)
-        return {place: Ends(starts[place], ends[place]) for place in starts.keys() & ends.keys()}
+        starts = self._ask(partitions, _EARLIEST)
+        ends = self._ask(partitions, _LATEST)
+        return {
+            partition: LogBounds(starts[partition], ends[partition])
+            for partition in starts.keys() & ends.keys()
+        }
 
-    def at(self, places: Collection[Place], timestamp: int) -> dict[Place, int]:
+    def at(
+        self, partitions: Collection[TopicPartition], timestamp: int
+    ) -> dict[TopicPartition, int]:
         """The offset of the first message at or after a time in ms, where there is one."""
-        found = self._ask(places, OffsetSpec.for_timestamp(timestamp))
-        return {place: offset for place, offset in found.items() if offset >= 0}
+        found = self._ask(partitions, OffsetSpec.for_timestamp(timestamp))
+        return {partition: offset for partition, offset in found.items() if offset >= 0}
 
-    def _ask(self, places: Collection[Place], spec: OffsetSpec) -> dict[Place, int]:
-        if not places:
+    def _ask(
+        self, partitions: Collection[TopicPartition], spec: OffsetSpec
+    ) -> dict[TopicPartition, int]:
+        if not partitions:
             return {}
-        asked = {TopicPartition(*place): spec for place in places}
-        futures = self._broker.admin.list_offsets(asked, request_timeout=_TIMEOUT)
-        found = self._broker.ask("tell the ends of the logs", futures)
-        return {Place(p.topic, p.partition): told.offset for p, told in found.items()}
+        asked = {confluent_kafka.TopicPartition(*partition): spec for partition in partitions}
+        futures = self._broker.admin.list_offsets(asked, request_timeout=_TIMEOUT_SECONDS)
+        found = self._broker.results_of("tell the ends of the logs", futures)
+        return {TopicPartition(p.topic, p.partition): told.offset for p, told in found.items()}
 
 
-class Timestamps:
+class TimestampLookup:
     """The times of messages by their offsets; not shared between threads."""
 
     def __init__(self, bootstrap: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._bootstrap = bootstrap
         self._clock = clock
-        self._known: OrderedDict[Spot, int] = OrderedDict()
+        self._known: OrderedDict[PartitionOffset, int] = OrderedDict()
         self._reader: confluent_kafka.Consumer | None = None
 
-    def of(self, spots: Iterable[Spot], timeout: float) -> dict[Spot, int]:
-        """The timestamps (ms) of the first messages at or after `spots`, as far as time allows."""
+    def of(
+        self, positions: Iterable[PartitionOffset], timeout: float
+    ) -> dict[PartitionOffset, int]:
+        """Return the timestamps (ms) of the first messages at or after each position.
+
+        A position is missing from the result if its message was not read within `timeout` seconds.
+        """
         deadline = self._clock() + timeout
-        wanted = set(spots)
-        missing: dict[Place, list[Spot]] = {}
-        for spot in sorted(wanted - self._known.keys()):
-            missing.setdefault(Place(spot.topic, spot.partition), []).append(spot)
+        wanted = set(positions)
+        missing: dict[TopicPartition, list[PartitionOffset]] = {}
+        for position in sorted(wanted - self._known.keys()):
+            missing.setdefault(TopicPartition(position.topic, position.partition), []).append(
+                position
+            )
         while missing and self._clock() < deadline:
             self._read(missing, deadline)
-            missing = {place: left for place, left in missing.items() if left}
-        found = {spot: self._known[spot] for spot in wanted & self._known.keys()}
-        for spot in found:
-            self._known.move_to_end(spot)
-        while len(self._known) > _REMEMBERED:
+            missing = {partition: left for partition, left in missing.items() if left}
+        found = {position: self._known[position] for position in wanted & self._known.keys()}
+        for position in found:
+            self._known.move_to_end(position)
+        while len(self._known) > _MAX_REMEMBERED_OFFSETS:
             self._known.popitem(last=False)
         return found
 
@@ -98,31 +111,33 @@ class Timestamps:
         if self._reader is not None:
             self._reader.close()
 
-    def _read(self, missing: Mapping[Place, list[Spot]], deadline: float) -> None:
-        """Read on from the first spot of each partition, past those that lie near behind it."""
+    def _read(
+        self, missing: Mapping[TopicPartition, list[PartitionOffset]], deadline: float
+    ) -> None:
+        """Read on from the first position in each partition, past those that lie near behind it."""
         reader = self._reader = self._reader or confluent_kafka.Consumer(_reading(self._bootstrap))
         reading = set(missing)
-        reader.assign([TopicPartition(*left[0]) for left in missing.values()])
+        reader.assign([confluent_kafka.TopicPartition(*left[0]) for left in missing.values()])
         while reading and self._clock() < deadline:
             done = []
-            for message in reader.consume(_AT_ONCE, _TURN):
-                place = Place(message.topic() or "", message.partition() or 0)
-                if place in reading and self._ends_a_run(message, missing[place]):
-                    reading.discard(place)
-                    done.append(TopicPartition(*place))
+            for message in reader.consume(_MAX_MESSAGES, _CONSUME_SECONDS):
+                partition = TopicPartition(message.topic() or "", message.partition() or 0)
+                if partition in reading and self._ends_a_run(message, missing[partition]):
+                    reading.discard(partition)
+                    done.append(confluent_kafka.TopicPartition(*partition))
             if done and reading:
                 reader.incremental_unassign(done)
         reader.unassign()
 
-    def _ends_a_run(self, message: confluent_kafka.Message, left: list[Spot]) -> bool:
-        """Learn from a message; whether the next spot is nowhere near, or cannot be read."""
+    def _ends_a_run(self, message: confluent_kafka.Message, left: list[PartitionOffset]) -> bool:
+        """Learn from a message; whether the next position is nowhere near, or cannot be read."""
         if message.error() is not None:
             left.pop(0)
             return True
         offset = message.offset() or 0
         while left and left[0].offset <= offset:
             self._known[left.pop(0)] = message.timestamp()[1]
-        return not left or left[0].offset > offset + _NEAR
+        return not left or left[0].offset > offset + _NEARBY_OFFSETS
 
 
 def _reading(bootstrap: str) -> dict[str, Any]:

@@ -16,24 +16,32 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-__all__ = ["Group", "Kind", "Listed", "Member", "Place", "Position", "Spot"]
+__all__ = [
+    "GroupDescription",
+    "GroupKind",
+    "GroupListing",
+    "GroupPosition",
+    "MemberDescription",
+    "PartitionOffset",
+    "TopicPartition",
+]
 
 
-class Kind(StrEnum):
+class GroupKind(StrEnum):
     """Who balances a group: a broker (Kafka's group protocol), or its members over ZooKeeper."""
 
     CLASSIC = "classic"
-    DECENTRALISED = "decentralised"
+    DECENTRALIZED = "decentralised"
 
 
-class Place(NamedTuple):
+class TopicPartition(NamedTuple):
     """One partition of a topic."""
 
     topic: str
     partition: int
 
 
-class Spot(NamedTuple):
+class PartitionOffset(NamedTuple):
     """An offset in a partition."""
 
     topic: str
@@ -42,26 +50,26 @@ class Spot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class GroupListing:
     """A group in a list; `active`: somebody is in it."""
 
     name: str
-    kind: Kind
+    kind: GroupKind
     active: bool
     state: str
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class MemberDescription:
     """A member, and what it reads."""
 
     name: str
     host: str
-    partitions: tuple[Place, ...]
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class GroupPosition:
     """How far a group is in a partition; `owner` is the member that reads it, if one does."""
 
     topic: str
@@ -82,11 +90,11 @@ class Position:
         return max(0, self.end - max(self.committed, self.start))
 
     @property
-    def next_unread(self) -> Spot | None:
+    def next_unread(self) -> PartitionOffset | None:
         """Where the group goes on, if something is there."""
         if not self.lag or self.committed is None or self.start is None:
             return None
-        return Spot(self.topic, self.partition, max(self.committed, self.start))
+        return PartitionOffset(self.topic, self.partition, max(self.committed, self.start))
 
     def as_json(self) -> dict[str, Any]:
         """The position as commands print it."""
@@ -103,15 +111,15 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupDescription:
     """A group: what it is, who is in it, how far it is."""
 
     name: str
-    kind: Kind
+    kind: GroupKind
     active: bool
     state: str
-    members: tuple[Member, ...]
-    positions: tuple[Position, ...]
+    members: tuple[MemberDescription, ...]
+    positions: tuple[GroupPosition, ...]
 
     @property
     def lag(self) -> int:
@@ -132,10 +140,10 @@ class Group:
         return max((age for age in ages if age is not None), default=0)
 
     @property
-    def offsets(self) -> Mapping[Place, int]:
+    def offsets(self) -> Mapping[TopicPartition, int]:
         """The committed offsets."""
         return {
-            Place(p.topic, p.partition): p.committed
+            TopicPartition(p.topic, p.partition): p.committed
             for p in self.positions
             if p.committed is not None
         }

@@ -18,119 +18,132 @@ from typing import Any, Literal
 
 from headworks.errors import CorruptError, UsageError
 from headworks.groups._groups import Groups
-from headworks.groups._log_ends import Ends
-from headworks.groups._model import Group, Kind, Place
+from headworks.groups._log_ends import LogBounds
+from headworks.groups._model import GroupDescription, GroupKind, TopicPartition
 
 __all__ = [
-    "Exported",
-    "Move",
-    "Shift",
-    "Target",
-    "dump",
-    "load",
-    "plan",
-    "targets_of",
+    "ExportedOffsets",
+    "OffsetChange",
+    "OffsetShift",
+    "ResetTarget",
+    "dump_offsets",
+    "load_offsets",
+    "partitions_named",
+    "planned_changes",
     "topics_named",
 ]
 
-_FORMAT = "headworks-offsets/1"
+_FILE_FORMAT = "headworks-offsets/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Shift:
+class OffsetShift:
     """So many messages forward, or (negative) back."""
 
     by: int
 
 
 # Where to: an end of the log, a time in ms since 1970, an offset, or relative to now.
-Target = Literal["earliest", "latest"] | datetime | int | Shift
+ResetTarget = Literal["earliest", "latest"] | datetime | int | OffsetShift
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class OffsetChange:
     """One partition's part of a change: None before, if the group had no position there."""
 
-    place: Place
+    partition: TopicPartition
     before: int | None
     after: int
 
     def as_json(self) -> dict[str, Any]:
         """The move as commands print it."""
-        return {**self.place._asdict(), "before": self.before, "after": self.after}
+        return {**self.partition._asdict(), "before": self.before, "after": self.after}
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedOffsets:
     """The positions of a group in a file."""
 
     name: str
-    kind: Kind
-    offsets: Mapping[Place, int]
+    kind: GroupKind
+    offsets: Mapping[TopicPartition, int]
 
 
-def targets_of(places: Sequence[str], all_of: Mapping[str, Sequence[Place]]) -> list[Place]:
+def partitions_named(
+    partitions: Sequence[str], all_of: Mapping[str, Sequence[TopicPartition]]
+) -> list[TopicPartition]:
     """The partitions that TOPIC and TOPIC:N[,N..] name; UsageError for one that is not there.
 
     `all_of` are the partitions of each topic that is named.
     """
-    found: dict[Place, None] = {}
-    for text in places:
+    found: dict[TopicPartition, None] = {}
+    for text in partitions:
         topic, numbers = _parsed(text)
         there = all_of[topic]
-        chosen = there if numbers is None else [Place(topic, number) for number in numbers]
-        for place in chosen:
-            if place not in there:
+        chosen = there if numbers is None else [TopicPartition(topic, number) for number in numbers]
+        for partition in chosen:
+            if partition not in there:
                 raise UsageError(
-                    f"there is no partition {place.partition} of topic {topic!r}",
+                    f"there is no partition {partition.partition} of topic {topic!r}",
                     fix=f"it has {len(there)}: see `headworks topic describe {topic}`",
                 )
-            found[place] = None
+            found[partition] = None
     return list(found)
 
 
-def topics_named(places: Iterable[str]) -> list[str]:
+def topics_named(partitions: Iterable[str]) -> list[str]:
     """The topics of TOPIC and TOPIC:N[,N..]."""
-    return [_parsed(text)[0] for text in places]
+    return [_parsed(text)[0] for text in partitions]
 
 
-def plan(
-    groups: Groups, places: Sequence[Place], target: Target, group: Group | None
-) -> list[Move]:
+def planned_changes(
+    groups: Groups,
+    partitions: Sequence[TopicPartition],
+    target: ResetTarget,
+    group: GroupDescription | None,
+) -> list[OffsetChange]:
     """What moving `group` (None: one that is not there yet) in `places` would do.
 
     UsageError for a shift where the group has no position, or a partition that has no log now.
     """
     before = {} if group is None else group.offsets
-    ends = groups.log_ends.of(places)
-    for place in places:
-        if place not in ends:
+    ends = groups.log_ends.of(partitions)
+    for partition in partitions:
+        if partition not in ends:
             raise UsageError(
-                f"{place.topic} partition {place.partition} is not there, or has no leader now",
+                f"{partition.topic} partition {partition.partition} is not there, or has no leader"
+                " now",
                 fix="see `headworks topic describe`, or leave it out with --topic TOPIC:N,N",
             )
     if isinstance(target, datetime):
-        after = groups.log_ends.at(places, int(target.timestamp() * 1000))
-        wanted = {place: after.get(place, ends[place].end) for place in places}
+        after = groups.log_ends.at(partitions, int(target.timestamp() * 1000))
+        wanted = {partition: after.get(partition, ends[partition].end) for partition in partitions}
     else:
-        wanted = {place: _wanted(place, target, ends[place], before) for place in places}
+        wanted = {
+            partition: _wanted(partition, target, ends[partition], before)
+            for partition in partitions
+        }
     return [
-        Move(place, before.get(place), min(max(wanted[place], ends[place].start), ends[place].end))
-        for place in places
+        OffsetChange(
+            partition,
+            before.get(partition),
+            min(max(wanted[partition], ends[partition].start), ends[partition].end),
+        )
+        for partition in partitions
     ]
 
 
-def dump(groups: Iterable[Exported]) -> str:
+def dump_offsets(groups: Iterable[ExportedOffsets]) -> str:
     """The file of exported offsets."""
     content = {
-        "format": _FORMAT,
+        "format": _FILE_FORMAT,
         "groups": [
             {
                 "group": group.name,
                 "kind": group.kind.value,
                 "offsets": [
-                    {**place._asdict(), "offset": offset}
-                    for place, offset in sorted(group.offsets.items())
+                    {**partition._asdict(), "offset": offset}
+                    for partition, offset in sorted(group.offsets.items())
                 ],
             }
             for group in groups
@@ -139,18 +152,18 @@ def dump(groups: Iterable[Exported]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def load(text: str, name: str) -> list[Exported]:
+def load_offsets(text: str, name: str) -> list[ExportedOffsets]:
     """The groups of a file; CorruptError naming the file and what is wrong in it."""
     try:
         content = json.loads(text)
-        if not isinstance(content, dict) or content.get("format") != _FORMAT:
-            raise ValueError(f"it does not say that its format is {_FORMAT!r}")
+        if not isinstance(content, dict) or content.get("format") != _FILE_FORMAT:
+            raise ValueError(f"it does not say that its format is {_FILE_FORMAT!r}")
         return [
-            Exported(
+            ExportedOffsets(
                 str(group["group"]),
-                Kind(group["kind"]),
+                GroupKind(group["kind"]),
                 {
-                    Place(str(p["topic"]), _natural(p["partition"])): _natural(p["offset"])
+                    TopicPartition(str(p["topic"]), _natural(p["partition"])): _natural(p["offset"])
                     for p in group["offsets"]
                 },
             )
@@ -169,18 +182,24 @@ def _natural(value: object) -> int:
     return value
 
 
-def _wanted(place: Place, target: Target, ends: Ends, before: Mapping[Place, int]) -> int:
+def _wanted(
+    partition: TopicPartition,
+    target: ResetTarget,
+    ends: LogBounds,
+    before: Mapping[TopicPartition, int],
+) -> int:
     if target == "earliest":
         return ends.start
     if target == "latest":
         return ends.end
-    if isinstance(target, Shift):
-        if place not in before:
+    if isinstance(target, OffsetShift):
+        if partition not in before:
             raise UsageError(
-                f"the group has no position in {place.topic} partition {place.partition} to shift",
+                f"the group has no position in {partition.topic} partition {partition.partition} to"
+                " shift",
                 fix="give --to for it",
             )
-        return before[place] + target.by
+        return before[partition] + target.by
     assert isinstance(target, int)
     return target
 

@@ -21,10 +21,10 @@ from producer_sdk._generator.annotations import annotation, byte_literal, python
 __all__ = ["WIDTH", "RecordEncoder"]
 
 WIDTH = 100
-_MAX_LOOPS = 12
-_ADDED = 3  # so many pieces are added, more are joined
+_MAX_NESTED_LOOPS = 12
+_MAX_ADDED_PIECES = 3  # so many pieces are added, more are joined
 _INT_RANGE = "-2147483648 <= {0} <= 2147483647"
-_LOGICAL = {
+_LOGICAL_CALLS = {
     "date": "_date_days({0})",
     "time-millis": "_time_millis({0})",
     "time-micros": "_time_micros({0})",
@@ -33,11 +33,11 @@ _LOGICAL = {
     "local-timestamp-millis": "_local_millis({0})",
     "local-timestamp-micros": "_local_micros({0})",
 }
-_SMALL = "_ZIGZAG[{0}] if {0}.__class__ is int and -8192 <= {0} < 8192 else {1}({0})"
-_PRIMITIVE = {
+_SMALL_INTEGER = "_ZIGZAG[{0}] if {0}.__class__ is int and -8192 <= {0} < 8192 else {1}({0})"
+_PRIMITIVE_CALLS = {
     "boolean": "_TRUE if {0} is True else _FALSE if {0} is False else _refuse({0})",
-    "int": _SMALL.replace("{1}", "_int32"),
-    "long": _SMALL.replace("{1}", "_int64"),
+    "int": _SMALL_INTEGER.replace("{1}", "_int32"),
+    "long": _SMALL_INTEGER.replace("{1}", "_int64"),
     "float": "_pack_float({0}) if {0}.__class__ is float else _float32({0})",
     "double": "_pack_double({0}) if {0}.__class__ is float else _double64({0})",
     "bytes": "_bytes_of({0})",
@@ -71,22 +71,22 @@ class RecordEncoder:
         cls = self._ref(record.name)
         self._write(f"if not isinstance(_v, {cls}):")
         self._write("    raise TypeError(_v)")
-        self._give("return", self._fields(record, "_v"))
+        self._write_result("return", self._fields(record, "_v"))
         return self._lines
 
     def _write(self, line: str) -> None:
         self._lines.append("    " * self._depth + line)
 
-    def _give(self, before: str, pieces: Sequence[str]) -> None:
+    def _write_result(self, before: str, pieces: Sequence[str]) -> None:
         """Write `before` and one bytes expression of all the pieces."""
         line = f"{before} {_joined(pieces)}"
         if self._fits(line):
             self._write(line)
         elif len(pieces) <= 1:
-            self._write(f"{before} {self._short(_joined(pieces), f'{before} ')}")
+            self._write(f"{before} {self._shortened(_joined(pieces), f'{before} ')}")
         else:
-            few = len(pieces) <= _ADDED
-            pieces = [self._short(p, " " * (WIDTH if few else 8), ",") for p in pieces]
+            few = len(pieces) <= _MAX_ADDED_PIECES
+            pieces = [self._shortened(p, " " * (WIDTH if few else 8), ",") for p in pieces]
             if self._fits(line := f"{before} {_joined(pieces)}"):
                 self._write(line)
                 return
@@ -100,28 +100,28 @@ class RecordEncoder:
     def _fits(self, line: str) -> bool:
         return 4 * self._depth + len(line) <= WIDTH
 
-    def _short(self, piece: str, before: str, after: str = "") -> str:
+    def _shortened(self, piece: str, before: str, after: str = "") -> str:
         """A piece, or a temporary that holds it if its line would be too long."""
         value, _, rest = piece.partition(" if ")
         if not rest or self._fits(before + piece + after):
             return piece
         test, _, other = rest.partition(" else ")
-        name = self._new()
+        name = self._temporary()
         self._write(f"if {test}:")
         self._write(f"    {name} = {value}")
         self._write("else:")
         self._write(f"    {name} = {other}")
         return name
 
-    def _new(self) -> str:
+    def _temporary(self) -> str:
         self._temporaries += 1
         return f"_{self._temporaries}"
 
-    def _held(self, expression: str) -> str:
+    def _in_temporary(self, expression: str) -> str:
         """A temporary that holds `expression`."""
         if expression.isidentifier():
             return expression
-        name = self._new()
+        name = self._temporary()
         self._write(f"{name} = {expression}")
         return name
 
@@ -136,11 +136,11 @@ class RecordEncoder:
         if isinstance(schema, Record):
             return [f"{self._function(schema.name)}({expression})"]
         if isinstance(schema, EnumType):
-            x, table = self._held(expression), self._symbols(schema.name)
+            x, table = self._in_temporary(expression), self._symbols(schema.name)
             cls = self._ref(schema.name)
             return [f"{table}[{x}] if {x}.__class__ is {cls} else _refuse({x})"]
         if isinstance(schema, (Array, MapType)):
-            if self._loops >= _MAX_LOOPS:
+            if self._loops >= _MAX_NESTED_LOOPS:
                 return [self._in_function(schema, expression)]
             return [self._blocks(schema, expression)]
         if isinstance(schema, Union):
@@ -149,8 +149,8 @@ class RecordEncoder:
 
     def _leaf(self, schema: Primitive | Fixed, expression: str) -> list[str]:
         logical = schema.logical
-        if logical is not None and logical.name in _LOGICAL:
-            return [_LOGICAL[logical.name].format(expression)]
+        if logical is not None and logical.name in _LOGICAL_CALLS:
+            return [_LOGICAL_CALLS[logical.name].format(expression)]
         if logical is not None and logical.name == "uuid":
             form = "fixed" if isinstance(schema, Fixed) else "text"
             return [f"_uuid_{form}({expression})"]
@@ -162,18 +162,18 @@ class RecordEncoder:
         if isinstance(schema, Fixed):
             return [f"_fixed_of({expression}, {schema.size})"]
         if schema.kind == "null":
-            x = self._held(expression)
+            x = self._in_temporary(expression)
             self._write(f"if {x} is not None:")
             self._write(f"    raise TypeError({x})")
             return []
         if schema.kind == "string":
             return self._string(expression)
         if schema.kind == "bytes":
-            return [_PRIMITIVE[schema.kind].format(expression)]
-        return [_PRIMITIVE[schema.kind].format(self._held(expression))]
+            return [_PRIMITIVE_CALLS[schema.kind].format(expression)]
+        return [_PRIMITIVE_CALLS[schema.kind].format(self._in_temporary(expression))]
 
     def _string(self, expression: str) -> list[str]:
-        text, size = self._new(), self._new()
+        text, size = self._temporary(), self._temporary()
         self._write(f"{text} = _utf8({expression})")
         self._write(f"{size} = len({text})")
         return [f"_COUNT[{size}] if {size} < 8192 else _count({size})", text]
@@ -189,7 +189,7 @@ class RecordEncoder:
 
     def _in_function(self, schema: Array | MapType, expression: str) -> str:
         """A function of its own, inside this one: Python's compiler nests only so many loops."""
-        x, function = self._held(expression), self._new()
+        x, function = self._in_temporary(expression), self._temporary()
         loops, self._loops = self._loops, 0
         given = annotation(schema, self._ref, str)
         self._write(f"def {function}({x}: {given}) -> bytes:")
@@ -200,33 +200,38 @@ class RecordEncoder:
         return f"{function}({x})"
 
     def _array(self, schema: Array, expression: str) -> str:
-        x, parts, item = self._held(expression), self._new(), self._new()
+        x, parts, item = self._in_temporary(expression), self._temporary(), self._temporary()
         self._write(f"if {x}.__class__ is not list:")
         self._write(f"    _array_of({x})")
         self._write(f"{parts} = [_count(len({x}))] if {x} else []")
         self._write(f"for {item} in {x}:")
-        self._gather(parts, lambda: self._value(schema.items, item))
+        self._append_pieces(parts, lambda: self._value(schema.items, item))
         return f"{_joined_list(parts)}"
 
     def _map(self, schema: MapType, expression: str) -> str:
-        x, parts, key, item = self._held(expression), self._new(), self._new(), self._new()
+        x, parts, key, item = (
+            self._in_temporary(expression),
+            self._temporary(),
+            self._temporary(),
+            self._temporary(),
+        )
         self._write(f"if {x}.__class__ is not dict:")
         self._write(f"    _map_of({x})")
         self._write(f"{parts} = [_count(len({x}))] if {x} else []")
         self._write(f"for {key}, {item} in {x}.items():")
-        self._gather(parts, lambda: [f"_KEYS[{key}]", *self._value(schema.values, item)])
+        self._append_pieces(parts, lambda: [f"_KEYS[{key}]", *self._value(schema.values, item)])
         return f"{_joined_list(parts)}"
 
-    def _gather(self, parts: str, pieces: Callable[[], list[str]]) -> None:
+    def _append_pieces(self, parts: str, pieces: Callable[[], list[str]]) -> None:
         """Write, one level deeper, what adds the pieces of one item to the list `parts`."""
         self._depth += 1
         found = pieces()
         if len(found) == 1:
-            self._write(f"{parts}.append({self._short(found[0], f'{parts}.append(', ')')})")
+            self._write(f"{parts}.append({self._shortened(found[0], f'{parts}.append(', ')')})")
         elif self._fits(line := f"{parts} += ({', '.join(found)})"):
             self._write(line)
         elif found:
-            found = [self._short(piece, " " * 4, ",") for piece in found]
+            found = [self._shortened(piece, " " * 4, ",") for piece in found]
             self._write(f"{parts} += (")
             for piece in found:
                 self._write(f"    {piece},")
@@ -234,7 +239,7 @@ class RecordEncoder:
         self._depth -= 1
 
     def _union(self, schema: Union, expression: str) -> str:
-        x, result = self._held(expression), self._new()
+        x, result = self._in_temporary(expression), self._temporary()
         word = "if"
         other = schema.nullable
         if other is not None:
@@ -299,7 +304,7 @@ class RecordEncoder:
     def _branch(self, index: int, schema: Schema, x: str, result: str) -> None:
         self._depth += 1
         pieces = [] if schema.kind == "null" else self._value(schema, x)
-        self._give(f"{result} =", [_index(index), *pieces])
+        self._write_result(f"{result} =", [_index(index), *pieces])
         self._depth -= 1
 
 
@@ -317,7 +322,7 @@ def _joined(pieces: Sequence[str]) -> str:
         return 'b""'
     if len(pieces) == 1:
         return pieces[0]
-    if len(pieces) <= _ADDED:
+    if len(pieces) <= _MAX_ADDED_PIECES:
         return " + ".join(f"({piece})" if " if " in piece else piece for piece in pieces)
     return f'b"".join(({", ".join(pieces)}))'
 

@@ -19,7 +19,7 @@ from enum import StrEnum
 __all__ = ["class_name", "field_names", "module_name", "symbol_names"]
 
 _BUILTINS = frozenset(dir(builtins))
-_ENUM_OWN = frozenset(dir(StrEnum)) | {"mro", "name", "value"}
+_ENUM_RESERVED = frozenset(dir(StrEnum)) | {"mro", "name", "value"}
 
 
 def class_name(full_name: str) -> str:
@@ -32,13 +32,13 @@ def class_name(full_name: str) -> str:
 
 def field_names(names: Iterable[str], taken: frozenset[str] = frozenset()) -> dict[str, str]:
     """The attribute of every field of one record; `taken` are classes that its types name."""
-    return _each(names, lambda name: name in taken or name.startswith("_"))
+    return _unique_names(names, lambda name: name in taken or name.startswith("_"))
 
 
 def symbol_names(symbols: Iterable[str]) -> dict[str, str]:
     """The member of every symbol of one enum."""
     plain = {symbol: f"S{symbol}" if symbol.startswith("_") else symbol for symbol in symbols}
-    mangled = _each(plain.values(), lambda name: name in _ENUM_OWN)
+    mangled = _unique_names(plain.values(), lambda name: name in _ENUM_RESERVED)
     return {symbol: mangled[name] for symbol, name in plain.items()}
 
 
@@ -50,7 +50,7 @@ def module_name(namespace: str) -> str:
     return f"ns{name}" if name.startswith("_") else name
 
 
-def _each(names: Iterable[str], reserved: Callable[[str], bool]) -> dict[str, str]:
+def _unique_names(names: Iterable[str], reserved: Callable[[str], bool]) -> dict[str, str]:
     chosen: dict[str, str] = {}
     used: set[str] = set()
     for name in names:

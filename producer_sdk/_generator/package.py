@@ -14,7 +14,7 @@ from headworks.schema import Record, governance_of, subject_of
 from headworks.schema._canonical import fingerprint
 from producer_sdk._generator.module import MARKER, ModuleWriter
 from producer_sdk._generator.names import module_name
-from producer_sdk._generator.schema_files import namespace_of, read_catalogue
+from producer_sdk._generator.schema_files import namespace_of, read_type_catalog
 
 __all__ = ["events", "generate", "replace", "stale", "write"]
 
@@ -23,11 +23,11 @@ _INIT = f'{MARKER}\n"""Typed events: one module per namespace of the schemas."""
 
 def generate(paths: Sequence[Path]) -> dict[str, str]:
     """The package of the schemas at `paths`: text by file name."""
-    catalogue = read_catalogue(paths)
+    catalog = read_type_catalog(paths)
     files = {"__init__.py": _INIT}
     origin: dict[str, str] = {}
-    for namespace in sorted({namespace_of(name) for name in catalogue.types}):
-        writer = ModuleWriter(catalogue, namespace)
+    for namespace in sorted({namespace_of(name) for name in catalog.types}):
+        writer = ModuleWriter(catalog, namespace)
         if writer.is_empty:
             continue
         name = f"{module_name(namespace)}.py"
@@ -44,7 +44,7 @@ def events(paths: Sequence[Path]) -> list[tuple[str, str, str]]:
     """The events of the schemas at `paths`: (subject, schema text, fingerprint) each."""
     return sorted(
         (subject_of(governance_of(source.root).topic), source.text, fingerprint(source.root))
-        for source in read_catalogue(paths).sources
+        for source in read_type_catalog(paths).files
         if isinstance(source.root, Record)
     )
 

@@ -20,11 +20,11 @@ from headworks.schema import EnumType, Fixed, Record, Schema, parse
 from headworks.schema._canonical import canonical_text
 from headworks.schema._model import Named, named_types
 
-__all__ = ["Catalogue", "Source", "namespace_of", "read_catalogue"]
+__all__ = ["ParsedSchemaFile", "TypeCatalog", "namespace_of", "read_type_catalog"]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ParsedSchemaFile:
     """One schema file: where it is, the schema's text, and its root type."""
 
     path: Path
@@ -33,15 +33,15 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
+class TypeCatalog:
     """All files and all named types, by full name."""
 
-    sources: tuple[Source, ...]
+    files: tuple[ParsedSchemaFile, ...]
     types: dict[str, Named]
 
-    def source_of(self, record: Record) -> Source | None:
+    def file_of(self, record: Record) -> ParsedSchemaFile | None:
         """The file whose root is this record, if there is one."""
-        return next((s for s in self.sources if s.root.name == record.name), None)
+        return next((s for s in self.files if s.root.name == record.name), None)
 
 
 def namespace_of(full_name: str) -> str:
@@ -49,27 +49,26 @@ def namespace_of(full_name: str) -> str:
     return full_name.rpartition(".")[0]
 
 
-def read_catalogue(paths: Sequence[Path]) -> Catalogue:
+def read_type_catalog(paths: Sequence[Path]) -> TypeCatalog:
     """Read schema files, and all `.avsc` files below folders.
 
     Raises UsageError for a path with no schema, SchemaError (with the file's name) for a bad one.
     """
-    files = _files(paths)
-    sources = _parse_all({path: _read(path) for path in files})
+    files = _parse_all({path: _read(path) for path in _files(paths)})
     types: dict[str, Named] = {}
     origin: dict[str, Path] = {}
-    for source in sources:
-        for node in named_types(source.root):
+    for file in files:
+        for node in named_types(file.root):
             name = node.name
             if name in types and types[name] is not node:
                 if canonical_text(types[name]) != canonical_text(node):
                     raise UsageError(
-                        f"type {name} is defined differently in {origin[name]} and {source.path}",
+                        f"type {name} is defined differently in {origin[name]} and {file.path}",
                         fix="define it once and use it by name, or give one another name",
                     )
                 continue
-            types[name], origin[name] = node, source.path
-    return Catalogue(tuple(sources), types)
+            types[name], origin[name] = node, file.path
+    return TypeCatalog(tuple(files), types)
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
@@ -94,38 +93,38 @@ def _read(path: Path) -> str:
         raise UsageError(f"cannot read {path}: {error}") from None
 
 
-def _parse_all(texts: dict[Path, str]) -> list[Source]:
+def _parse_all(texts: dict[Path, str]) -> list[ParsedSchemaFile]:
     """Parse files in an order in which every used type is known."""
     known: dict[str, Named] = {}
-    sources: dict[Path, Source] = {}
-    while len(sources) < len(texts):
-        before, problem = len(sources), None
+    files: dict[Path, ParsedSchemaFile] = {}
+    while len(files) < len(texts):
+        before, problem = len(files), None
         for path, text in texts.items():
-            if path in sources:
+            if path in files:
                 continue
             try:
-                source = _parse_one(path, text, known)
+                file = _parse_one(path, text, known)
             except SchemaError as error:
                 if error.rule != "undefined-type":
                     raise _in_file(path, error) from None
                 problem = problem or _in_file(path, error)
                 continue
-            sources[path] = source
-            for node in named_types(source.root):
+            files[path] = file
+            for node in named_types(file.root):
                 known.setdefault(node.name, node)
-        if len(sources) == before and problem is not None:
+        if len(files) == before and problem is not None:
             raise problem
-    return [sources[path] for path in texts]
+    return [files[path] for path in texts]
 
 
-def _parse_one(path: Path, text: str, known: dict[str, Named]) -> Source:
+def _parse_one(path: Path, text: str, known: dict[str, Named]) -> ParsedSchemaFile:
     try:
-        return Source(path, text, _root(parse(text)))
+        return ParsedSchemaFile(path, text, _root(parse(text)))
     except SchemaError as error:
         if error.rule != "undefined-type":
             raise
     root = _root(parse(text, references=known))
-    return Source(path, canonical_text(root), root)
+    return ParsedSchemaFile(path, canonical_text(root), root)
 
 
 def _root(schema: Schema) -> Named:

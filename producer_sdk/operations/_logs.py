@@ -16,14 +16,18 @@ from typing import Protocol
 
 from producer_sdk.operations._event import LogLine
 
-__all__ = ["EventLogHandler", "Sender"]
+__all__ = ["EventLogHandler", "EventSender"]
 
-_OUR_LOGGERS = "headworks"
-_LONGEST = 32_768
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_OWN_LOGGERS = "headworks"
+_MAX_TEXT_CHARACTERS = 32_768
+_STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {
+    "message",
+    "asctime",
+    "taskName",
+}
 
 
-class Sender(Protocol):
+class EventSender(Protocol):
     """What is needed of a producer."""
 
     def send(self, event: object) -> bool:
@@ -34,7 +38,9 @@ class Sender(Protocol):
 class EventLogHandler(logging.Handler):
     """Sends records by `producer`, on topic headworks.logs, in the name of `application`."""
 
-    def __init__(self, producer: Sender, *, application: str, level: int = logging.NOTSET) -> None:
+    def __init__(
+        self, producer: EventSender, *, application: str, level: int = logging.NOTSET
+    ) -> None:
         super().__init__(level)
         self._producer = producer
         self._application = application
@@ -43,7 +49,7 @@ class EventLogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send a record."""
-        if record.name.partition(".")[0] == _OUR_LOGGERS or getattr(self._sending, "now", False):
+        if record.name.partition(".")[0] == _OWN_LOGGERS or getattr(self._sending, "now", False):
             return
         self._sending.now = True
         try:
@@ -65,7 +71,7 @@ class EventLogHandler(logging.Handler):
             fields={
                 _clean(str(name)): _clean(str(value))
                 for name, value in vars(record).items()
-                if name not in _STANDARD
+                if name not in _STANDARD_ATTRIBUTES
             },
             host=self._host,
             application=self._application,
@@ -79,4 +85,4 @@ _PLAIN = logging.Formatter()
 
 def _clean(text: str) -> str:
     """Text that UTF-8 can carry, of bounded length."""
-    return text[:_LONGEST].encode(errors="replace").decode()
+    return text[:_MAX_TEXT_CHARACTERS].encode(errors="replace").decode()

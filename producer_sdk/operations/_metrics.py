@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 
 from producer_sdk.operations._event import MetricKind, MetricSample
-from producer_sdk.operations._logs import Sender
+from producer_sdk.operations._logs import EventSender
 
 __all__ = ["Metrics"]
 
@@ -33,7 +33,7 @@ class Metrics:
 
     def __init__(
         self,
-        producer: Sender,
+        producer: EventSender,
         *,
         application: str,
         every: float = 60.0,
@@ -139,9 +139,9 @@ class Metrics:
 _open: weakref.WeakSet[Metrics] = weakref.WeakSet()
 
 
-def _begin_anew_after_fork() -> None:
+def _restart_after_fork() -> None:
     for metrics in list(_open):
         metrics._after_fork()
 
 
-os.register_at_fork(after_in_child=_begin_anew_after_fork)
+os.register_at_fork(after_in_child=_restart_after_fork)

@@ -272,7 +272,7 @@ def test_counts_that_are_on_their_way_when_it_closes_are_waited_for(
 ) -> None:
     with Relay(broker.address) as cable:
         cable.cut()
-        counts = publishing.Publishing(
+        counts = publishing.AuditPublisher(
             {"bootstrap.servers": cable.address},
             EventSchemaIds(registry.url, tmp_path),
             tmp_path / "counts",

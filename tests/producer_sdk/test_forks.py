@@ -18,7 +18,7 @@ from headworks._audit_counting.counters import (
     CounterFile,
     leftover_files,
 )
-from producer_sdk._spill import Spill, Spilled, leftover_spills
+from producer_sdk._spill import Spill, SpilledMessage, leftover_spills
 from tests.headworks.audit_counting.both_forms import Counting
 
 pytestmark = pytest.mark.e2e
@@ -71,12 +71,12 @@ HOLDING = """
 import os, signal, sys, time
 from pathlib import Path
 from headworks._audit_counting.counters import DELIVERED, CounterFile
-from producer_sdk._spill import Spill, Spilled
+from producer_sdk._spill import Spill, SpilledMessage
 folder = Path({folder!r})
 counters, spill = CounterFile(folder), Spill(folder, limit=1 << 20)
 counters.attempt("t", 0, 1).resolve(DELIVERED)
 counters.attempt("t", 0, 1)
-assert spill.put(Spilled("t", b"v", None, 1, None))
+assert spill.append(SpilledMessage("t", b"v", None, 1, None))
 child = os.fork()
 if child == 0:
     print(os.getpid(), flush=True)
@@ -109,7 +109,7 @@ def test_a_child_that_lives_on_does_not_hide_the_death_of_its_parent(
             }
             counters.close()
             (spill,) = leftover_spills(tmp_path)
-            assert [each.value for each in spill.take(10)] == [b"v"]
+            assert [each.value for each in spill.read(10)] == [b"v"]
             spill.close()
         finally:
             os.kill(child, signal.SIGKILL)
@@ -123,14 +123,14 @@ def test_what_the_parent_counts_after_a_fork_is_in_its_file(tmp_path: Path) -> N
     slot = counters.attempt("t", 0, 1)
     child = os.fork()
     if child == 0:
-        taken = slot.attempt(1, 1) or spill.put(Spilled("t", b"", None, 1, None))
+        taken = slot.attempt(1, 1) or spill.append(SpilledMessage("t", b"", None, 1, None))
         os._exit(int(taken or not counters.closed))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     counters.attempt("t", 0, 1).resolve(DELIVERED)
     assert counters.open_messages() == 1
-    assert spill.put(Spilled("t", b"", None, 1, None))
-    spill.take(1)
-    spill.taken()
+    assert spill.append(SpilledMessage("t", b"", None, 1, None))
+    spill.read(1)
+    spill.acknowledge()
     spill.close()
     counters.close(remove=True)
     assert list(tmp_path.iterdir()) == []

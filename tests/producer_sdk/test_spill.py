@@ -22,13 +22,13 @@ from headworks._server import child_process
 from headworks._server.child_process import Service
 from producer_sdk import Producer, WhenFull
 from producer_sdk._hung_broker import HungBroker
-from producer_sdk._spill import Spill, Spilled, leftover_spills
+from producer_sdk._spill import Spill, SpilledMessage, leftover_spills
 from tests.producer_sdk.events import Site, new_site
 
 pytestmark = pytest.mark.unit
 
 MESSAGES = st.builds(
-    Spilled,
+    SpilledMessage,
     st.text(st.characters(codec="ascii", exclude_categories=["C"]), min_size=1, max_size=20),
     st.binary(max_size=100),
     st.none() | st.binary(max_size=10),
@@ -51,19 +51,19 @@ STEPS = st.lists(
 def test_a_file_is_a_queue_that_survives_its_process(tmp_path: Path, steps: list[Any]) -> None:
     folder = tmp_path / os.urandom(8).hex()
     spill = Spill(folder, limit=30_000)
-    held: deque[Spilled] = deque()
+    held: deque[SpilledMessage] = deque()
     given = 0
     for step, what in steps:
         if step == "put":
-            assert spill.put(what)
+            assert spill.append(what)
             held.append(what)
         elif step == "take" and not given:
-            found = spill.take(what)
+            found = spill.read(what)
             assert found == list(held)[: len(found)]
             assert len(found) == min(what, len(held))
             given = len(found)
         elif step == "taken":
-            spill.taken()
+            spill.acknowledge()
             for _ in range(given):
                 held.popleft()
             given = 0
@@ -78,8 +78,8 @@ def test_a_file_is_a_queue_that_survives_its_process(tmp_path: Path, steps: list
 
 
 def die(spill: Spill) -> None:
-    for segment in spill._segments:
-        segment.forget()  # as the kernel does
+    for segment in spill._files:
+        segment.release()  # as the kernel does
 
 
 def size(folder: Path) -> int:
@@ -88,17 +88,17 @@ def size(folder: Path) -> int:
 
 def test_a_record_that_was_being_written_is_not_there(tmp_path: Path) -> None:
     spill = Spill(tmp_path, limit=1 << 20)
-    one = Spilled("t", b"one", None, 1, None)
-    assert spill.put(one)
+    one = SpilledMessage("t", b"one", None, 1, None)
+    assert spill.append(one)
     (path,) = tmp_path.iterdir()
     whole = size(tmp_path)
-    assert spill.put(Spilled("t", b"two", b"k", 2, {"h": b"v"}))
+    assert spill.append(SpilledMessage("t", b"two", b"k", 2, {"h": b"v"}))
     cut = size(tmp_path) - 1
     die(spill)
     for length in range(whole, cut):
         os.truncate(path, length)
         (again,) = leftover_spills(tmp_path)
-        assert again.take(10) == [one]
+        assert again.read(10) == [one]
         die(again)
         with path.open("r+b") as file:
             file.truncate(cut)
@@ -106,12 +106,12 @@ def test_a_record_that_was_being_written_is_not_there(tmp_path: Path) -> None:
 
 def test_it_never_grows_beyond_its_limit(tmp_path: Path) -> None:
     spill = Spill(tmp_path, limit=1000)
-    taken = sum(spill.put(Spilled("t", bytes(100), None, 1, None)) for _ in range(100))
+    taken = sum(spill.append(SpilledMessage("t", bytes(100), None, 1, None)) for _ in range(100))
     assert 0 < taken < 10
     assert size(tmp_path) <= 1000
-    spill.take(100)
-    spill.taken()
-    assert spill.put(Spilled("t", bytes(100), None, 1, None))
+    spill.read(100)
+    spill.acknowledge()
+    assert spill.append(SpilledMessage("t", bytes(100), None, 1, None))
     spill.close()
 
 
@@ -120,20 +120,20 @@ def test_what_is_delivered_makes_room_while_more_waits(tmp_path: Path) -> None:
     put = taken = 0
     while put < 20_000:  # twenty times what fits
         while put - taken < 700:
-            assert spill.put(Spilled("t", put.to_bytes(4) + bytes(60), None, 1, None))
+            assert spill.append(SpilledMessage("t", put.to_bytes(4) + bytes(60), None, 1, None))
             put += 1
-        found = spill.take(100)
+        found = spill.read(100)
         assert [int.from_bytes(each.value[:4]) for each in found] == [*range(taken, taken + 100)]
-        spill.taken()
+        spill.acknowledge()
         taken += 100
         assert not spill.empty
         assert spill.messages == put - taken
         assert size(tmp_path) <= 100_000
     spill.close()
     (again,) = leftover_spills(tmp_path)
-    rest = again.take(10_000)
+    rest = again.read(10_000)
     assert [int.from_bytes(each.value[:4]) for each in rest] == [*range(taken, put)]
-    again.taken()
+    again.acknowledge()
     again.close()
     assert list(tmp_path.iterdir()) == []
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headworks._kafka.partitioner import Detour
-from producer_sdk._spill import Spill, Spilled, leftover_spills
-from producer_sdk._transport import _SPILL_BATCH, Running
+from producer_sdk._spill import Spill, SpilledMessage, leftover_spills
+from producer_sdk._transport import _SPILL_BATCH_MESSAGES, Transport
 
 pytestmark = pytest.mark.e2e
 
@@ -39,26 +39,28 @@ class _Slot:
 
 def test_what_was_acknowledged_of_a_spill_is_not_sent_again_after_a_crash(tmp_path: Path) -> None:
     spill = Spill(tmp_path, limit=1 << 20)
-    total = 2 * _SPILL_BATCH + 1
+    total = 2 * _SPILL_BATCH_MESSAGES + 1
     for n in range(total):
-        assert spill.put(Spilled("t", b"%d" % n, None, 0, None))
-    running: Any = object.__new__(Running)
-    running.client = client = _Client()
-    running._detour = Detour()
-    running._spill, running._respilling = spill, deque([spill])
-    running._pending, running._outstanding, running._closing = deque(), 0, False
-    running._slot_of = lambda _spill, _message: _Slot()
+        assert spill.append(SpilledMessage("t", b"%d" % n, None, 0, None))
+    transport: Any = object.__new__(Transport)
+    transport.client = client = _Client()
+    transport._detour = Detour()
+    transport._spill, transport._respilling = spill, deque([spill])
+    transport._pending, transport._outstanding, transport._closing = deque(), 0, False
+    transport._slot_of = lambda _spill, _message: _Slot()
 
     for _ in range(2):  # take a batch, send it
-        running._send_spilled()
-        running._send_spilled()
+        transport._send_spilled()
+        transport._send_spilled()
         client.acknowledge()
-    running._send_spilled()  # the third batch is taken, and then the process dies
+    transport._send_spilled()  # the third batch is taken, and then the process dies
 
     spill._lock.acquire()  # nobody writes any more
     (tmp_path / "dead").mkdir()
     for path in tmp_path.glob("*.spill"):
         (tmp_path / "dead" / path.name).write_bytes(path.read_bytes())
-    left = [m.value for found in leftover_spills(tmp_path / "dead") for m in found.take(total)]
-    assert left == [b"%d" % n for n in range(2 * _SPILL_BATCH, total)]
-    assert client.values[: 2 * _SPILL_BATCH] == [b"%d" % n for n in range(2 * _SPILL_BATCH)]
+    left = [m.value for found in leftover_spills(tmp_path / "dead") for m in found.read(total)]
+    assert left == [b"%d" % n for n in range(2 * _SPILL_BATCH_MESSAGES, total)]
+    assert client.values[: 2 * _SPILL_BATCH_MESSAGES] == [
+        b"%d" % n for n in range(2 * _SPILL_BATCH_MESSAGES)
+    ]

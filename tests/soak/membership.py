@@ -31,7 +31,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from headworks._server import child_process
 from headworks._zookeeper import ZooKeeperSession, open_session, paths
-from headworks.groups._decentralized import DecentralisedGroups
+from headworks.groups._decentralized import DecentralizedGroups
 from tests.consumer_sdk.zookeeper_group.cluster import encoder
 from tests.ensemble import ensemble
 from tests.soak.worker import SESSION_MS
@@ -226,7 +226,7 @@ class _Pipeline:
     def settled(self, joining: int) -> float:
         """Wait until every partition is owned by members that live; how long that took."""
         began = time.monotonic()
-        groups = DecentralisedGroups(self.session)
+        groups = DecentralizedGroups(self.session)
         expected = sum(not worker.paused for worker in self.alive)
         assert expected >= joining
         while True:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from consumer_sdk._zookeeper_group.assignment import (
     BrokerPartition,
-    Stream,
+    StreamId,
     assign,
+    assignment_of,
     ranges,
-    share_of,
 )
 
 pytestmark = pytest.mark.unit
@@ -37,28 +37,30 @@ def numbered(count: int) -> list[BrokerPartition]:
 def test_five_partitions_two_members_of_one_stream() -> None:
     members = {"c0": {"t": 1}, "c1": {"t": 1}}
     p = numbered(5)
-    assert [key[1] for key in share_of("c0", {"t": p}, members)] == p[:3]
-    assert [key[1] for key in share_of("c1", {"t": p}, members)] == p[3:]
+    assert [key[1] for key in assignment_of("c0", {"t": p}, members)] == p[:3]
+    assert [key[1] for key in assignment_of("c1", {"t": p}, members)] == p[3:]
 
 
 def test_five_partitions_two_members_of_four_streams() -> None:
     members = {"c0": {"t": 4}, "c1": {"t": 4}}
     p = numbered(5)
-    shares = share_of("c0", {"t": p}, members)
+    shares = assignment_of("c0", {"t": p}, members)
     assert shares == {("t", p[0]): 0, ("t", p[1]): 1, ("t", p[2]): 2, ("t", p[3]): 3}
-    assert share_of("c1", {"t": p}, members) == {("t", p[4]): 0}
+    assert assignment_of("c1", {"t": p}, members) == {("t", p[4]): 0}
 
 
 def test_partitions_of_one_broker_lie_together() -> None:
     mixed = [BrokerPartition(b, n) for n in range(4) for b in (10, 2)]
-    dealt = ranges(mixed, [Stream("a", 0), Stream("b", 0)])
-    assert {part.broker for part in dealt[Stream("a", 0)]} == {2}
-    assert {part.broker for part in dealt[Stream("b", 0)]} == {10}
+    dealt = ranges(mixed, [StreamId("a", 0), StreamId("b", 0)])
+    assert {part.broker for part in dealt[StreamId("a", 0)]} == {2}
+    assert {part.broker for part in dealt[StreamId("b", 0)]} == {10}
 
 
-@given(PARTITIONS, st.lists(st.builds(Stream, st.text(max_size=4), st.integers(0, 6)), min_size=1))
+@given(
+    PARTITIONS, st.lists(st.builds(StreamId, st.text(max_size=4), st.integers(0, 6)), min_size=1)
+)
 def test_every_partition_goes_to_one_stream_and_the_streams_are_even(
-    partitions: list[BrokerPartition], streams: list[Stream]
+    partitions: list[BrokerPartition], streams: list[StreamId]
 ) -> None:
     dealt = ranges(partitions, streams)
     assert Counter(p for part in dealt.values() for p in part) == Counter(partitions)
@@ -73,10 +75,10 @@ def test_the_shares_of_all_members_are_the_whole(
     topics: dict[str, list[BrokerPartition]], members: dict[str, dict[str, int]]
 ) -> None:
     wanted = {topic for topic in topics if any(m.get(topic, 0) for m in members.values())}
-    owned = Counter(place for member in members for place in share_of(member, topics, members))
+    owned = Counter(place for member in members for place in assignment_of(member, topics, members))
     assert owned == Counter((topic, p) for topic in wanted for p in topics[topic])
     for member, streams in members.items():
-        for (topic, _), number in share_of(member, topics, members).items():
+        for (topic, _), number in assignment_of(member, topics, members).items():
             assert number < streams[topic]
 
 

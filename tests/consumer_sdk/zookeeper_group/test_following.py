@@ -66,17 +66,17 @@ def test_all_brokers_are_replaced_while_clients_run(
         brokers = Brokers(zookeeper=zookeeper)
         producer = confluent_kafka.Producer({**brokers.client(), "log_level": 2})
         with (
-            consumer(zookeeper, registry, "broker") as by_broker,
-            consumer(zookeeper, registry, "zookeeper") as by_zookeeper,
+            consumer(zookeeper, registry, "broker") as broker_membership,
+            consumer(zookeeper, registry, "zookeeper") as zookeeper_membership,
         ):
             send(producer, encode, range(40))
-            read(by_broker, range(40))
-            read(by_zookeeper, range(40))
+            read(broker_membership, range(40))
+            read(zookeeper_membership, range(40))
             running[0].stop()
             running.append(broker(tmp_path, zookeeper, other_port))
             send(producer, encode, range(40, 80))
-            read(by_broker, range(40, 80))
-            read(by_zookeeper, range(40, 80))
+            read(broker_membership, range(40, 80))
+            read(zookeeper_membership, range(40, 80))
         brokers.close()
         brokers.close()
     finally:

@@ -18,16 +18,19 @@ from typer.testing import CliRunner
 
 from consumer_sdk import Consumer, Partition
 from consumer_sdk._zookeeper_group.assignment import BrokerPartition
-from consumer_sdk._zookeeper_group.directory import Directory, NotAMemberError
-from consumer_sdk._zookeeper_group.directory import Place as DirectoryPlace
-from consumer_sdk._zookeeper_group.member import Member, Timing
+from consumer_sdk._zookeeper_group.directory import (
+    GroupDirectory,
+    NotAMemberError,
+    RegisteredPartition,
+)
+from consumer_sdk._zookeeper_group.member import MemberTiming, ZooKeeperMember
 from consumer_sdk._zookeeper_group.subscription import subscription
 from headworks._cli.group import group_app
 from headworks._cli.stack.embedded_zookeeper import Ensemble
 from headworks._server import child_process
 from headworks._zookeeper import ZooKeeperSession, open_session, paths
 from headworks.errors import UnreachableError, UsageError
-from headworks.groups import Groups, Kind, Place
+from headworks.groups import GroupKind, Groups, TopicPartition
 from tests.consumer_sdk.zookeeper_group.cluster import BROKER, declare, eventually, fill, register
 from tests.ensemble import ensemble
 
@@ -70,7 +73,7 @@ class Cluster:
             found = groups.described([group], age_timeout=0)[0]
         return {p.partition: p.owner for p in found.positions if p.owner and p.topic == topic}
 
-    def offsets(self, group: str) -> dict[Place, int]:
+    def offsets(self, group: str) -> dict[TopicPartition, int]:
         with Groups(self.broker, self.zookeeper.address) as groups:
             return dict(groups.described([group], age_timeout=0)[0].offsets)
 
@@ -170,7 +173,7 @@ def test_a_group_begins_where_it_is_told(cluster: Cluster) -> None:
         assert sorted(numbers(consumer, 4)) == [20, 21, 22, 23]
         consumer.rewind({Partition(topic, 0): 0})
         assert numbers(consumer, 6) == [0, 4, 8, 12, 16, 20]
-    assert cluster.offsets("largest")[Place(topic, 1)] == 6
+    assert cluster.offsets("largest")[TopicPartition(topic, 1)] == 6
 
 
 def test_a_filter_picks_up_what_comes_later_and_leaves_out_what_it_must(cluster: Cluster) -> None:
@@ -230,7 +233,7 @@ def test_streams_of_one_member_share_as_members_do(cluster: Cluster) -> None:
 def test_streams_may_ask_for_the_start_at_the_same_time(cluster: Cluster) -> None:
     """One member, one thread: the second waits until the first has started it."""
     node = subscription([cluster.topic()], None, None)
-    member = Member(cluster.zookeeper.address, "twice", lambda _: node, Timing())
+    member = ZooKeeperMember(cluster.zookeeper.address, "twice", lambda _: node, MemberTiming())
     entered, go_on = threading.Event(), threading.Event()
     told: list[object] = []
 
@@ -315,7 +318,7 @@ def test_the_group_tools_see_and_move_it(cluster: Cluster) -> None:
         assert found.lag == 16
         assert found.behind_ms is not None
         assert found.behind_ms < 600_000
-        groups.move("made", {Place(topic, 0): 3}, kind=Kind.DECENTRALISED)
+        groups.move("made", {TopicPartition(topic, 0): 3}, kind=GroupKind.DECENTRALIZED)
     with cluster.consumer(group, topics=[topic]) as consumer:
         assert sorted(numbers(consumer, 16)) == list(range(24, 40))
     deleted = CliRunner().invoke(group_app, ["delete", group, "--yes", *where])
@@ -377,9 +380,9 @@ def _commits(consumer: Dicts) -> bool:
 def test_who_is_no_member_any_more_writes_nothing(cluster: Cluster) -> None:
     """The fence: ZooKeeper itself refuses, whatever the client still believes."""
     topic, group = cluster.topic(), "fence"
-    place = DirectoryPlace(topic, BrokerPartition(BROKER, 0))
+    place = RegisteredPartition(topic, BrokerPartition(BROKER, 0))
     with open_session(cluster.zookeeper.address) as session:
-        directory = Directory(session, group)
+        directory = GroupDirectory(session, group)
         node = subscription([topic], None, None)
         directory.join("old:1", node)
         assert directory.claim("old:1", [place], print) == ([place], {})

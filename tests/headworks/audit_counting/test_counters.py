@@ -33,7 +33,7 @@ from headworks._audit_counting.counters import (
 )
 from headworks._kafka.partitioner import Detour
 from headworks.errors import UsageError
-from producer_sdk._transport import Running
+from producer_sdk._transport import Transport
 from tests.headworks.audit_counting.both_forms import Counting
 
 pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("counting")]
@@ -156,7 +156,7 @@ def test_what_was_not_written_down_before_a_sigkill_is_unresolved_and_never_lost
         f"c = CounterFile(Path({str(tmp_path)!r}))\n"
         "slots = [c.attempt('flights', 0, 7) for _ in range(20)]\n"
         "for slot in slots[:10]: slot.report(None, None)\n"
-        "c.write_down()\n"
+        "c.flush()\n"
         "for slot in slots[10:15]: slot.report(None, None)\n"
         "print('counted', flush=True); time.sleep(60)\n"
     )
@@ -241,14 +241,14 @@ class _AtOnce:
 
 def sending(counters: CounterFile) -> Any:
     """What counts messages as a producer does, delivered at once."""
-    running: Any = object.__new__(Running)
-    running.counters, running.client, running._detour = counters, _AtOnce(), Detour()
-    running._latest, running._spill = counters.latest, None
-    return running
+    transport: Any = object.__new__(Transport)
+    transport.counters, transport.client, transport._detour = counters, _AtOnce(), Detour()
+    transport._latest, transport._spill = counters.latest, None
+    return transport
 
 
-def put(running: Any, topic: str, at: int) -> None:
-    assert running.put(topic, b"1234567", None, at, None, None, 0, True)
+def put(transport: Any, topic: str, at: int) -> None:
+    assert transport.put(topic, b"1234567", None, at, None, None, 0, True)
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ def hasty() -> Iterator[None]:
 @pytest.mark.usefixtures("hasty")
 def test_many_threads_count_to_the_message_while_slots_come_and_go(tmp_path: Path) -> None:
     counters = CounterFile(tmp_path)
-    running = sending(counters)
+    transport = sending(counters)
     published: Counter[str] = Counter()
     size = 0
     senders, each = 4, 20_000
@@ -271,7 +271,7 @@ def test_many_threads_count_to_the_message_while_slots_come_and_go(tmp_path: Pat
     def send(first: int) -> None:
         for number in range(each):
             window = first + number // 100 % 3  # the threads meet in some windows, and leave them
-            put(running, "t", window * WINDOW_MS + number)
+            put(transport, "t", window * WINDOW_MS + number)
 
     def publish_once() -> None:
         nonlocal size
@@ -350,12 +350,12 @@ def test_every_way_to_count_adds_to_the_same_counts_and_a_growing_file_keeps_the
 @pytest.mark.usefixtures("hasty")
 def test_messages_are_counted_while_the_file_gets_another_map(tmp_path: Path) -> None:
     counters = CounterFile(tmp_path)
-    running = sending(counters)
+    transport = sending(counters)
     senders, each, grown = 3, 30_000, 5_000
 
     def send(topic: str) -> None:
         for number in range(each):
-            put(running, topic, number)
+            put(transport, topic, number)
 
     threads = [threading.Thread(target=send, args=(f"t{n % 2}",)) for n in range(senders)]
     for thread in threads:
@@ -372,10 +372,10 @@ def test_messages_are_counted_while_the_file_gets_another_map(tmp_path: Path) ->
     counters.close()
 
 
-def put_until_the_end(running: Any, counted: list[int], who: int) -> None:
+def put_until_the_end(transport: Any, counted: list[int], who: int) -> None:
     def put_on() -> None:
         while True:
-            put(running, "t", 5)
+            put(transport, "t", 5)
             counted[who] += 1
 
     with pytest.raises(UsageError, match="closed"):
@@ -388,11 +388,11 @@ def test_whatever_was_counted_before_the_end_is_in_the_file_and_the_rest_is_refu
 ) -> None:
     for turn in range(20):
         counters = CounterFile(tmp_path)
-        running = sending(counters)
+        transport = sending(counters)
         counted = [0] * 3
 
         threads = [
-            threading.Thread(target=put_until_the_end, args=(running, counted, who))
+            threading.Thread(target=put_until_the_end, args=(transport, counted, who))
             for who in range(len(counted))
         ]
         for thread in threads:
@@ -510,11 +510,11 @@ def test_a_slot_counts_by_itself_as_long_as_it_is_its_own(tmp_path: Path) -> Non
 
 def test_a_message_in_another_window_or_time_is_counted_where_it_belongs(tmp_path: Path) -> None:
     counters = CounterFile(tmp_path)
-    running = sending(counters)
+    transport = sending(counters)
     times = [0, WINDOW_MS - 1, WINDOW_MS, -1, 0, -WINDOW_MS, 2**62, 1, 2 * WINDOW_MS - 1, True]
     times += [2**63 - 1] * 2
     for at in times:
-        put(running, "t", at)
+        put(transport, "t", at)
     found = {i.window_start: i.counts["attempted"] for i in counters.increments()}
     assert found == Counter(window_of(at) for at in times)
     counters.close()
@@ -532,10 +532,10 @@ def test_a_time_that_no_file_can_hold_is_counted_all_the_same(tmp_path: Path, at
 @pytest.mark.parametrize("at", [None, "5", b"", [], 1j])
 def test_what_is_no_time_is_refused_by_python(tmp_path: Path, at: Any) -> None:
     counters = CounterFile(tmp_path)
-    running = sending(counters)
+    transport = sending(counters)
     for _ in range(2):
         with pytest.raises(TypeError):
-            put(running, "t", at)
-        put(running, "t", 5)
+            put(transport, "t", at)
+        put(transport, "t", 5)
     assert counters.unpublished()["attempted"] == 2
     counters.close()

@@ -75,18 +75,18 @@ def _governed(chance: random.Random, schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "headworks": {"key": key, **time}}
 
 
-def check_forms(kind: EventType[Any], event: object) -> bytes:
+def check_encoders(kind: EventType[Any], event: object) -> bytes:
     """The bytes of an event; AssertionError if the compiled form declined it, or differs."""
-    form: Any = kind.form
-    before = form.declined if COMPILED else 0
+    encoder: Any = kind.encoder
+    before = encoder.declined if COMPILED else 0
     encoded = kind.encode(event)
-    assert kind.python.encode(event) == encoded
-    message = form.message(prefix(7), event)
-    assert message == kind.python.message(prefix(7), event)
+    assert kind.python_encoder.encode(event) == encoded
+    message = encoder.message(prefix(7), event)
+    assert message == kind.python_encoder.message(prefix(7), event)
     assert message[0] == prefix(7) + encoded
     if COMPILED:
         ordinary = "Decimal('" not in repr(event)  # decimals are Python's
-        assert form.declined - before == (0 if ordinary else 2)
+        assert encoder.declined - before == (0 if ordinary else 2)
     return encoded
 
 
@@ -104,11 +104,11 @@ def check_codec(folder: Path, seed: int) -> None:
     decoder = Decoder(KnownSchema(kind.schema), kind.topic, kind)
     for _ in range(5):
         typed, plain = data.datum(node)
-        encoded = check_forms(kind, typed)
+        encoded = check_encoders(kind, typed)
         assert encoded == fastavro_bytes(reference, plain)
         back, _ = decoder.decode(prefix(7) + encoded)
         assert back == typed or "nan" in repr(typed)  # which is not equal to itself
-        assert check_forms(kind, back) == encoded
+        assert check_encoders(kind, back) == encoded
 
 
 def check_defaults(folder: Path, seed: int) -> None:
@@ -119,7 +119,7 @@ def check_defaults(folder: Path, seed: int) -> None:
     cls = Data(chance, modules).cls(schema["name"])
     kind = cls.__headworks__
     plain = fastavro.parse_schema(without_logical(json.loads(dumps(schema))))
-    encoded = check_forms(kind, cls())
+    encoded = check_encoders(kind, cls())
     assert encoded == fastavro_bytes(plain, expected)
     empty = dumps({**schema, "fields": []})
     found, _ = Decoder(KnownSchema(empty), kind.topic, kind).decode(prefix(7))

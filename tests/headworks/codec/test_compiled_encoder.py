@@ -128,11 +128,11 @@ def event(module: Any, **changed: Any) -> Any:
 def check(given: Any, *, declined: bool = False) -> None:
     """Both forms do the same: give these bytes, or raise this error."""
     kind = type(given).__headworks__
-    form = kind.form
+    form = kind.encoder
     before = form.declined
     pairs: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
-        (lambda: form.encode(given), lambda: kind.python.encode(given)),
-        (lambda: form.message(HEAD, given), lambda: kind.python.message(HEAD, given)),
+        (lambda: form.encode(given), lambda: kind.python_encoder.encode(given)),
+        (lambda: form.message(HEAD, given), lambda: kind.python_encoder.message(HEAD, given)),
     ]
     for mine, reference in pairs:
         assert outcome(mine) == outcome(reference)
@@ -343,12 +343,12 @@ def test_other_classes_and_prefixes_are_pythons(module: Any) -> None:
     sub = type("Sub", (module.Event,), {})
     check(sub(**{name: getattr(plain, name) for name in kind.fields.values()}), declined=True)
     for wrong in (None, 5, module.Node(label="x"), module.Event):
-        assert outcome(partial(kind.form.encode, wrong)) == outcome(
-            partial(kind.python.encode, wrong)
+        assert outcome(partial(kind.encoder.encode, wrong)) == outcome(
+            partial(kind.python_encoder.encode, wrong)
         )
-    assert kind.form.message(bytearray(HEAD), plain) == kind.python.message(HEAD, plain)
+    assert kind.encoder.message(bytearray(HEAD), plain) == kind.python_encoder.message(HEAD, plain)
     with pytest.raises(TypeError):
-        kind.form.message(HEAD)
+        kind.encoder.message(HEAD)
 
 
 def test_an_attribute_that_is_gone(module: Any) -> None:
@@ -356,7 +356,7 @@ def test_an_attribute_that_is_gone(module: Any) -> None:
         given = event(module)
         delattr(given, module.Event.__headworks__.fields[name])
         with pytest.raises(AttributeError):
-            given.__headworks__.python.encode(given)
+            given.__headworks__.python_encoder.encode(given)
         check(given, declined=True)
     broken = uuid.UUID(int=1)
     object.__delattr__(broken, "int")
@@ -369,10 +369,10 @@ def test_an_attribute_that_is_gone(module: Any) -> None:
 
 def test_what_is_no_member_of_its_enum_is_pythons(module: Any) -> None:
     check(event(module, enum=str.__new__(module.Suit, "A")), declined=True)
-    before = module.Event.__headworks__.form.declined
+    before = module.Event.__headworks__.encoder.declined
     with pytest.raises(KeyError):
         module.Event.__headworks__.encode(event(module, enum=str.__new__(module.Suit, "Z")))
-    assert module.Event.__headworks__.form.declined == before + 1
+    assert module.Event.__headworks__.encoder.declined == before + 1
 
 
 def test_deep_events_are_pythons_and_endless_ones_end(module: Any) -> None:
@@ -386,10 +386,10 @@ def test_deep_events_are_pythons_and_endless_ones_end(module: Any) -> None:
     check(event(module, record=chain(300)), declined=True)
     endless = chain(1)
     endless.next = endless
-    before = module.Event.__headworks__.form.declined
+    before = module.Event.__headworks__.encoder.declined
     with pytest.raises(RecursionError):
         module.Event.__headworks__.encode(event(module, record=endless))
-    assert module.Event.__headworks__.form.declined == before + 1
+    assert module.Event.__headworks__.encoder.declined == before + 1
 
 
 @pytest.fixture
@@ -486,20 +486,20 @@ def test_messages_with_and_without_time_and_key(tmp_path: Path) -> None:
         module = build(tmp_path, {"event.avsc": schema("Event", key=key, **time)})["all"]
         given = event(module, instant_millis=dt.datetime(1931, 1, 1, 0, 0, 0, 1, UTC), **changed)
         check(given)
-        made, called = python_in(given.__headworks__.form.message, given)
+        made, called = python_in(given.__headworks__.encoder.message, given)
         assert bool(called) == any(TYPES.get(part, "") in PRINTED_BY_PYTHON for part in key)
         assert (made[1] is None) == (not time)
         assert (made[2] is None) == (key in (["null"], ["optional"]) and not changed)
     bare = build(tmp_path, {"event.avsc": schema("Event")})["all"]
     check(event(bare))
-    assert event(bare).__headworks__.form.message(HEAD, event(bare))[1:] == (None, None)
+    assert event(bare).__headworks__.encoder.message(HEAD, event(bare))[1:] == (None, None)
 
 
 def test_a_class_that_cannot_be_read_in_place_is_pythons(tmp_path: Path) -> None:
     module = build(tmp_path, {"event.avsc": schema("Event")})["all"]
     kind = module.Event.__headworks__
     module.Node.label = property(lambda self: "patched")
-    assert kind.form is kind.python
+    assert kind.encoder is kind.python_encoder
 
 
 def test_events_are_encoded_while_others_change_them(module: Any) -> None:
@@ -524,10 +524,10 @@ def test_events_are_encoded_while_others_change_them(module: Any) -> None:
     try:
         for thread in threads:
             thread.start()
-        before = kind.form.declined
+        before = kind.encoder.declined
         for _ in range(20_000):
-            kind.form.message(HEAD, shared)
-        assert kind.form.declined == before
+            kind.encoder.message(HEAD, shared)
+        assert kind.encoder.declined == before
     finally:
         done.set()
         sys.setswitchinterval(pause)
@@ -544,22 +544,22 @@ def test_nothing_is_kept_of_any_event(module: Any) -> None:
 
     def encode(count: int) -> None:
         for _ in range(count):
-            kind.form.message(HEAD, right)
-            kind.form.encode(right)
+            kind.encoder.message(HEAD, right)
+            kind.encoder.encode(right)
         for _ in range(count // 100):
-            kind.form.message(HEAD, deep)
-            kind.form.message(HEAD, odd)
+            kind.encoder.message(HEAD, deep)
+            kind.encoder.message(HEAD, odd)
         for _ in range(count // 10_000):
-            outcome(lambda: kind.form.message(HEAD, wrong))
+            outcome(lambda: kind.encoder.message(HEAD, wrong))
 
     def flat() -> bool:
         gc.collect()
-        counts = [sys.getrefcount(value) for value in [*slots, right, kind.form]]
+        counts = [sys.getrefcount(value) for value in [*slots, right, kind.encoder]]
         before = tracemalloc.get_traced_memory()[0]
         encode(30_000)
         gc.collect()
         grown = tracemalloc.get_traced_memory()[0] - before
-        now = [sys.getrefcount(value) for value in [*slots, right, kind.form]]
+        now = [sys.getrefcount(value) for value in [*slots, right, kind.encoder]]
         return grown < 20_000 and now == counts
 
     encode(10_000)

@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 from headworks._cli.group import group_app
 from headworks._server import child_process
 from headworks.errors import HeadworksError
-from headworks.groups import Groups, Place
-from headworks.groups._log_ends import Timestamps
-from headworks.groups._model import Spot
-from headworks.groups._moving import load
+from headworks.groups import Groups, TopicPartition
+from headworks.groups._log_ends import TimestampLookup
+from headworks.groups._model import PartitionOffset
+from headworks.groups._moving import load_offsets
 
 pytestmark = pytest.mark.e2e
 
@@ -77,13 +77,19 @@ def test_a_group_is_moved_shown_exported_deleted_and_imported(
 
     file = tmp_path / "offsets.json"
     run(broker, "offsets-export", name, "--out", str(file))
-    assert load(file.read_text(), "f")[0].offsets == {Place(topic, 0): 40, Place(topic, 1): 30}
+    assert load_offsets(file.read_text(), "f")[0].offsets == {
+        TopicPartition(topic, 0): 40,
+        TopicPartition(topic, 1): 30,
+    }
     run(broker, "delete", name, "--yes")
     run(broker, "describe", name, ok=2)
     moved, _ = run(broker, "offsets-import", str(file), "--format", "json")
     assert [(m["before"], m["after"]) for m in moved[0]["moves"]] == [(None, 40), (None, 30)]
     with Groups(broker.address) as groups:
-        assert groups.described([name])[0].offsets == {Place(topic, 0): 40, Place(topic, 1): 30}
+        assert groups.described([name])[0].offsets == {
+            TopicPartition(topic, 0): 40,
+            TopicPartition(topic, 1): 30,
+        }
 
 
 def test_what_a_group_never_read_is_not_hidden(broker: child_process.Service, topic: str) -> None:
@@ -181,12 +187,19 @@ def test_wrong_input_is_named(
 def test_the_times_of_many_offsets_are_read_and_remembered(
     broker: child_process.Service, topic: str
 ) -> None:
-    spots = [Spot(topic, partition, offset) for partition in (0, 1) for offset in range(0, 100, 7)]
-    timestamps = Timestamps(broker.address)
+    spots = [
+        PartitionOffset(topic, partition, offset)
+        for partition in (0, 1)
+        for offset in range(0, 100, 7)
+    ]
+    timestamps = TimestampLookup(broker.address)
     try:
-        found = timestamps.of([*spots, Spot(topic, 0, 100)], timeout=60)
+        found = timestamps.of([*spots, PartitionOffset(topic, 0, 100)], timeout=60)
         assert found.keys() == set(spots)  # there is no message at 100
-        steps = {found[Spot(topic, 0, n + 7)] - found[Spot(topic, 0, n)] for n in range(0, 92, 7)}
+        steps = {
+            found[PartitionOffset(topic, 0, n + 7)] - found[PartitionOffset(topic, 0, n)]
+            for n in range(0, 92, 7)
+        }
         assert steps == {7 * 60_000}
         assert timestamps.of(spots, timeout=0) == found
     finally:

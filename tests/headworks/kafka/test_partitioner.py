@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headworks._audit_counting import AUDIT_TOPIC
-from headworks._audit_counting.reporting import through
+from headworks._audit_counting.reporting import audit_topic_sender
 from headworks._kafka.clients import KafkaProducer
 from headworks._kafka.partitioner import ANY, Detour, _in_doubt, reachable
 from headworks._server.child_process import Service
@@ -81,7 +81,7 @@ def test_audit_counts_take_the_same_way() -> None:
     client: Any = SimpleNamespace(
         produce=lambda _topic, _value, partition, **_: sent.append(partition)
     )
-    send = through(client, detour)
+    send = audit_topic_sender(client, detour)
     assert send(b"x", print)
     statistics = told([1, 2, 3], UP, REFUSED, UP)
     statistics["topics"][AUDIT_TOPIC] = statistics["topics"].pop("t")

@@ -16,31 +16,39 @@ from typing import Generic, Protocol, TypeVar
 
 from headworks.codec._explain import explain
 
-__all__ = ["Form", "Message", "PythonForm"]
+__all__ = ["EncodedMessage", "EventEncoder", "PythonEncoder"]
 
 T = TypeVar("T")
-Given = TypeVar("Given", contravariant=True)
+EventIn = TypeVar("EventIn", contravariant=True)
 
-Message = tuple[bytes, int | None, bytes | None]
+EncodedMessage = tuple[bytes, int | None, bytes | None]
 """A message's value, its time (milliseconds since 1970 UTC) and its key; None if it has none."""
 
-_WRONG = (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError, struct.error)
+_ENCODING_ERRORS = (
+    TypeError,
+    ValueError,
+    AttributeError,
+    KeyError,
+    IndexError,
+    OverflowError,
+    struct.error,
+)
 
 
-class Form(Protocol[Given]):
+class EventEncoder(Protocol[EventIn]):
     """What encodes the events of one class.
 
     Both raise EncodeError, naming the field, the value and the expected type.
     """
 
-    def encode(self, event: Given, /) -> bytes:
+    def encode(self, event: EventIn, /) -> bytes:
         """The Avro bytes of an event, without framing."""
 
-    def message(self, head: bytes, event: Given, /) -> Message:
+    def message(self, head: bytes, event: EventIn, /) -> EncodedMessage:
         """The message of an event, with `head` before the Avro bytes of its value."""
 
 
-class PythonForm(Generic[T]):
+class PythonEncoder(Generic[T]):
     """What `headworks gen` wrote for a class; `schema` is the text, to explain what is wrong."""
 
     __slots__ = ("_encode", "_event_time", "_key", "_schema")
@@ -61,14 +69,14 @@ class PythonForm(Generic[T]):
         """The Avro bytes of an event, without framing."""
         try:
             return self._encode(event)
-        except _WRONG as error:
+        except _ENCODING_ERRORS as error:
             raise explain(self._schema, event, error) from None
 
-    def message(self, head: bytes, event: T, /) -> Message:
+    def message(self, head: bytes, event: T, /) -> EncodedMessage:
         """The message of an event, with `head` before the Avro bytes of its value."""
         try:
             value = head + self._encode(event)
-        except _WRONG as error:
+        except _ENCODING_ERRORS as error:
             raise explain(self._schema, event, error) from None
         time_of, key_of = self._event_time, self._key
         return (
