@@ -14,7 +14,7 @@ from typing import Any
 import confluent_kafka
 
 from headworks._audit_counting import AUDIT_TOPIC, window_of
-from headworks._audit_counting.counters import CONSUMED, SKIPPED
+from headworks._audit_counting.outcomes import CONSUMED, SKIPPED
 from headworks._audit_counting.publishing import AuditPublisher
 from headworks.registry_client._schema_ids import EventSchemaIds
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headworks._audit_counting import AUDIT_TOPIC
-from headworks._audit_counting.counters import ATTEMPTED, MIRRORED, TOO_LARGE, UNRESOLVED
+from headworks._audit_counting.outcomes import ATTEMPTED, MIRRORED, TOO_LARGE, UNRESOLVED
 from headworks._audit_counting.publishing import AuditPublisher
 from headworks.registry_client._schema_ids import EventSchemaIds
 

@@ -35,6 +35,7 @@ from headworks.errors import HeadworksError, UsageError
 from headworks.registry_client._schema_ids import EventSchemaIds
 from producer_sdk._context import Headers, headers_of, tracing
 from producer_sdk._interceptors import Delivery, Interceptor, Interceptors
+from producer_sdk._outgoing_message import OutgoingMessage
 from producer_sdk._transport import OnDelivery, Transport, TransportConfig
 
 __all__ = ["DeliveryError", "Producer", "WhenFull", "close_on_sigterm"]
@@ -150,7 +151,7 @@ class Producer:
         `key` overrides the key that the schema names. Raises EncodeError for an event that is not
         of its schema, UsageError if its schema is not registered or the producer is closed.
         """
-        return self._enqueue(event, key, headers, None, self._wait_ms, True)
+        return self._enqueue(event, key, headers, None, self._wait_ms)
 
     async def asend(
         self, event: object, *, key: bytes | None = None, headers: Headers | None = None
@@ -161,7 +162,7 @@ class Producer:
         deadline = time.monotonic() + self._wait_ms / 1000
         while len(self._start().client) >= self._queue_messages and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
-        return self._enqueue(event, key, headers, None, 0, True)
+        return self._enqueue(event, key, headers, None, 0)
 
     def send_and_wait(
         self,
@@ -183,7 +184,7 @@ class Producer:
             outcome.append((error, message))
             done.set()
 
-        if not self._enqueue(event, key, headers, report, self._wait_ms, False):
+        if not self._enqueue(event, key, headers, report, self._wait_ms):
             raise DeliveryError("the event was dropped: the queue is full", fix="try again later")
         if not done.wait(timeout):
             raise DeliveryError(f"the broker did not acknowledge the event within {timeout} s")
@@ -231,13 +232,12 @@ class Producer:
         event: object,
         key: bytes | None,
         headers: Headers | None,
-        report: OnDelivery | None,
+        on_delivery: OnDelivery | None,
         wait_ms: int,
-        spillable: bool,
     ) -> bool:
-        """Encode, count and queue an event.
+        """Encode, count, and queue an event.
 
-        Every event goes this way, so it is written to be quick: no names or defaults in calls.
+        Every event takes this path, so it is written for speed: calls pass no names or defaults.
         """
         hooks = self._interceptors
         if hooks is not None:
@@ -252,9 +252,14 @@ class Producer:
         transport = self._transport or self._start()
         carried = headers_of(self._headers, self._trace, headers)
         if hooks is None:
-            return transport.put(topic, value, key, timestamp, carried, report, wait_ms, spillable)
-        told = _delivery_callback(hooks, event, topic, report)
-        taken = transport.put(topic, value, key, timestamp, carried, told, wait_ms, spillable)
+            if on_delivery is None:
+                return transport.enqueue(topic, value, key, timestamp, carried, wait_ms)
+            outgoing = OutgoingMessage(topic, value, key, timestamp, carried)
+            return transport.enqueue_reported(outgoing, on_delivery, wait_ms, spillable=False)
+        outgoing = OutgoingMessage(topic, value, key, timestamp, carried)
+        callback = _delivery_callback(hooks, event, topic, on_delivery)
+        spillable = on_delivery is None  # a message that somebody waits for is never spilled
+        taken = transport.enqueue_reported(outgoing, callback, wait_ms, spillable=spillable)
         hooks.after_enqueue(event, taken=taken)
         return taken
 

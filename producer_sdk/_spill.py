@@ -23,9 +23,10 @@ from itertools import count, groupby
 from pathlib import Path
 
 from headworks.errors import CorruptError
-from producer_sdk._spill_file import HEADER, SpilledMessage, SpillFile, record_of
+from producer_sdk._outgoing_message import OutgoingMessage
+from producer_sdk._spill_file import HEADER, SpillFile, record_of
 
-__all__ = ["Spill", "SpilledMessage", "leftover_spills"]
+__all__ = ["Spill", "leftover_spills"]
 
 _SUFFIX = ".spill"
 _FILES_PER_SPILL = 16  # room is made in steps of a sixteenth of the limit
@@ -53,7 +54,7 @@ class Spill:
         files = self._files
         return files[-1].delivered and (len(files) == 1 or files[0].delivered)
 
-    def append(self, message: SpilledMessage) -> bool:
+    def append(self, message: OutgoingMessage) -> bool:
         """Append a message; False if the files would grow beyond their limit.
 
         OSError if the disk does not take it; then nothing of it is left.
@@ -75,9 +76,9 @@ class Spill:
             self.messages += 1
         return True
 
-    def read(self, max_messages: int, max_bytes: int = 16 << 20) -> list[SpilledMessage]:
+    def read(self, max_messages: int, max_bytes: int = 16 << 20) -> list[OutgoingMessage]:
         """Return the next messages in order; they stay on disk until `acknowledge` is called."""
-        found: list[SpilledMessage] = []
+        found: list[OutgoingMessage] = []
         with self._lock:
             for file in () if self._closed else self._files:
                 found += file.read(max_messages - len(found), max_bytes)

@@ -17,11 +17,11 @@ import os
 import struct
 import zlib
 from pathlib import Path
-from typing import NamedTuple
 
 from headworks.errors import CorruptError
+from producer_sdk._outgoing_message import OutgoingMessage
 
-__all__ = ["HEADER", "Headers", "SpillFile", "SpilledMessage", "record_of"]
+__all__ = ["HEADER", "SpillFile", "record_of"]
 
 _MAGIC = b"HWSPILL1"
 HEADER = 16
@@ -30,17 +30,6 @@ _RECORD_PREFIX = struct.Struct("<II")
 _FIXED_FIELDS = struct.Struct("<qiiiH")
 _HEADER_LENGTHS = struct.Struct("<ii")
 _NULL_LENGTH = -1
-Headers = dict[str, bytes | str]
-
-
-class SpilledMessage(NamedTuple):
-    """A message that waits on disk."""
-
-    topic: str
-    value: bytes
-    key: bytes | None
-    timestamp: int
-    headers: Headers | None
 
 
 class SpillFile:
@@ -80,9 +69,9 @@ class SpillFile:
         self.size += len(record)
         return True
 
-    def read(self, max_messages: int, max_bytes: int) -> list[SpilledMessage]:
+    def read(self, max_messages: int, max_bytes: int) -> list[OutgoingMessage]:
         """The next messages, which are not delivered before `acknowledge` says so."""
-        found: list[SpilledMessage] = []
+        found: list[OutgoingMessage] = []
         stop = self._read + max_bytes
         while len(found) < max_messages and self._read < min(self.size, stop):
             message, size = self._record_at(self._read)
@@ -112,7 +101,7 @@ class SpillFile:
         """Let go of the file as it is."""
         os.close(self._file)
 
-    def _record_at(self, offset: int) -> tuple[SpilledMessage | None, int]:
+    def _record_at(self, offset: int) -> tuple[OutgoingMessage | None, int]:
         head = os.pread(self._file, _RECORD_PREFIX.size, offset)
         if len(head) < _RECORD_PREFIX.size:
             return None, 0
@@ -125,13 +114,13 @@ class SpillFile:
         return _unpack(body), _RECORD_PREFIX.size + size
 
 
-def record_of(message: SpilledMessage) -> bytes:
+def record_of(message: OutgoingMessage) -> bytes:
     """A message as a record."""
     body = _pack(message)
     return _RECORD_PREFIX.pack(len(body), zlib.crc32(body)) + body
 
 
-def _pack(message: SpilledMessage) -> bytes:
+def _pack(message: OutgoingMessage) -> bytes:
     topic, headers = message.topic.encode(), message.headers or {}
     parts = [
         _FIXED_FIELDS.pack(
@@ -151,17 +140,17 @@ def _pack(message: SpilledMessage) -> bytes:
     return b"".join(parts)
 
 
-def _unpack(body: bytes) -> SpilledMessage:
+def _unpack(body: bytes) -> OutgoingMessage:
     timestamp, topic_size, value_size, key_size, count = _FIXED_FIELDS.unpack_from(body)
     at = _FIXED_FIELDS.size
     topic, at = body[at : at + topic_size].decode(), at + topic_size
     value, at = body[at : at + value_size], at + value_size
     key = None if key_size == _NULL_LENGTH else body[at : at + key_size]
     at += max(0, key_size)
-    headers: Headers = {}
+    headers: dict[str, bytes | str] = {}
     for _ in range(count):
         name_size, size = _HEADER_LENGTHS.unpack_from(body, at)
         at += _HEADER_LENGTHS.size
         name, at = body[at : at + name_size].decode(), at + name_size
         headers[name], at = body[at : at + size], at + size
-    return SpilledMessage(topic, value, key, timestamp, headers or None)
+    return OutgoingMessage(topic, value, key, timestamp, headers or None)

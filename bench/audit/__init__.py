@@ -129,20 +129,20 @@ def _send(bench: Bench, measured: Measured, bootstrap: str, registry: str) -> No
         producer.flush(30)
         running: Any = producer._start()
         ways = {
-            US: running.put,
+            US: running.enqueue,
             UNCOUNTED: _uncounted(running, _heard),
             NEITHER: _uncounted(running, None),
         }
         for turn in range(turns):
-            for who, put in sorted(ways.items(), reverse=bool(turn % 2)):
-                running.put = put
+            for who, enqueue in sorted(ways.items(), reverse=bool(turn % 2)):
+                running.enqueue = enqueue
                 began, cpu = time.perf_counter(), time.process_time()
                 for _ in range(count):
                     producer.send(measured.event)
                 producer.flush(60)
                 spent[who].append(time.perf_counter() - began)
                 busy[who] += time.process_time() - cpu
-        del running.put
+        del running.enqueue
     for who, seconds in spent.items():
         sent = count * turns
         each = busy[who] / sent * 1e6
@@ -157,18 +157,16 @@ def _heard(_error: object, _message: object) -> None:
 
 
 def _uncounted(running: Any, told: Any) -> Any:
-    """As `Transport.put`, but nobody counts the message; `told` is who hears of its fate."""
-    client, detour = running.client, running._detour
+    """As `Transport.enqueue`, but nothing counts the message; `told` is its delivery callback."""
+    client, detour = running.client, running._partitioner
 
-    def put(
+    def enqueue(
         topic: str,
         value: bytes,
         key: bytes | None,
         timestamp: int,
         headers: Any,
-        _report: Any,
         _wait_ms: int,
-        _spillable: bool,
     ) -> bool:
         carried = None if headers is None else {**headers}
         while True:
@@ -180,7 +178,7 @@ def _uncounted(running: Any, told: Any) -> Any:
                 continue
             return True
 
-    return put
+    return enqueue
 
 
 def _reports(chance: Random, count: int) -> Iterator[AuditCount]:

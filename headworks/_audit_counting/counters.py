@@ -1,29 +1,23 @@
-"""A tier's counts in a memory-mapped file: cheap to add to, and there after a SIGKILL.
+"""A tier's counts in a memory-mapped file: cheap to add to, and intact after a SIGKILL.
 
 Rules:
 
-- One file per process, locked while the process lives. A file whose lock is free belongs to a
-  dead process: `leftover_files` finds it, and whoever does publishes what it holds.
-- A slot holds the counts of one topic and window three times: `current`, `pending` (the snapshot
-  that is being published) and `reported` (what has been published). An increment is
-  pending - reported, under an id made of the file, the slot's number and its sequence number.
-  Because the snapshot is in the file before it is sent, a crash in between sends the same
-  increment again under the same id, and the audit counts it once.
-- The two steps that every message takes (`Slot.attempt`, into the slot of its topic's last message,
-  and `Slot.report` of its delivery) take no lock, and are compiled where there is a compiler: see
-  `tally`. Where the interpreter has no lock of its own, nothing is remembered in `latest`, and
-  every step takes ours.
-- Of the three counts that a message changes, what was attempted is in the map at once. What was
-  delivered, and bytes, come there with `flush`, which their owner calls some twenty times a
-  second, and before anything reads them: a killed process's last deliveries count as unresolved, as
-  do those that it had not been told of, and its last bytes are missing.
-- Everything else reads `words` under the lock. Who takes a slot away (`published`), or the words
-  (`close`, a file that grows), first detaches the tallies that would go on counting there.
-- A forked child lets go of the parent's files at once: holding them would hide the parent's death.
-- What survives is what the page cache holds: a killed process loses nothing, a power cut may.
-
-Layout, in unsigned 64-bit words: a header (magic, slots used), then slots of SLOT_WORDS words:
-window, sequence, pending flag, length of the topic's name, its bytes, then the three counts.
+- A process has one file, and locks it while it lives. A file whose lock is free belongs to a dead
+  process: `leftover_files` finds it, and the process that finds it publishes its counts.
+- An increment is the snapshot of a slot minus its reported counts (`layout`). Its id is made of the
+  file's name, the slot's number, and its sequence number. The snapshot is in the file before the
+  increment is sent, so a crash in between sends the same increment again under the same id. The
+  audit then counts it once.
+- Every message takes two steps: `WindowCounts.attempt`, and `WindowCounts.report` at its delivery.
+  They take no lock, and are compiled if there was a compiler (`tally`). If the interpreter has no
+  global lock, `latest` stays empty and every step takes the lock of the file.
+- The number of attempts is in the file at once. The number of deliveries, and the bytes, get there
+  with `flush`, which the owner calls about 20 times a second, and before anything reads them. A
+  killed process therefore reports its last deliveries as unresolved, and lacks its last bytes.
+- Every other step reads and writes `words` under the lock. A step that takes a slot away
+  (`published`), or the words (`close`, a file that grows), first detaches the tallies of them.
+- A forked child releases the parent's files at once: holding them would hide the parent's death.
+- The page cache keeps the counts: a killed process loses none, a power cut may lose some.
 """
 
 from __future__ import annotations
@@ -42,154 +36,146 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from headworks._audit_counting import WINDOW_MS, window_of
+from headworks._audit_counting import WINDOW_MS, layout, window_of
+from headworks._audit_counting.outcomes import (
+    ATTEMPTED,
+    DELIVERED,
+    FAILED,
+    OUTCOME_OF_ERROR,
+    OUTCOMES,
+)
 from headworks._audit_counting.tally import Report, Tally
 from headworks.errors import CorruptError, UsageError
 
-__all__ = ["OUTCOMES", "CounterFile", "PendingIncrement", "WindowCounts", "leftover_files"]
+__all__ = ["CounterFile", "PendingIncrement", "WindowCounts", "leftover_files"]
 
-OUTCOMES: Final = (
-    "attempted",
-    "delivered",
-    "failed",
-    "dropped:queue_full",
-    "dropped:too_large",
-    "dropped:broker_error",
-    "dropped:timed_out",
-    "dropped:closed",
-    "unresolved",
-    "mirrored",
-    "consumed",
-    "skipped",
-    "resent",
-)
-ATTEMPTED, DELIVERED, FAILED, QUEUE_FULL, TOO_LARGE, BROKER_ERROR, TIMED_OUT, CLOSED = range(8)
-UNRESOLVED, MIRRORED, CONSUMED, SKIPPED, RESENT = 8, 9, 10, 11, 12
-_BYTES = len(OUTCOMES)
-_COUNTS = len(OUTCOMES) + 1
-_TOPIC_WORDS = 32  # a topic's name has at most 249 bytes
-_WINDOW, _SEQUENCE, _PENDING, _LENGTH, _TOPIC = 0, 1, 2, 3, 4
-_CURRENT = _TOPIC + _TOPIC_WORDS
-_SNAPSHOT = _CURRENT + _COUNTS
-_REPORTED = _SNAPSHOT + _COUNTS
-SLOT_WORDS: Final = _REPORTED + _COUNTS
-_MAGIC = int.from_bytes(b"HWAUDIT5", "little")
-_MASK = (1 << 64) - 1
-_HEADER_WORDS = 2
 _INITIAL_SLOTS = 256
 _MAX_SLOTS = 1 << 17
 _SUFFIX = ".counts"
-_OUTCOME_OF_ERROR: Final = {
-    KafkaError._MSG_TIMED_OUT: TIMED_OUT,
-    KafkaError._PURGE_QUEUE: CLOSED,
-    KafkaError._PURGE_INFLIGHT: CLOSED,
-    KafkaError.MSG_SIZE_TOO_LARGE: TOO_LARGE,
-}
-
 _HAS_GIL: Final = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 @dataclass(frozen=True, slots=True)
 class PendingIncrement:
-    """An increment that is written down and must be published: its identity and its counts."""
+    """An increment that is in the file and must be published."""
 
     id: str
     topic: str
-    window_start: int
-    counts: dict[str, int]
+    window_start: int  # milliseconds since 1970 UTC
+    counts: dict[str, int]  # by the name of the outcome; without zeros
     bytes: int
-    slot: int
+    slot: int  # the number of its slot
 
 
 class WindowCounts:
-    """The counts of one topic and window.
+    """The counts of one topic and window, in a slot of a counter file.
 
-    `attempt` counts a message of a time and size, if it belongs here and the file is open: False if
-    `CounterFile.attempt` must be asked. `report` is the delivery callback of its messages; it is
-    valid while one of them is unresolved: a slot with nothing open may be reused.
+    `attempt` counts a message, by its timestamp and size. It returns False if the message is not of
+    this window or the slot is gone: `CounterFile.attempt` counts it then. `report` is the delivery
+    callback of these messages. It is valid while one of them is unresolved, because a slot without
+    open messages may be reused.
     """
 
     __slots__ = ("_at", "_file", "_tally", "attempt", "report")
 
     def __init__(self, file: CounterFile, base: int, window: int) -> None:
         self._file = file
-        self._at = base + _CURRENT
+        # The index of the word of `attempted`; the words of the other outcomes follow it.
+        self._at = base + layout.CURRENT
+        # The counts that every message changes, which are not read back from the file.
         self._tally = Tally(self._at, window, window + WINDOW_MS, self._report_locked)
         self._tally.attach(file.words)
         self.attempt = self._tally.attempt
         self.report: Report = self._tally.report if _HAS_GIL else self._report_locked
 
     def resolve(self, outcome: int) -> None:
-        """Count what became of a message; `outcome` indexes OUTCOMES."""
+        """Count the outcome of a message; `outcome` indexes OUTCOMES.
+
+        If the file is closed, the message stays open, and the next process publishes it as
+        unresolved.
+        """
         with self._file.lock:
-            if not self._file.closed:  # else its fate is open: the next process publishes it so
+            if not self._file.closed:
                 self.add(outcome, 1, 0)
 
     def add(self, outcome: int, number: int, size: int) -> None:
         """Add messages and bytes; the caller holds the lock."""
         words, tally = self._file.words, self._tally
-        if outcome == ATTEMPTED:  # without a call, as `tally` asks; so for DELIVERED, and for bytes
+        # The counts of the tally change without a call in between, as `tally` demands.
+        if outcome == ATTEMPTED:
             words[self._at] = tally.attempted = tally.attempted + number
         elif outcome == DELIVERED:
             words[self._at + DELIVERED] = tally.delivered = tally.delivered + number
         else:
             words[self._at + outcome] += number
-        words[self._at + _BYTES] = tally.bytes = tally.bytes + size
+        words[self._at + layout.BYTES] = tally.bytes = tally.bytes + size
 
     def flush(self) -> None:
-        """Put into the file what is known here alone; the caller holds the lock."""
+        """Write the counts that only the tally knows into the file; the caller holds the lock."""
         words = self._file.words
         words[self._at + DELIVERED] = self._tally.delivered
-        words[self._at + _BYTES] = self._tally.bytes
+        words[self._at + layout.BYTES] = self._tally.bytes
 
     def attach(self, words: memoryview | None) -> None:
-        """Count in these words from now on, or do not (None); the caller holds the lock."""
+        """Count in these words from now on, or nowhere (None); the caller holds the lock."""
         self._tally.attach(words)
 
     def _report_locked(self, error: KafkaError | None, _message: object) -> None:
-        self.resolve(DELIVERED if error is None else _OUTCOME_OF_ERROR.get(error.code(), FAILED))
+        self.resolve(DELIVERED if error is None else OUTCOME_OF_ERROR.get(error.code(), FAILED))
 
 
 class CounterFile:
-    """The counts of this process, in a new file in `folder`; or, by `path`, a dead one's."""
+    """The counts of this process, in a new file in `folder`; or, by `path`, those of a dead one.
+
+    BlockingIOError if the process of `path` lives, FileNotFoundError if the file is gone,
+    CorruptError if it is not a counter file.
+    """
 
     def __init__(self, folder: Path, *, path: Path | None = None) -> None:
+        # Guards `words` and all attributes below it.
         self.lock = threading.Lock()
+        # Whether the file is released; nothing is counted then.
         self.closed = False
         self.path = path or folder / f"{uuid.uuid4()}{_SUFFIX}"
         folder.mkdir(parents=True, exist_ok=True)
+        # The open file, which holds the lock that says that this process lives.
         self._descriptor = os.open(
             self.path, os.O_RDWR | (os.O_CREAT if path is None else 0), 0o600
         )
         try:
-            # Others who look for leftovers may hold a new file for a moment.
+            # A process that looks for leftovers may hold a new file for a moment.
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | (0 if path is None else fcntl.LOCK_NB))
             if path is None:
-                os.ftruncate(self._descriptor, _size_of(_INITIAL_SLOTS))
+                os.ftruncate(self._descriptor, layout.file_size(_INITIAL_SLOTS))
             self._map_file()
         except BaseException:
             os.close(self._descriptor)
             raise
         if path is None:
-            self.words[0] = _MAGIC
-        elif self.words[0] != _MAGIC:
+            self.words[0] = layout.MAGIC
+        elif self.words[0] != layout.MAGIC:
             self.close()
             raise CorruptError(f"{self.path} is not a file of audit counts", fix="remove it")
+        # The namespace of the ids of this file's increments.
         self._namespace = uuid.uuid5(uuid.NAMESPACE_URL, self.path.name)
+        # The slots of this process that are taken, by topic and window.
         self._slots: dict[tuple[str, int], WindowCounts] = {}
+        # The slot of each topic's last message; read without the lock.
         self.latest: dict[str, WindowCounts] = {}
+        # The numbers of slots that were taken once and may be taken again.
         self._free: list[int] = []
         _open_files.add(self)
 
     @property
     def used(self) -> int:
-        """How many slots have ever been taken."""
+        """The number of slots that were ever taken."""
         return self.words[1]
 
     def attempt(self, topic: str, timestamp: int, size: int) -> WindowCounts:
-        """Count a message of `size` bytes that was handed over; its slot, to say what became of it.
+        """Count a message of `size` bytes as attempted; return the counts to resolve it in.
 
-        When very many windows are open at once, further ones are counted together in window 0.
+        While _MAX_SLOTS slots are in use, the messages of further windows are counted in window 0.
+        UsageError if the file is closed.
         """
         window = window_of(timestamp)
         with self.lock:
@@ -202,7 +188,7 @@ class CounterFile:
         return slot
 
     def flush(self) -> None:
-        """Have all counts in the file, whatever becomes of this process."""
+        """Write all counts into the file."""
         with self.lock:
             if not self.closed:
                 self._flush()
@@ -211,15 +197,15 @@ class CounterFile:
         for slot in self._slots.values():
             slot.flush()
 
-    def open_slot(self, topic: str, window: int) -> WindowCounts | None:
-        """The slot in which a message was counted that is not resolved yet."""
+    def open_counts(self, topic: str, window: int) -> WindowCounts | None:
+        """Return the counts in which a message is open; None if it was not counted here."""
         with self.lock:
             return self._slots.get((topic, window)) or self._slots.get((topic, 0))
 
     def count(self, topic: str, window: int, size: int, outcome: int, number: int = 1) -> None:
-        """Count `number` messages of `size` bytes together whose outcome is known at once.
+        """Count `number` messages, of `size` bytes together, whose outcome is known.
 
-        For many at a time, ATTEMPTED opens them and another outcome, with 0 bytes, resolves them.
+        ATTEMPTED opens messages. Another outcome, with 0 bytes, resolves them later.
         """
         with self.lock:
             slot = self._slots.get((topic, window)) or self._take_slot(topic, window)
@@ -231,23 +217,16 @@ class CounterFile:
             if (topic, window) in self._slots:
                 return self._slots[topic, window]
         number = self._free.pop() if self._free else self._new_number()
-        base = _base_of(number)
-        name = topic.encode()
-        for i in range(_COUNTS):
-            self.words[base + _CURRENT + i] = 0
-            self.words[base + _SNAPSHOT + i] = self.words[base + _REPORTED + i] = 0
-        self.words[base + _WINDOW] = window & _MASK
-        start = (base + _TOPIC) * 8
-        self._memory[start : start + len(name)] = name
-        self.words[base + _LENGTH] = len(name)  # last: a slot without a name counts nothing
+        base = layout.base_of(number)
+        layout.clear_slot(self._memory, self.words, base, topic, window)
         slot = self._slots[topic, window] = WindowCounts(self, base, window)
         return slot
 
     def _new_number(self) -> int:
         number = self.used
-        if number >= (len(self.words) - _HEADER_WORDS) // SLOT_WORDS:
+        if layout.base_of(number + 1) > len(self.words):
             before, memory = self.words, self._memory
-            os.ftruncate(self._descriptor, _size_of(number * 2))
+            os.ftruncate(self._descriptor, layout.file_size(number * 2))
             self._map_file()
             for slot in self._slots.values():
                 slot.attach(self.words)
@@ -257,9 +236,9 @@ class CounterFile:
         return number
 
     def increments(self, *, owner_died: bool = False) -> Iterator[PendingIncrement]:
-        """Write down and yield what has not been published; call `published` for each that is.
+        """Yield the increments that are not published; the caller reports each by `published`.
 
-        With `owner_died`, messages whose fate was open count as `unresolved`.
+        With `owner_died`, open messages count as `unresolved`.
         """
         self.flush()
         with self.lock:
@@ -268,85 +247,67 @@ class CounterFile:
             with self.lock:
                 if self.closed:
                     return
-                named = self.words[_base_of(number) + _LENGTH]
+                named = self.words[layout.base_of(number) + layout.LENGTH]
                 increment = self._pending(number, owner_died) if named else None
             if increment is not None:
                 yield increment
 
     def _pending(self, number: int, owner_died: bool) -> PendingIncrement | None:
-        base, words = _base_of(number), self.words
-        if not words[base + _PENDING]:
-            if owner_died:
-                words[base + _CURRENT + UNRESOLVED] += self._open_messages(base)
-            for i in range(_COUNTS):
-                words[base + _SNAPSHOT + i] = words[base + _CURRENT + i]
-            words[base + _PENDING] = 1
-        counts = [words[base + _SNAPSHOT + i] - words[base + _REPORTED + i] for i in range(_COUNTS)]
-        if not any(counts):
-            words[base + _PENDING] = 0
+        base, words = layout.base_of(number), self.words
+        counts = layout.snapshot_increment(words, base, owner_died=owner_died)
+        if counts is None:
             return None
-        topic, window = self._topic_and_window(base)
         return PendingIncrement(
-            id=str(uuid.uuid5(self._namespace, f"{number}:{words[base + _SEQUENCE]}")),
-            topic=topic,
-            window_start=window,
+            id=str(uuid.uuid5(self._namespace, f"{number}:{words[base + layout.SEQUENCE]}")),
+            topic=layout.slot_name(self._memory, words, base),
+            window_start=layout.slot_window(words, base),
             counts={name: n for name, n in zip(OUTCOMES, counts, strict=False) if n},
-            bytes=counts[_BYTES],
+            bytes=counts[layout.BYTES],
             slot=number,
         )
 
     def published(self, increment: PendingIncrement) -> None:
-        """Take note that an increment was published, and free its slot if nothing is open in it.
-
-        The order matters: killed before the sequence moves, this sends the increment again under
-        the id it had; killed after, there is nothing left to send.
-        """
-        base = _base_of(increment.slot)
+        """Note that an increment is published, and free its slot if no message of it is open."""
+        base = layout.base_of(increment.slot)
         with self.lock:
             if self.closed:
                 return
             words = self.words
-            for i in range(_COUNTS):
-                words[base + _REPORTED + i] = words[base + _SNAPSHOT + i]
-            words[base + _SEQUENCE] += 1
-            words[base + _PENDING] = 0
+            layout.mark_reported(words, base)
             slot = self._slots.get((increment.topic, increment.window_start))
             if slot is not None:
-                slot.attach(None)  # before it is asked whether it is in use
+                slot.attach(None)  # first, so that no message is counted from here on
                 slot.flush()
-            if self._is_settled(base):
-                words[base + _LENGTH] = 0
+            if layout.is_settled(words, base):
+                words[base + layout.LENGTH] = 0
                 self._slots.pop((increment.topic, increment.window_start), None)
                 self._free.append(increment.slot)
             elif slot is not None:
                 slot.attach(words)
 
     def open_messages(self) -> int:
-        """How many messages were handed over whose fate is not known yet."""
+        """Return how many messages are attempted and not resolved."""
         with self.lock:
             self._flush()
-            return sum(map(self._open_messages, self._bases()))
+            return sum(layout.open_messages(self.words, base) for base in self._bases())
 
     def settled(self) -> bool:
-        """Whether everything counted is resolved and published: the file may go."""
+        """Return whether every count is resolved and published, so that the file may be removed."""
         with self.lock:
             self._flush()
-            return all(self._is_settled(base) for base in self._bases())
+            return all(layout.is_settled(self.words, base) for base in self._bases())
 
     def unpublished(self) -> dict[str, int]:
-        """What has been counted and not been published, by outcome."""
+        """Return the counts that are not published, by outcome."""
         with self.lock:
             self._flush()
             return {
-                name: sum(
-                    self.words[base + _CURRENT + i] - self.words[base + _REPORTED + i]
-                    for base in self._bases()
-                )
+                name: sum(layout.unpublished(self.words, base, i) for base in self._bases())
                 for i, name in enumerate(OUTCOMES)
             }
 
     def close(self, *, remove: bool = False) -> None:
-        """Let go of the file, or remove it."""
+        """Release the file, or remove it."""
         with self.lock:
             if self.closed:
                 return
@@ -365,32 +326,16 @@ class CounterFile:
         os.close(self._descriptor)
 
     def _after_fork(self) -> None:
-        """In a forked child; a thread that did not survive the fork may have held the lock."""
+        """Release the file in a forked child, in which nobody may hold the old lock any more."""
         self.lock = threading.Lock()
         if not self.closed:
             self._release()
 
     def _bases(self) -> Iterator[int]:
         for number in range(self.used):
-            base = _base_of(number)
-            if self.words[base + _LENGTH]:
+            base = layout.base_of(number)
+            if self.words[base + layout.LENGTH]:
                 yield base
-
-    def _is_settled(self, base: int) -> bool:
-        words = self.words
-        return not self._open_messages(base) and all(
-            words[base + _CURRENT + i] == words[base + _REPORTED + i] for i in range(_COUNTS)
-        )
-
-    def _open_messages(self, base: int) -> int:
-        counts = [self.words[base + _CURRENT + i] for i in range(len(OUTCOMES))]
-        return counts[ATTEMPTED] - sum(counts[DELIVERED:CONSUMED])
-
-    def _topic_and_window(self, base: int) -> tuple[str, int]:
-        start, length = (base + _TOPIC) * 8, self.words[base + _LENGTH]
-        window = self.words[base + _WINDOW]
-        name = self._memory[start : start + length].decode()
-        return name, window - _MASK - 1 if window >> 63 else window
 
     def _map_file(self) -> None:
         self._memory = mmap.mmap(self._descriptor, 0)
@@ -410,20 +355,12 @@ os.register_at_fork(after_in_child=_release_after_fork)
 
 
 def leftover_files(folder: Path) -> Iterator[CounterFile]:
-    """The counter files of dead processes in `folder`, opened and locked, one by one."""
+    """Open and lock the counter files of dead processes in `folder`, and yield each."""
     for path in sorted(folder.glob(f"*{_SUFFIX}")):
         try:
             file = CounterFile(folder, path=path)
         except (BlockingIOError, FileNotFoundError):
-            continue  # its process lives, or another has just published it
+            continue  # its process lives, or another one has just published it
         except (CorruptError, ValueError):
-            continue  # died before it counted anything
+            continue  # the process died before it counted anything
         yield file
-
-
-def _base_of(number: int) -> int:
-    return _HEADER_WORDS + number * SLOT_WORDS
-
-
-def _size_of(slots: int) -> int:
-    return 8 * (_HEADER_WORDS + slots * SLOT_WORDS)

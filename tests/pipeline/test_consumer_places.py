@@ -18,7 +18,7 @@ import pytest
 from consumer_sdk import Consumer, OnPoison, Partition
 from headworks._audit.reader import read_ledger
 from headworks._audit_counting import publishing
-from headworks._audit_counting.counters import CONSUMED
+from headworks._audit_counting.outcomes import CONSUMED
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client import RegistryClient

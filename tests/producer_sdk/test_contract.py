@@ -223,7 +223,7 @@ def test_a_registry_that_hangs_keeps_nobody_waiting(
     for _ in range(50):  # deliveries are reported while the audit waits for the registry
         assert to.send_and_wait(known.visit(), 60)
     assert asked.count(f"{known.topic}-value") == 1
-    publisher, began = to._start()._publisher, time.monotonic()
+    publisher, began = to._start()._publishing_thread, time.monotonic()
     assert to.close() == 0
     assert publisher.is_alive() or time.monotonic() - began < 15  # it does not wait for that
     assert len(log(known)) == 51

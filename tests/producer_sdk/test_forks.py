@@ -11,14 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from headworks._audit_counting.counters import (
-    ATTEMPTED,
-    DELIVERED,
-    OUTCOMES,
-    CounterFile,
-    leftover_files,
-)
-from producer_sdk._spill import Spill, SpilledMessage, leftover_spills
+from headworks._audit_counting.counters import CounterFile, leftover_files
+from headworks._audit_counting.outcomes import ATTEMPTED, DELIVERED, OUTCOMES
+from producer_sdk._outgoing_message import OutgoingMessage
+from producer_sdk._spill import Spill, leftover_spills
 from tests.headworks.audit_counting.both_forms import Counting
 
 pytestmark = pytest.mark.e2e
@@ -70,13 +66,15 @@ def test_a_child_survives_what_the_parent_left(tmp_path: Path) -> None:
 HOLDING = """
 import os, signal, sys, time
 from pathlib import Path
-from headworks._audit_counting.counters import DELIVERED, CounterFile
-from producer_sdk._spill import Spill, SpilledMessage
+from headworks._audit_counting.counters import CounterFile
+from headworks._audit_counting.outcomes import DELIVERED
+from producer_sdk._outgoing_message import OutgoingMessage
+from producer_sdk._spill import Spill
 folder = Path({folder!r})
 counters, spill = CounterFile(folder), Spill(folder, limit=1 << 20)
 counters.attempt("t", 0, 1).resolve(DELIVERED)
 counters.attempt("t", 0, 1)
-assert spill.append(SpilledMessage("t", b"v", None, 1, None))
+assert spill.append(OutgoingMessage("t", b"v", None, 1, None))
 child = os.fork()
 if child == 0:
     print(os.getpid(), flush=True)
@@ -123,12 +121,12 @@ def test_what_the_parent_counts_after_a_fork_is_in_its_file(tmp_path: Path) -> N
     slot = counters.attempt("t", 0, 1)
     child = os.fork()
     if child == 0:
-        taken = slot.attempt(1, 1) or spill.append(SpilledMessage("t", b"", None, 1, None))
+        taken = slot.attempt(1, 1) or spill.append(OutgoingMessage("t", b"", None, 1, None))
         os._exit(int(taken or not counters.closed))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     counters.attempt("t", 0, 1).resolve(DELIVERED)
     assert counters.open_messages() == 1
-    assert spill.append(SpilledMessage("t", b"", None, 1, None))
+    assert spill.append(OutgoingMessage("t", b"", None, 1, None))
     spill.read(1)
     spill.acknowledge()
     spill.close()

@@ -22,13 +22,14 @@ from headworks._server import child_process
 from headworks._server.child_process import Service
 from producer_sdk import Producer, WhenFull
 from producer_sdk._hung_broker import HungBroker
-from producer_sdk._spill import Spill, SpilledMessage, leftover_spills
+from producer_sdk._outgoing_message import OutgoingMessage
+from producer_sdk._spill import Spill, leftover_spills
 from tests.producer_sdk.events import Site, new_site
 
 pytestmark = pytest.mark.unit
 
 MESSAGES = st.builds(
-    SpilledMessage,
+    OutgoingMessage,
     st.text(st.characters(codec="ascii", exclude_categories=["C"]), min_size=1, max_size=20),
     st.binary(max_size=100),
     st.none() | st.binary(max_size=10),
@@ -51,7 +52,7 @@ STEPS = st.lists(
 def test_a_file_is_a_queue_that_survives_its_process(tmp_path: Path, steps: list[Any]) -> None:
     folder = tmp_path / os.urandom(8).hex()
     spill = Spill(folder, limit=30_000)
-    held: deque[SpilledMessage] = deque()
+    held: deque[OutgoingMessage] = deque()
     given = 0
     for step, what in steps:
         if step == "put":
@@ -88,11 +89,11 @@ def size(folder: Path) -> int:
 
 def test_a_record_that_was_being_written_is_not_there(tmp_path: Path) -> None:
     spill = Spill(tmp_path, limit=1 << 20)
-    one = SpilledMessage("t", b"one", None, 1, None)
+    one = OutgoingMessage("t", b"one", None, 1, None)
     assert spill.append(one)
     (path,) = tmp_path.iterdir()
     whole = size(tmp_path)
-    assert spill.append(SpilledMessage("t", b"two", b"k", 2, {"h": b"v"}))
+    assert spill.append(OutgoingMessage("t", b"two", b"k", 2, {"h": b"v"}))
     cut = size(tmp_path) - 1
     die(spill)
     for length in range(whole, cut):
@@ -106,12 +107,12 @@ def test_a_record_that_was_being_written_is_not_there(tmp_path: Path) -> None:
 
 def test_it_never_grows_beyond_its_limit(tmp_path: Path) -> None:
     spill = Spill(tmp_path, limit=1000)
-    taken = sum(spill.append(SpilledMessage("t", bytes(100), None, 1, None)) for _ in range(100))
+    taken = sum(spill.append(OutgoingMessage("t", bytes(100), None, 1, None)) for _ in range(100))
     assert 0 < taken < 10
     assert size(tmp_path) <= 1000
     spill.read(100)
     spill.acknowledge()
-    assert spill.append(SpilledMessage("t", bytes(100), None, 1, None))
+    assert spill.append(OutgoingMessage("t", bytes(100), None, 1, None))
     spill.close()
 
 
@@ -120,7 +121,7 @@ def test_what_is_delivered_makes_room_while_more_waits(tmp_path: Path) -> None:
     put = taken = 0
     while put < 20_000:  # twenty times what fits
         while put - taken < 700:
-            assert spill.append(SpilledMessage("t", put.to_bytes(4) + bytes(60), None, 1, None))
+            assert spill.append(OutgoingMessage("t", put.to_bytes(4) + bytes(60), None, 1, None))
             put += 1
         found = spill.read(100)
         assert [int.from_bytes(each.value[:4]) for each in found] == [*range(taken, taken + 100)]

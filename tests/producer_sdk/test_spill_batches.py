@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headworks._kafka.partitioner import Detour
-from producer_sdk._spill import Spill, SpilledMessage, leftover_spills
-from producer_sdk._transport import _SPILL_BATCH_MESSAGES, Transport
+from producer_sdk._outgoing_message import OutgoingMessage
+from producer_sdk._spill import Spill, leftover_spills
+from producer_sdk._spill_resender import _BATCH_MESSAGES, SpillResender
 
 pytestmark = pytest.mark.e2e
 
@@ -32,35 +32,33 @@ class _Client:
             report(None, None)
 
 
-class _Slot:
+class _Counters:
+    def open_counts(self, _topic: str, _window: int) -> _Counters:
+        return self
+
     def report(self, _error: Any, _message: Any) -> None:
         pass
 
 
 def test_what_was_acknowledged_of_a_spill_is_not_sent_again_after_a_crash(tmp_path: Path) -> None:
     spill = Spill(tmp_path, limit=1 << 20)
-    total = 2 * _SPILL_BATCH_MESSAGES + 1
+    total = 2 * _BATCH_MESSAGES + 1
     for n in range(total):
-        assert spill.append(SpilledMessage("t", b"%d" % n, None, 0, None))
-    transport: Any = object.__new__(Transport)
-    transport.client = client = _Client()
-    transport._detour = Detour()
-    transport._spill, transport._respilling = spill, deque([spill])
-    transport._pending, transport._outstanding, transport._closing = deque(), 0, False
-    transport._slot_of = lambda _spill, _message: _Slot()
+        assert spill.append(OutgoingMessage("t", b"%d" % n, None, 0, None))
+    client: Any = _Client()
+    counters: Any = _Counters()
+    resender = SpillResender(spill, (), client, Detour(), counters)
 
-    for _ in range(2):  # take a batch, send it
-        transport._send_spilled()
-        transport._send_spilled()
+    for _ in range(2):  # read a batch, send it
+        resender.resend()
+        resender.resend()
         client.acknowledge()
-    transport._send_spilled()  # the third batch is taken, and then the process dies
+    resender.resend()  # the third batch is read, and then the process dies
 
     spill._lock.acquire()  # nobody writes any more
     (tmp_path / "dead").mkdir()
     for path in tmp_path.glob("*.spill"):
         (tmp_path / "dead" / path.name).write_bytes(path.read_bytes())
     left = [m.value for found in leftover_spills(tmp_path / "dead") for m in found.read(total)]
-    assert left == [b"%d" % n for n in range(2 * _SPILL_BATCH_MESSAGES, total)]
-    assert client.values[: 2 * _SPILL_BATCH_MESSAGES] == [
-        b"%d" % n for n in range(2 * _SPILL_BATCH_MESSAGES)
-    ]
+    assert left == [b"%d" % n for n in range(2 * _BATCH_MESSAGES, total)]
+    assert client.values[: 2 * _BATCH_MESSAGES] == [b"%d" % n for n in range(2 * _BATCH_MESSAGES)]

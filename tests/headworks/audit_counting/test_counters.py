@@ -20,16 +20,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headworks._audit_counting import WINDOW_MS, window_of
-from headworks._audit_counting.counters import (
+from headworks._audit_counting.counters import CounterFile, PendingIncrement, leftover_files
+from headworks._audit_counting.outcomes import (
     ATTEMPTED,
     BROKER_ERROR,
     DELIVERED,
     FAILED,
     OUTCOMES,
     QUEUE_FULL,
-    CounterFile,
-    PendingIncrement,
-    leftover_files,
 )
 from headworks._kafka.partitioner import Detour
 from headworks.errors import UsageError
@@ -126,7 +124,8 @@ def test_counts_survive_sigkill_and_a_live_file_is_left_alone(
 ) -> None:
     code = counting.begin + (
         "import sys, time; from pathlib import Path\n"
-        "from headworks._audit_counting.counters import CounterFile, DELIVERED\n"
+        "from headworks._audit_counting.counters import CounterFile\n"
+        "from headworks._audit_counting.outcomes import DELIVERED\n"
         f"c = CounterFile(Path({str(tmp_path)!r}))\n"
         "for i in range(1000):\n"
         "    s = c.attempt('flights', 0, 7)\n"
@@ -242,13 +241,13 @@ class _AtOnce:
 def sending(counters: CounterFile) -> Any:
     """What counts messages as a producer does, delivered at once."""
     transport: Any = object.__new__(Transport)
-    transport.counters, transport.client, transport._detour = counters, _AtOnce(), Detour()
+    transport.counters, transport.client, transport._partitioner = counters, _AtOnce(), Detour()
     transport._latest, transport._spill = counters.latest, None
     return transport
 
 
 def put(transport: Any, topic: str, at: int) -> None:
-    assert transport.put(topic, b"1234567", None, at, None, None, 0, True)
+    assert transport.enqueue(topic, b"1234567", None, at, None, 0)
 
 
 @pytest.fixture

@@ -1,0 +1,128 @@
+"""Sends spilled messages: the spills that dead processes left first, then the spill of this one.
+
+Rules:
+
+- Only the polling thread of the transport calls `resend`. `waiting` may be read by any thread.
+- One batch is in flight at a time. The next one is read when every message of it is resolved, so
+  that the position in the spill file never passes a message without an answer.
+- A message that this process spilled was counted as attempted when it was spilled. A message of a
+  dead process is counted as attempted again here, and as `resent`, so that it stays one message.
+- While the producer closes, a purged message stays in its spill and is not counted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from headworks._audit_counting import window_of
+from headworks._audit_counting.counters import CounterFile, WindowCounts
+from headworks._audit_counting.outcomes import BROKER_ERROR, RESENT
+from headworks._kafka.clients import KafkaProducer
+from headworks._kafka.partitioner import ANY, Detour
+from producer_sdk._outgoing_message import OutgoingMessage
+from producer_sdk._spill import Spill
+
+__all__ = ["SpillResender"]
+
+_BATCH_MESSAGES = 10_000
+_PURGE_ERRORS = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+
+
+class SpillResender:
+    """Empties `leftovers`, oldest first, and then `own`, as often as that fills again."""
+
+    def __init__(
+        self,
+        own: Spill | None,
+        leftovers: Iterable[Spill],
+        client: KafkaProducer,
+        partitioner: Detour,
+        counters: CounterFile,
+    ) -> None:
+        # The spill of this process; it is never removed from `_spills`.
+        self._own = own
+        # The spills that may hold messages, the oldest first.
+        self._spills = deque([*leftovers, *([] if own is None else [own])])
+        self._client = client
+        self._partitioner = partitioner
+        self._counters = counters
+        # Messages of the current batch that librdkafka's queue has not taken yet.
+        self._unsent: deque[tuple[OutgoingMessage, WindowCounts]] = deque()
+        # Messages of the current batch that are not resolved.
+        self._unresolved = 0
+        # Whether the producer closes and purges its queue.
+        self.purging = False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a spill holds messages that are not delivered."""
+        return any(not spill.empty for spill in tuple(self._spills))
+
+    def resend(self) -> None:
+        """Continue with the oldest spill: queue its batch, or read the next one."""
+        while self._unsent:
+            message, counts = self._unsent[0]
+            try:
+                self._produce(message, counts)
+            except BufferError:
+                return  # the queue is full
+            except KafkaException:
+                counts.resolve(BROKER_ERROR)
+                self._unresolved -= 1
+            self._unsent.popleft()
+        if self._unresolved or not self._spills:
+            return
+        spill = self._spills[0]
+        if not spill.empty:
+            spill.acknowledge()  # the last batch: a crash must not send it again
+            for message in spill.read(_BATCH_MESSAGES):
+                self._unsent.append((message, self._counts_of(spill, message)))
+                self._unresolved += 1
+            if not self._unsent:
+                spill.acknowledge()  # the rest of it is damaged
+        elif spill is not self._own:
+            self._spills.popleft().close()
+
+    def acknowledge_batch(self) -> None:
+        """Mark the current batch as delivered if every message of it is resolved."""
+        if self._spills and not self._unresolved:
+            self._spills[0].acknowledge()
+
+    def close(self) -> None:
+        """Close the spills; the files of those that are empty are removed."""
+        for spill in self._spills:
+            spill.close()
+
+    def _produce(self, message: OutgoingMessage, counts: WindowCounts) -> None:
+        topic, value, key, timestamp, headers = message
+        self._client.produce(
+            topic,
+            value,
+            key,
+            partition=ANY if key is not None else self._partitioner.partition(topic),
+            on_delivery=partial(self._delivered, counts),
+            timestamp=timestamp,
+            headers=None if headers is None else dict(headers),
+        )
+
+    def _delivered(self, counts: WindowCounts, error: Any, message: Any) -> None:
+        if error is not None and self.purging and error.code() in _PURGE_ERRORS:
+            return  # it is still in its spill
+        counts.report(error, message)
+        self._unresolved -= 1
+
+    def _counts_of(self, spill: Spill, message: OutgoingMessage) -> WindowCounts:
+        """Return the counts in which a spilled message is open, and open it there if need be."""
+        window = window_of(message.timestamp)
+        if spill is self._own:
+            found = self._counters.open_counts(message.topic, window)
+            if found is not None:
+                return found
+        else:
+            self._counters.count(message.topic, window, 0, RESENT)
+        return self._counters.attempt(message.topic, message.timestamp, len(message.value))
