@@ -1,18 +1,18 @@
-"""Typed events out of topics: an iterator over messages, decoded to the classes asked for.
+"""The consumer SDK: an iterator over messages, decoded to generated classes.
 
-Public is this module alone. Behind it:
+Only this module is public. Behind it:
 
-- `_consumer`: the group member that iterates. `_message`: what it yields.
-- `_membership`: the two kinds of group. `_group_config`: how a consumer joins one.
-- `_zookeeper_group`: the group that balances itself, over ZooKeeper.
+- `_consumer`: the iterating member of a group. `_message`: the messages that it yields.
+- `_membership`: the interface of both kinds of group, and groups that a broker balances.
+- `_group_config`: the settings of a member. `_zookeeper_group`: groups without a coordinator.
 - `_decode`, `_generated_decoder`, `_conversions`, `_default_values`: message values to events.
-- `_offsets`: where to start, and where to rewind to: ends, times, offsets.
+- `_offsets`: ends, times, and offsets to start at or to rewind to.
 - `_poison`: messages that cannot be decoded, and the dead-letter topic.
-- `_audit_tier`: a group that counts itself into the audit. `_jsonable`: events as JSON values.
+- `_audit_tier`: the group as a tier of the audit. `_jsonable`: decoded values as JSON.
 
-Rules: imports only `headworks` and third parties, because it runs in a user's own process; a
-message counts as processed when the next one is asked for, so that a crash repeats it and never
-loses it.
+Rules: imports only `headworks` and third parties, because it runs in a user's process. A message
+counts as processed when the application asks for the next one. A crash therefore repeats a message
+and never loses one.
 """
 
 from consumer_sdk._consumer import Consumer

@@ -1,8 +1,8 @@
-"""A consumer group as a tier of the audit: what it consumed and skipped, per topic and window.
+"""A consumer group as a tier of the audit: its messages by topic and window, consumed or skipped.
 
-Rules: a message is counted when it is processed, in a memory-mapped file, so that a killed
-process's counts are published by the next one; a message that is processed twice is counted twice,
-because that is what happened. The audit topic itself is not counted.
+Rules: a message is counted when it is processed, in a memory-mapped file. If the process is killed,
+the next one publishes its counts. A message that is processed twice is counted twice, because that
+is what happened. The audit topic itself is not counted.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ __all__ = ["AuditTier"]
 
 
 class AuditTier:
-    """Counts for `group` and publishes every `every` seconds; `close` publishes the rest."""
+    """Counts for `group`, and publishes every `every` seconds and when it is closed."""
 
     def __init__(
         self,
         client: Mapping[str, Any],
         registry: str,
-        *,
         group: str,
         application: str,
         state_dir: Path,
+        *,
         every: float,
     ) -> None:
         self._publisher = AuditPublisher(
@@ -44,7 +44,7 @@ class AuditTier:
         )
 
     def processed(self, message: confluent_kafka.Message, *, skipped: bool) -> None:
-        """Count a message that the application is done with, or that was left out."""
+        """Count a message that the application processed, or that was skipped."""
         topic = message.topic()
         if topic is None or topic == AUDIT_TOPIC:
             return
@@ -53,5 +53,5 @@ class AuditTier:
         self._publisher.counters.count(topic, window, size, SKIPPED if skipped else CONSUMED)
 
     def close(self) -> None:
-        """Publish what is left within a few seconds; the next process publishes the remainder."""
+        """Publish the rest within a few seconds; the next process publishes what is left then."""
         self._publisher.close()

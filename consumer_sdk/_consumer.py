@@ -2,13 +2,13 @@
 
 Rules:
 
-- A message is processed when the next one is asked for (or `commit` is called); only processed
-  messages are committed, so a crash repeats the last ones and loses none.
-- A message that cannot be decoded is never silently dropped: `on_poison` says whether it stops
-  the consumer (default), is skipped and counted, or goes to a dead-letter topic.
-- Offsets are committed every `commit_every` seconds, when partitions are taken away, and at the
-  end; with None only by `commit`.
-- Not shared between threads, but for `stop`.
+- A message is processed when the application asks for the next one, or calls `commit`. Only
+  processed messages are committed, so a crash repeats the last ones and loses none.
+- A message that cannot be decoded is never silently dropped. `on_poison` stops the consumer (the
+  default), skips and counts the message, or writes it to a dead-letter topic.
+- The consumer commits every `commit_every` seconds, when it loses partitions, and when it closes.
+  If `commit_every` is None, only `commit` commits.
+- One thread uses a consumer at a time. Any thread may call `stop`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from copy import copy
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar, cast
@@ -34,7 +33,7 @@ from consumer_sdk._group_config import GroupConfig
 from consumer_sdk._membership import Membership, OnPartitions, Start
 from consumer_sdk._message import Message, Partition
 from consumer_sdk._offsets import SeekTarget, offsets_of
-from consumer_sdk._poison import DeadLetterWriter, OnPoison, PoisonMessageError
+from consumer_sdk._poison import OnPoison, PoisonMessageError
 from consumer_sdk._zookeeper_group import ZooKeeperMember, ZooKeeperStream
 from headworks._kafka.bootstrap import Brokers
 from headworks._settings import resolve
@@ -53,18 +52,20 @@ _POLL_SECONDS = 0.5
 class Consumer(Generic[T]):
     """Iterates over the messages of topics as a member of `group`; also by `async for`.
 
-    Give one of: `events`, generated classes (their topics, their types); `topics` by name; or
-    `matching`, a regular expression for whole names of topics, without those that `excluding`
-    matches (topics created later are found). Without classes events are dicts in the schema they
-    were written with. `bootstrap` and `registry` default to the settings of that name.
+    Give one of `events`, `topics`, and `matching`. `events` are generated classes: the consumer
+    reads their topics and returns instances of them. `topics` are names. `matching` is a regular
+    expression for whole names, without those that `excluding` matches; topics created later are
+    included. With `topics` or `matching`, events are dicts in the schema they were written with.
 
-    `start` says where a group begins that has committed nothing: earliest, latest, or at a time.
-    `on_assigned` and `on_revoked` are told of partitions that come and go; what was processed is
-    committed after `on_revoked` returns. `dead_letter_topic` defaults to TOPIC.dead-letter.
-    Who balances the group is `membership`: a broker, or its members themselves over `zookeeper`.
-    The brokers are those of `bootstrap`, or those that are registered at `zookeeper`.
-    With `audit` the group counts itself as tier consumer:GROUP of the audit, for `application`.
-    `config` adds properties of librdkafka.
+    `bootstrap` and `registry` default to the settings of that name. With `zookeeper`, the brokers
+    are those registered there. `membership` says which side balances the group: a broker, or its
+    members themselves over `zookeeper`. `config` adds properties of librdkafka.
+
+    `start` is where a group begins that has committed nothing: "earliest", "latest", or a time.
+    `on_assigned` and `on_revoked` receive the partitions that this member gains and loses.
+    Processed messages are committed after `on_revoked` returns. `dead_letter_topic` defaults to
+    TOPIC.dead-letter. With `audit`, the group is tier consumer:GROUP of the audit, and
+    `application` names this program there.
     """
 
     def __init__(
@@ -91,28 +92,18 @@ class Consumer(Generic[T]):
         state_dir: Path | None = None,
         config: dict[str, Any] | None = None,
     ) -> None:
-        if sum(map(bool, (events, topics, matching))) != 1:
-            raise UsageError(
-                "a Consumer reads either `events`, `topics` or what is `matching`",
-                fix="give one of them",
-            )
-        if isinstance(start, datetime) and start.tzinfo is None:
-            raise UsageError("`start` has no time zone", fix="give an aware datetime, e.g. in UTC")
-        self.skipped = 0
+        _check_arguments(events, topics, matching, start)
+        self.skipped = 0  # messages that were skipped or written to a dead-letter topic
         self._brokers = Brokers(bootstrap, zookeeper)
         registry_url = resolve("registry", registry)
-        self._client = RegistryClient(registry_url)
+        self._registry = RegistryClient(registry_url)
         types: list[EventType[Any]] = [event_type(cls) for cls in events]
-        self._decoders = {k.topic: Decoder(self._client, k.topic, k) for k in types}
+        self._decoders = {k.topic: Decoder(self._registry, k.topic, k) for k in types}
         self._on_poison = on_poison
-        self._explicit_commits = commit_every is None
-        self._processed: confluent_kafka.Message | None = None
+        self._explicit_commits = commit_every is None  # whether only `commit` commits
+        self._last: confluent_kafka.Message | None = None  # given out, not marked as processed yet
         self._closed = self._stopping = False
         client = self._brokers.client()
-        self._make_dead_letters = partial(
-            DeadLetterWriter, client, group=group, topic=dead_letter_topic
-        )
-        self._dead_letters = self._make_dead_letters()
         self._group_config = GroupConfig(
             group=group,
             client=client,
@@ -121,51 +112,40 @@ class Consumer(Generic[T]):
             excluding=excluding,
             start=start,
             commit_every=commit_every,
+            dead_letter_topic=dead_letter_topic,
             on_assigned=on_assigned,
             on_revoked=on_revoked,
             config=config or {},
         )
-        self._membership: Membership
-        try:
-            if membership == "zookeeper":
-                ensemble = resolve("zookeeper", zookeeper)
-                self._membership = self._group_config.zookeeper_membership(ensemble)
-            else:
-                self._membership = self._group_config.broker_membership()
-        except BaseException:
-            self._brokers.close()
-            raise
-        self._first = True
+        self._membership: Membership = self._join(membership, zookeeper)
+        self._dead_letters = self._group_config.dead_letter_writer()
+        self._is_first = True  # whether closing this stream closes what its siblings share
         self._audit_tier: AuditTier | None = None
         if audit:
+            state = state_dir or _default_state_dir()
             self._audit_tier = AuditTier(
-                client,
-                registry_url,
-                group=group,
-                application=application or group,
-                state_dir=state_dir or _default_state_dir(),
-                every=audit_every,
+                client, registry_url, group, application or group, state, every=audit_every
             )
 
     def __iter__(self) -> Iterator[Message[T]]:
-        """Messages as they come, until `stop` or `close`."""
+        """Yield messages until `stop` or `close`."""
         while not self._ended:
             message = self.poll(_POLL_SECONDS)
             if message is not None:
                 yield message
 
     async def __aiter__(self) -> AsyncIterator[Message[T]]:
-        """Messages as they come, without ever blocking the event loop."""
+        """Yield messages without blocking the event loop."""
         while not self._ended:
             message = await self.apoll(_POLL_SECONDS)
             if message is not None:
                 yield message
 
     def poll(self, timeout: float) -> Message[T] | None:
-        """The next message, or None if none comes within `timeout` seconds.
+        """Return the next message, or None if none arrives within `timeout` seconds.
 
-        The message before counts as processed. Raises PoisonMessageError under OnPoison.STOP,
-        UnreachableError if no broker answers.
+        The previous message counts as processed. Raises PoisonMessageError under OnPoison.STOP,
+        and UnreachableError if no broker answers.
         """
         self._mark_processed()
         while True:
@@ -175,18 +155,18 @@ class Consumer(Generic[T]):
             try:
                 decoded = self._decode(raw)
             except BaseException:
-                self._membership.put_back(raw)  # not processed: the next poll meets it again
+                self._membership.put_back(raw)  # the next poll returns to it
                 raise
-            self._processed = raw
+            self._last = raw
             if decoded is not None:
                 return decoded
             self._mark_processed(skipped=True)
 
     async def apoll(self, timeout: float) -> Message[T] | None:
-        """`poll` for asyncio: what has to wait for the network waits in a thread.
+        """Return what `poll` returns, but wait for the network in a thread.
 
-        When it is cancelled it ends once the thread is back, within half a second if the broker
-        answers; what the thread brought comes with the next poll.
+        If the task is cancelled, it ends when the thread returns: within half a second if the
+        broker answers. The next poll returns the message that the thread fetched.
         """
         deadline = time.monotonic() + timeout
         while not self._membership.has_buffered:
@@ -196,38 +176,38 @@ class Consumer(Generic[T]):
                 found = await asyncio.shield(polling)
             except asyncio.CancelledError:
                 await asyncio.wait([polling])
-                if polling.exception() is None and self._processed is not None:
-                    self._membership.put_back(self._processed)  # nobody was given it
-                    self._processed = None
+                if polling.exception() is None and self._last is not None:
+                    self._membership.put_back(self._last)  # the application did not get it
+                    self._last = None
                 raise
             if found is not None or time.monotonic() >= deadline:
                 return found
         return self.poll(max(0.0, deadline - time.monotonic()))
 
     def reject(self, reason: str) -> None:
-        """Send the message given last to the dead-letter topic, and count it as skipped.
+        """Write the last message to the dead-letter topic, and count it as skipped.
 
-        For messages that decode, and that the application cannot digest. Raises UsageError if
-        there is no such message, UnreachableError if the broker does not take it.
+        Use it for a message that decodes but that the application cannot handle. Raises UsageError
+        if there is no such message, and UnreachableError if the broker does not acknowledge it.
         """
-        if self._processed is None:
+        if self._last is None:
             raise UsageError("there is no message to reject", fix="reject the one that poll gave")
-        self._dead_letters.send(self._processed, reason)
+        self._dead_letters.send(self._last, reason)
         self.skipped += 1
         self._mark_processed(skipped=True)
 
     def rewind(self, to: SeekTarget) -> None:
-        """Go on from elsewhere in the partitions of this member: a time, an end, or offsets.
+        """Continue from an end, a time, or offsets in the partitions of this member.
 
-        The group's committed offsets go there too, unless commits are explicit. Raises UsageError
-        if no partition is assigned (yet), UnreachableError if the broker does not answer.
+        The group's committed offsets move too, unless commits are explicit. Raises UsageError if no
+        partition is assigned yet, and UnreachableError if the broker does not answer.
         """
         partitions = self.assignment
         if not partitions:
             raise UsageError(
                 "no partition is assigned to this member", fix="rewind after the first poll"
             )
-        self._processed = None
+        self._last = None
         offsets = offsets_of(self._membership.client, partitions, to)
         self._membership.move(offsets, commit=not self._explicit_commits)
 
@@ -237,15 +217,15 @@ class Consumer(Generic[T]):
         return self._membership.assignment
 
     def commit(self) -> None:
-        """Commit what was processed, the last message given out included, and wait for it."""
+        """Commit all messages up to the last one that was returned, and wait for the commit."""
         self._mark_processed()
         self._membership.commit()
 
     def streams(self, count: int) -> list[Consumer[T]]:
-        """This consumer and `count` - 1 more, each for a thread of its own, as one member.
+        """Return this consumer and `count` - 1 more, each for one thread, as one member.
 
-        In a group with membership "zookeeper" only, and before the first poll. Each counts in the
-        group as a member would. Closing this one ends them all.
+        Only for membership "zookeeper", and before the first poll. Each stream gets a share of the
+        partitions, as a member would. Closing this consumer closes them all.
         """
         stream = self._membership
         if not isinstance(stream, ZooKeeperStream) or stream.member.started or count < 1:
@@ -256,24 +236,24 @@ class Consumer(Generic[T]):
         return [self, *(self._new_stream(stream.member) for _ in range(count - 1))]
 
     def stop(self) -> None:
-        """End the iteration after the message at hand; safe in signal handlers and threads."""
+        """End the iteration after the current message; safe in signal handlers and threads."""
         self._stopping = True
 
     def stop_on_signals(
         self, *signals: int, default: tuple[int, ...] = (signal.SIGTERM, signal.SIGINT)
     ) -> None:
-        """Call `stop` when one of `signals` comes (SIGTERM, SIGINT); from the main thread."""
+        """Call `stop` on one of `signals` (SIGTERM, SIGINT); call this from the main thread."""
         for number in signals or default:
             signal.signal(number, lambda *_: self.stop())
 
     def close(self) -> None:
-        """Commit (unless commits are explicit), leave the group and stop; safe to call twice."""
+        """Commit unless commits are explicit, and leave the group; safe to call twice."""
         if not self._closed:
             self._closed = True
             if not self._explicit_commits:
                 self._mark_processed()
             self._membership.close()
-            if self._first:
+            if self._is_first:
                 if self._audit_tier is not None:
                     self._audit_tier.close()
                 self._brokers.close()
@@ -288,8 +268,17 @@ class Consumer(Generic[T]):
         at: TracebackType | None,
     ) -> None:
         if kind is not None:
-            self._processed = None  # what raised was not processed
+            self._last = None  # the message whose processing raised is not processed
         self.close()
+
+    def _join(self, membership: str, zookeeper: str | None) -> Membership:
+        try:
+            if membership == "zookeeper":
+                return self._group_config.zookeeper_membership(resolve("zookeeper", zookeeper))
+            return self._group_config.broker_membership()
+        except BaseException:
+            self._brokers.close()
+            raise
 
     def _next(self, timeout: float) -> confluent_kafka.Message | None:
         raw = self._membership.next(timeout)
@@ -300,20 +289,20 @@ class Consumer(Generic[T]):
             return raw
         if problem.code() in _UNREACHABLE_ERRORS:
             if self._brokers.followed:
-                return None  # others take their place, and ZooKeeper tells who
+                return None  # other brokers take their place, and ZooKeeper names them
             raise UnreachableError(
                 f"the broker at {self._brokers.address} does not answer: {problem.str()}",
                 fix="start it with `headworks up`, or set `bootstrap`",
             )
         if problem.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return None  # it may be created yet
+            return None  # the topic may be created later
         raise KafkaException(problem)
 
     def _decode(self, raw: confluent_kafka.Message) -> Message[T] | None:
         topic = raw.topic() or ""
         decoder = self._decoders.get(topic)
         if decoder is None:
-            decoder = self._decoders[topic] = Decoder(self._client, topic)
+            decoder = self._decoders[topic] = Decoder(self._registry, topic)
         try:
             event, schema_id = decoder.decode(raw.value() or b"")
         except (DecodeError, FramingError) as error:
@@ -343,24 +332,36 @@ class Consumer(Generic[T]):
         self.skipped += 1
 
     def _mark_processed(self, *, skipped: bool = False) -> None:
-        if self._processed is not None:
+        if self._last is not None:
             if self._audit_tier is not None:
-                self._audit_tier.processed(self._processed, skipped=skipped)
-            self._membership.processed(self._processed)
-            self._processed = None
+                self._audit_tier.processed(self._last, skipped=skipped)
+            self._membership.processed(self._last)
+            self._last = None
 
     @property
     def _ended(self) -> bool:
         return self._closed or self._stopping or self._membership.closed
 
     def _new_stream(self, member: ZooKeeperMember) -> Consumer[T]:
-        """Another stream of the same member: what one thread touches is its own."""
+        """Return another stream of the same member, with its own copy of the per-thread state."""
         sibling = copy(self)
         sibling._membership = self._group_config.new_stream(member)
         sibling._decoders = dict(self._decoders)
-        sibling._dead_letters = self._make_dead_letters()
-        sibling._first = False
+        sibling._dead_letters = self._group_config.dead_letter_writer()
+        sibling._is_first = False
         return sibling
+
+
+def _check_arguments(
+    events: Sequence[type], topics: Sequence[str], matching: str | None, start: Start
+) -> None:
+    if sum(map(bool, (events, topics, matching))) != 1:
+        raise UsageError(
+            "a Consumer reads either `events`, `topics` or what is `matching`",
+            fix="give one of them",
+        )
+    if isinstance(start, datetime) and start.tzinfo is None:
+        raise UsageError("`start` has no time zone", fix="give an aware datetime, e.g. in UTC")
 
 
 def _default_state_dir() -> Path:

@@ -1,8 +1,8 @@
-"""What a leaf of a resolution program becomes in a typed event: the consumer's own conversions.
+"""The conversions of Avro's leaf values into the Python values of typed events.
 
-Rules: the values are those that generated classes declare (aware datetimes for instants, naive
-ones for local timestamps, Decimal, UUID, ...). A timestamp keeps its instant: the writer's unit
-says what the number means. What Python cannot hold (the year 12000) raises, and never wraps.
+Rules: the values have the classes that generated code declares: aware datetimes for instants, naive
+ones for local timestamps, Decimal, UUID, and so on. A timestamp keeps its instant when its unit
+changes. A value that Python cannot hold, such as the year 12000, raises and never wraps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOCAL_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a local timestamp has no z
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _EXACT = Context(prec=10_000)
 _FLOAT = struct.Struct("<f")
-_set = object.__setattr__  # an UUID refuses any other way
+_set = object.__setattr__  # a UUID refuses any other way
 
 
 def _time_of_micros(micros: int) -> time:
@@ -47,7 +47,7 @@ def _float32(value: int) -> float:
 
 
 def _uuid(raw: bytes) -> UUID:
-    """What UUID makes of this text, in half the time."""
+    """Return what `UUID` makes of this text, in half the time."""
     digits = raw.replace(b"-", b"")
     if len(digits) != 32:
         return UUID(raw.decode())
@@ -79,7 +79,7 @@ _SINCE = {
 
 
 def expression(writer: Primitive | Fixed, reader: Primitive | Fixed) -> str:
-    """The Python expression that makes the value of what was read as `v`."""
+    """Return the Python expression for the value of `v`, which holds the number or bytes read."""
     name = reader.logical.name if reader.logical else ""
     written = writer.logical.name if writer.logical else ""
     if name == "decimal" and reader.logical is not None:

@@ -1,13 +1,14 @@
-"""Message values to events: the writer's bytes, resolved to the reader's schema, as objects.
+"""Message values to events: bytes of the writer's schema, resolved to the reader's schema.
 
 Rules:
 
-- The writer's schema is found by the id in the message and kept for ever: an id never changes.
-- With a class, its schema is the reader's (Avro 1.12.0, "Schema Resolution"): what the writer did
-  not know takes its default. Without one, events are dicts in the writer's own schema.
-- A schema that the registry says it does not have makes the message bad; a registry that does not
-  answer, or refuses for another reason, says nothing about the message.
-- Bytes that do not decode raise DecodeError with the reason; they never give a half-filled event.
+- The id in the message names the writer's schema. It is cached forever, because an id never
+  changes its meaning.
+- With a class, the class's schema is the reader's (Avro 1.12.0, "Schema Resolution"): a field that
+  the writer lacks takes its default. Without a class, events are dicts in the writer's schema.
+- If the registry has no schema of that id, the message is bad. If the registry does not answer, or
+  refuses for another reason, nothing is known about the message.
+- Bytes that do not decode raise DecodeError with the reason. They never become a partial event.
 """
 
 from __future__ import annotations
@@ -47,25 +48,28 @@ class DecodeError(HeadworksError):
 
 
 class Decoder:
-    """Decodes the values of `topic`, to `event_type`'s class or (None) to dicts."""
+    """Decodes the values of `topic` to the class of `event_type`, or to dicts (None)."""
 
     def __init__(
         self, registry: RegistryClient, topic: str, event_type: EventType[Any] | None = None
     ) -> None:
         self._registry = registry
         self._subject = subject_of(topic)
-        self._decoders: dict[bytes, tuple[int, Decode]] = {}  # by the bytes before the Avro bytes
+        # Schema id and decoding function by the header of the message.
+        self._decoders: dict[bytes, tuple[int, Decode]] = {}
+        # The version of each schema id in the topic's subject.
         self._versions: dict[int, int | None] = {}
+        # Makes the decoding function of a writer's schema.
         self._compile: Callable[[str], Decode] = _to_dicts
         if event_type is not None:
             reader, types = parse(event_type.schema), event_type.types
             self._compile = lambda text: compiled(parse(text, strict=False), reader, types)
 
     def decode(self, value: bytes) -> tuple[Any, int]:
-        """The event in a message value, and the id of the schema it was written with.
+        """Return the event in a message value, and the id of its writer's schema.
 
-        Raises FramingError if the value is not framed, DecodeError if the bytes do not fit, and
-        UnreachableError if the schema is not known yet and no registry answers.
+        Raises FramingError if the value is not framed, DecodeError if the bytes do not fit the
+        schema, and UnreachableError if the schema is not cached and no registry answers.
         """
         head = value[:HEADER_SIZE]
         found = self._decoders.get(head)
@@ -81,7 +85,7 @@ class Decoder:
             ) from error
 
     def version(self, schema_id: int) -> int | None:
-        """The version of a schema in the topic's subject, or None if it is not there."""
+        """Return the version of a schema in the topic's subject; None if it has none there."""
         if schema_id not in self._versions:
             self._versions[schema_id] = self._registry.version_of(schema_id, self._subject)
         return self._versions[schema_id]

@@ -1,7 +1,6 @@
-"""Joining a group, in either way: what a consumer was told, as a membership.
+"""The settings of a group member, and the memberships that they make.
 
-Rules: the properties of librdkafka that name a thing of both kinds mean it in both:
-`session.timeout.ms` and `max.poll.interval.ms`.
+Rules: `session.timeout.ms` and `max.poll.interval.ms` mean the same for both kinds of group.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from consumer_sdk._membership import BrokerMembership, OnPartitions, Start
+from consumer_sdk._poison import DeadLetterWriter
 from consumer_sdk._zookeeper_group import MemberTiming, ZooKeeperMember, ZooKeeperStream
 from consumer_sdk._zookeeper_group.subscription import subscription
 from headworks._kafka.client_properties import READ_AHEAD
@@ -23,21 +23,22 @@ _NEW_TOPICS_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """A group, what is wanted of it, and how."""
+    """The settings of a member, as `Consumer` received them."""
 
     group: str
-    client: Mapping[str, Any]
+    client: Mapping[str, Any]  # properties of librdkafka that name the brokers
     topics: Sequence[str]
     matching: str | None
     excluding: str | None
     start: Start
     commit_every: float | None
+    dead_letter_topic: str | None
     on_assigned: OnPartitions | None
     on_revoked: OnPartitions | None
-    config: Mapping[str, Any]
+    config: Mapping[str, Any]  # further properties of librdkafka; they win
 
     def broker_membership(self) -> BrokerMembership:
-        """Join a group that a broker balances."""
+        """Return a membership in a group that a broker balances."""
         properties = self._properties(auto_commit=self.commit_every is not None)
         if self.matching is not None:
             properties.setdefault("topic.metadata.refresh.interval.ms", _NEW_TOPICS_MS)
@@ -47,18 +48,18 @@ class GroupConfig:
         return BrokerMembership(properties, topics, self.start, self.on_assigned, self.on_revoked)
 
     def zookeeper_membership(self, zookeeper: str) -> ZooKeeperStream:
-        """Join a group that balances itself; it is in it from the first poll on."""
+        """Return the first stream of a member of a decentralized group; the first poll joins it."""
         timing = MemberTiming(
             session_seconds=int(self.config.get("session.timeout.ms", 6_000)) / 1000,
             commit_seconds=self.commit_every,
             release_seconds=int(self.config.get("max.poll.interval.ms", 300_000)) / 1000,
         )
-        self._wanted(1)  # a wrong filter is said before anything is opened
-        member = ZooKeeperMember(zookeeper, self.group, self._wanted, timing)
+        self._subscription(1)  # reports a wrong filter before anything is opened
+        member = ZooKeeperMember(zookeeper, self.group, self._subscription, timing)
         return self.new_stream(member, first=True)
 
     def new_stream(self, member: ZooKeeperMember, *, first: bool = False) -> ZooKeeperStream:
-        """One more stream of a member."""
+        """Return one more stream of a member."""
         properties = self._properties(auto_commit=False)
         properties.setdefault("topic.metadata.refresh.interval.ms", _NEW_TOPICS_MS)
         return ZooKeeperStream(
@@ -70,7 +71,11 @@ class GroupConfig:
             owns_member=first,
         )
 
-    def _wanted(self, streams: int) -> MemberNode:
+    def dead_letter_writer(self) -> DeadLetterWriter:
+        """Return a writer of this group's dead letters; it connects at the first one."""
+        return DeadLetterWriter(self.client, group=self.group, topic=self.dead_letter_topic)
+
+    def _subscription(self, streams: int) -> MemberNode:
         return subscription(self.topics, self.matching, self.excluding, streams)
 
     def _properties(self, *, auto_commit: bool) -> dict[str, Any]:
@@ -88,5 +93,5 @@ class GroupConfig:
 
 
 def _whole(pattern: str) -> str:
-    """A regular expression of librdkafka that matches whole names."""
+    """Return a regular expression of librdkafka that matches whole names."""
     return f"^({pattern})$"

@@ -1,4 +1,4 @@
-"""Decoded values that JSON does not know, in a form that it does."""
+"""Decoded values that JSON has no type for, as JSON values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["to_jsonable"]
 
 
 def to_jsonable(value: object) -> object:
-    """Moments as ISO text, bytes as base64, anything else as its text."""
+    """Return dates and times as ISO text, bytes as base64, and other values as their text."""
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

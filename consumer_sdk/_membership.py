@@ -1,7 +1,8 @@
-"""How a consumer comes to its partitions and messages: what both kinds of groups offer it.
+"""The interface of a group membership, and the membership in a group that a broker balances.
 
-Rules: a membership gives raw messages and takes back what was processed; it decodes nothing. What
-was fetched of a partition that is taken away is forgotten, so that nothing is given out twice.
+Rules: a membership returns raw messages and commits processed ones. It decodes nothing. When it
+loses a partition, it discards the fetched messages of that partition, because another member will
+return them.
 """
 
 from __future__ import annotations
@@ -26,38 +27,38 @@ _MAX_FETCHED_MESSAGES = 500
 
 
 class Membership(Protocol):
-    """A member's side of its group."""
+    """A member of a group, as `Consumer` uses it."""
 
     @property
     def client(self) -> confluent_kafka.Consumer:
-        """What reads, for questions about the log."""
+        """The librdkafka client, to look up offsets."""
 
     @property
     def has_buffered(self) -> bool:
-        """Whether the next message is here already."""
+        """Whether `next` returns a message without waiting."""
 
     @property
     def closed(self) -> bool:
-        """Whether the group was left."""
+        """Whether this member has left its group."""
 
     @property
     def assignment(self) -> list[Partition]:
-        """What is read now."""
+        """The partitions that this member reads now."""
 
     def next(self, timeout: float) -> confluent_kafka.Message | None:
-        """The next message, or an error in its place; None if none comes within `timeout` s."""
+        """Return the next message or error; None if none arrives within `timeout` seconds."""
 
     def put_back(self, message: confluent_kafka.Message) -> None:
-        """Give this message out again."""
+        """Return this message again from the following `next`."""
 
     def processed(self, message: confluent_kafka.Message) -> None:
-        """This one is done with: it may be committed."""
+        """Mark this message as processed, so that it may be committed."""
 
     def move(self, offsets: Mapping[Partition, int], *, commit: bool) -> None:
-        """Go on from elsewhere in partitions that are read now."""
+        """Continue from these offsets in partitions that are assigned now."""
 
     def commit(self) -> None:
-        """Commit what was processed; UnreachableError if that fails."""
+        """Commit the processed messages; UnreachableError if that fails."""
 
     def close(self) -> None:
         """Leave the group."""
@@ -76,7 +77,9 @@ class BrokerMembership:
     ) -> None:
         self._start = start
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
+        # Fetched messages that were not returned yet, the next one last.
         self._buffer: list[confluent_kafka.Message] = []
+        # Whether the assignor is cooperative: assignments are then changes, not whole lists.
         self._cooperative = "cooperative" in properties.get("partition.assignment.strategy", "")
         self.closed = False
         self.client = KafkaConsumer(properties)
@@ -110,7 +113,7 @@ class BrokerMembership:
         try:
             self.client.store_offsets(message)
         except KafkaException as error:
-            # A rebalance took the partition away: its new owner repeats the message.
+            # A rebalance revoked the partition, and its new owner repeats the message.
             if error.args[0].code() != KafkaError._STATE:
                 raise
 
@@ -138,13 +141,13 @@ class BrokerMembership:
         self.client.close()
 
     def _discard(self, partitions: set[Partition]) -> None:
-        """Forget what was fetched of partitions, to read it again or because others do."""
+        """Discard the fetched messages of partitions."""
         self._buffer = [m for m in self._buffer if (m.topic(), m.partition()) not in partitions]
 
     def _assigned(
         self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]
     ) -> None:
-        """Begin at the committed offsets; where there are none, at the time that was asked for."""
+        """Begin at the committed offsets, or at the time `start` if there are none."""
         ours = [Partition(p.topic, p.partition) for p in partitions]
         if isinstance(self._start, datetime):
             fresh = uncommitted(consumer, ours)

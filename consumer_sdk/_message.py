@@ -1,4 +1,4 @@
-"""What a consumer gives: an event, and where it lay."""
+"""The messages and partitions that a consumer returns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Message(Generic[T]):
-    """An event and where it lay; `timestamp` is milliseconds since 1970 UTC.
+    """An event and its position in the log; `timestamp` is milliseconds since 1970 UTC.
 
     `schema_id` is the id of the schema it was written with, `schema_version` that schema's version
     in the topic's subject (None if it was never registered there).

@@ -1,6 +1,6 @@
-"""Places in a log: the beginning, the end, a time, or an offset of each partition.
+"""Targets to seek to: an end of the log, a time, or an offset of each partition.
 
-Rules: a time means the first message at or after it; where there is none, the end.
+Rules: a time means the first message at or after it, or the end if there is none.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _NO_OFFSET = -1
 def offsets_of(
     client: confluent_kafka.Consumer, partitions: Sequence[Partition], target: SeekTarget
 ) -> dict[Partition, int]:
-    """The offset that `target` means in each of `partitions` (those it names, if it names any).
+    """Return the offset that `target` means in each partition, or in those that it names.
 
-    Raises UsageError for a naive datetime or a partition that is not among `partitions`,
+    Raises UsageError for a naive datetime or a partition that is not among `partitions`, and
     UnreachableError if the broker does not answer.
     """
     if isinstance(target, Mapping):
@@ -53,7 +53,7 @@ def offsets_of(
 def uncommitted(
     client: confluent_kafka.Consumer, partitions: Sequence[Partition]
 ) -> list[Partition]:
-    """Those of `partitions` in which the group has committed nothing."""
+    """Return the partitions in which the group has no committed offset."""
     found = client.committed([_kafka_partition(p) for p in partitions], _TIMEOUT_SECONDS)
     return [Partition(at.topic, at.partition) for at in found if at.offset < 0]
 

@@ -1,7 +1,7 @@
-"""Messages that cannot be decoded, or that the application cannot digest, and where they go.
+"""Messages that cannot be decoded or that the application rejects, and the dead-letter topic.
 
-Rules: a message is left behind only when the dead-letter topic has it on disk (acks=all), byte for
-byte, with headers that say where it lay and why it was refused.
+Rules: the consumer moves past such a message only after the dead-letter topic has acknowledged it
+(acks=all). The value stays byte for byte; headers name its position and the reason.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HEADER_PREFIX = "headworks.dead-letter."
 
 
 class OnPoison(StrEnum):
-    """What to do with a message that cannot be decoded."""
+    """The choices for a message that cannot be decoded."""
 
     STOP = "stop"
     SKIP = "skip"
@@ -35,7 +35,7 @@ class PoisonMessageError(CorruptError):
 
 
 class DeadLetterWriter:
-    """Writes refused messages of `group` to `topic`, or to TOPIC.dead-letter each."""
+    """Writes rejected messages of `group` to `topic`, or each to its TOPIC.dead-letter."""
 
     def __init__(self, client: Mapping[str, Any], *, group: str, topic: str | None) -> None:
         self._client = client
@@ -44,7 +44,7 @@ class DeadLetterWriter:
         self._producer: KafkaProducer | None = None
 
     def send(self, message: confluent_kafka.Message, reason: str) -> None:
-        """Write a message, and return when the broker has it on disk; UnreachableError if not."""
+        """Write a message and wait for the acknowledgement; UnreachableError without one."""
         topic = self._topic or f"{message.topic()}.dead-letter"
         outcome: list[object] = []
         producer = self._open_producer()
@@ -83,14 +83,14 @@ class DeadLetterWriter:
     def _reason_headers(
         self, message: confluent_kafka.Message, reason: str
     ) -> list[tuple[str, str | bytes | None]]:
-        told = {
+        reasons = {
             "topic": message.topic(),
             "partition": message.partition(),
             "offset": message.offset(),
             "group": self._group,
             "reason": reason,
         }
-        return [(_HEADER_PREFIX + name, str(value)) for name, value in told.items()]
+        return [(_HEADER_PREFIX + name, str(value)) for name, value in reasons.items()]
 
 
 def _headers(message: confluent_kafka.Message) -> list[tuple[str, str | bytes | None]]:

@@ -1,8 +1,7 @@
-"""Headers that events carry without anybody naming them: of this program, of this request, of the
-trace that is under way.
+"""The headers that every event carries: those of the program, of the request, and of the trace.
 
 Rules: a header given to `send` wins over one of the request, which wins over one of the program.
-W3C's traceparent is added when OpenTelemetry is installed and a span is active, and only then.
+W3C's `traceparent` is added only if OpenTelemetry is installed and a span is active.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _request: ContextVar[Headers | None] = ContextVar("headworks_headers", default=N
 
 @contextmanager
 def event_headers(**headers: bytes | str) -> Iterator[None]:
-    """Give every event that is sent inside these headers; threads and tasks have their own."""
+    """Add headers to every event sent inside; each thread and task has its own."""
     token = _request.set({**(_request.get() or {}), **headers})
     try:
         yield
@@ -29,14 +28,14 @@ def event_headers(**headers: bytes | str) -> Iterator[None]:
 
 
 class Tracing(NamedTuple):
-    """What OpenTelemetry has under way (nothing, if it is empty), and what adds its headers."""
+    """OpenTelemetry's functions for the active span and its headers."""
 
-    active: Callable[[], Mapping[str, object]]
-    inject: Callable[[dict[str, bytes | str]], object]
+    active: Callable[[], Mapping[str, object]]  # returns the context; empty: no span is active
+    inject: Callable[[dict[str, bytes | str]], object]  # adds the headers of the span
 
 
 def tracing() -> Tracing | None:
-    """The traces of this process, or None without OpenTelemetry."""
+    """Return the functions of OpenTelemetry; None if it is not installed."""
     try:
         from opentelemetry.context import get_current
         from opentelemetry.propagate import inject
@@ -48,7 +47,7 @@ def tracing() -> Tracing | None:
 def headers_of(
     program: Headers | None, traces: Tracing | None, given: Headers | None
 ) -> Headers | None:
-    """The headers of one message, or None if there are none."""
+    """Return the headers of one message, or None if there are none."""
     request = _request.get()
     traced = traces is not None and traces.active()
     if not traced and request is None and (program is None or given is None):

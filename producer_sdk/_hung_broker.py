@@ -1,7 +1,7 @@
-"""A broker that hangs, for users' own tests: it takes connections and never answers.
+"""A broker that hangs, for users' tests: it accepts connections and never answers.
 
-The worst a broker can do to a program is not to refuse but to say nothing; a test against this
-proves that a request does not wait for it.
+A broker that does not answer is worse for a program than one that refuses. A test against this one
+proves that a request does not wait for the broker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _RECEIVE_BYTES = 1 << 16
 
 
 class HungBroker:
-    """Listens on loopback at `address`; reads what comes, so that senders never notice."""
+    """Listens on loopback at `address`, and reads and discards all bytes that clients send."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))

@@ -1,9 +1,10 @@
-"""What an application hooks into `send`: before the event is encoded, after it is queued, when its
-fate is known (the callback handlers of Kafka 0.7's producer).
+"""Hooks into `send`: before encoding, after queueing, and at the delivery report.
 
-Rules: `before_encode` runs in the caller and may raise there, or give another event of the same
-class; what the other two raise is logged and ends nothing. They run on the path of every event, so
-they must be quick.
+They are the callback handlers of Kafka 0.7's producer.
+
+Rules: `before_encode` runs in the caller. It may raise there, or return another event of the same
+class. An exception of the other two is logged and stops nothing. All hooks must be quick, because
+every event passes them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _log = logging.getLogger("headworks.producer")
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What became of an event; `error` is None if the broker has it at `partition`, `offset`."""
+    """The delivery report of an event; without `error`, it is at `partition` and `offset`."""
 
     topic: str
     partition: int
@@ -28,21 +29,21 @@ class Delivery:
 
 
 class Interceptor:
-    """Override what is needed; each does nothing by itself."""
+    """Hooks that do nothing; override some of them."""
 
     def before_encode(self, event: object) -> object:
-        """The event to send: this one, changed or not, or another of its class."""
+        """Return the event to send: this one, changed or not, or another of its class."""
         return event
 
     def after_enqueue(self, event: object, *, taken: bool) -> None:
-        """`send` took the event, or dropped it."""
+        """React to an event that was queued (`taken`) or dropped."""
 
     def on_delivery(self, event: object, delivery: Delivery) -> None:
-        """The broker acknowledged the event, or it failed for good; called in another thread."""
+        """React to an event that was delivered or has failed; called in another thread."""
 
 
 class Interceptors:
-    """Several, in order."""
+    """Several interceptors, called in order."""
 
     def __init__(self, each: Sequence[Interceptor]) -> None:
         self._each = tuple(each)

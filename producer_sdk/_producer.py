@@ -2,13 +2,13 @@
 
 Rules:
 
-- A wrong event raises, at once and in the caller; broker trouble never does: `send` answers False
-  and counts what it dropped and why.
-- Everything counted is resolved: attempted = delivered + failed + dropped + still queued.
-- Memory is bounded by messages and bytes; what does not fit is dropped, waited for up to a
-  limit, or spilled to a bounded file (`WhenFull`).
-- One daemon thread serves delivery reports and publishes the audit counts. A forked child starts
-  its own of everything at its first `send`; what the parent had queued stays the parent's.
+- A wrong event raises in the caller. Broker trouble never raises: `send` returns False, and counts
+  the dropped message by its reason.
+- Every counted message is resolved: attempted = delivered + failed + dropped + still queued.
+- Memory is bounded by messages and by bytes. When the queue is full, a message is dropped, waits up
+  to a limit, or is spilled to bounded files (`WhenFull`).
+- Two daemon threads serve delivery reports and publish the audit counts (`_transport`). A forked
+  child starts its own at its first `send`; the messages that the parent queued stay the parent's.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ __all__ = ["DeliveryError", "Producer", "WhenFull", "close_on_sigterm"]
 
 
 class WhenFull(StrEnum):
-    """What `send` does when the queue is full: drop the new event, wait up to `block_ms`, or keep
-    it in a file of `state_dir`, of up to `spill_bytes`, until the broker takes it.
+    """The policy of `send` when the queue is full.
+
+    DROP_NEW drops the new event. BLOCK waits up to `block_ms`, and then drops it. SPILL keeps up to
+    `spill_bytes` in files of `state_dir`, until the broker takes them.
     """
 
     DROP_NEW = "drop-new"
@@ -52,29 +54,30 @@ class WhenFull(StrEnum):
 
 
 class DeliveryError(HeadworksError):
-    """`send_and_wait` did not get the broker's acknowledgement."""
+    """`send_and_wait` did not get the acknowledgement of the broker."""
 
 
 class _Prepared(NamedTuple):
-    """What is needed of an event class for each send."""
+    """The parts of an event class that every send uses."""
 
-    message: Callable[[bytes, Any], EncodedMessage]
-    prefix: bytes
+    message: Callable[[bytes, Any], EncodedMessage]  # encodes an event
+    prefix: bytes  # magic byte and schema id
     topic: str
 
 
 class Producer:
     """Sends typed events; safe to share between threads. Close it, or use it as a context manager.
 
-    `bootstrap` and `registry` default to the settings of that name; with `zookeeper` instead of
-    `bootstrap` the brokers are those registered there. `application` names this program in the
-    audit. `events` are classes whose schema ids are found at once instead of at their first `send`.
-    `state_dir` holds the counters and the known schema ids; processes may share it. `headers` go
-    with every message; `interceptors` see every event on its way. `config` adds properties of
-    librdkafka; `clock` (seconds since 1970) gives the time of events that have none.
+    `bootstrap` and `registry` default to the settings of that name. With `zookeeper` instead of
+    `bootstrap`, the brokers are those registered there. `application` names this program in the
+    audit. The schema ids of `events` are looked up now, and those of other classes at their first
+    `send`. `state_dir` holds the counters, spills, and cached schema ids; processes may share it.
 
-    Raises UsageError for a schema of `events` that is not registered, and UnreachableError if the
-    registry does not answer and the id is not known from an earlier run.
+    Every message carries `headers`, and every event passes the `interceptors`. `config` adds
+    properties of librdkafka. `clock` (seconds since 1970) gives the time of events without one.
+
+    Raises UsageError if a schema of `events` is not registered, and UnreachableError if the
+    registry does not answer and no earlier run cached the id.
     """
 
     def __init__(
@@ -114,25 +117,16 @@ class Producer:
         spills = when_full is WhenFull.SPILL
         client = {
             **self._brokers.client(),
-            "client.id": application,
-            "enable.idempotence": True,
-            "compression.type": "zstd",
-            "partitioner": "murmur2_random",
-            "linger.ms": 20,
-            "batch.num.messages": 10_000,
-            "queue.buffering.max.messages": queue_messages,
-            "queue.buffering.max.kbytes": max(1, queue_bytes // 1024),
-            "log_level": 2,
-            # With a spill nothing times out: the broker may be away as long as the disk has room.
-            **({"message.timeout.ms": 0} if spills else {}),
+            **_client_properties(application, queue_messages, queue_bytes, spills=spills),
             **(config or {}),
         }
+        # The settings of a transport, for the first one and for those of forked children.
         self._config = TransportConfig(
             client, folder, application, self._ids, audit_every, spill_bytes if spills else 0
         )
         self._prepared: dict[type, _Prepared] = {}
-        self._lock = threading.Lock()
-        self._transport: Transport | None = None
+        self._lock = threading.Lock()  # guards the two attributes below
+        self._transport: Transport | None = None  # None before the first send after a fork
         self._closed = False
         try:
             for cls in events:
@@ -146,17 +140,17 @@ class Producer:
     def send(
         self, event: object, *, key: bytes | None = None, headers: Headers | None = None
     ) -> bool:
-        """Hand an event over; True if it is queued, False if it was dropped (and counted).
+        """Queue an event; return False if it was dropped, and counted as dropped.
 
-        `key` overrides the key that the schema names. Raises EncodeError for an event that is not
-        of its schema, UsageError if its schema is not registered or the producer is closed.
+        `key` overrides the key that the schema names. Raises EncodeError if the event does not fit
+        its schema, and UsageError if the schema is not registered or the producer is closed.
         """
         return self._enqueue(event, key, headers, None, self._wait_ms)
 
     async def asend(
         self, event: object, *, key: bytes | None = None, headers: Headers | None = None
     ) -> bool:
-        """`send` for asyncio: where `send` would wait for a full queue, this lets the loop run."""
+        """Do what `send` does, but let the event loop run while the queue is full."""
         if event.__class__ not in self._prepared:
             await asyncio.to_thread(self._prepare, event.__class__)
         deadline = time.monotonic() + self._wait_ms / 1000
@@ -172,10 +166,10 @@ class Producer:
         key: bytes | None = None,
         headers: Headers | None = None,
     ) -> tuple[int, int]:
-        """Send an event and wait until the broker has it; its (partition, offset).
+        """Send an event and wait for the acknowledgement; return its (partition, offset).
 
-        Raises DeliveryError if it is not acknowledged within `timeout` seconds; it may still be
-        delivered afterwards.
+        Raises DeliveryError if it is not acknowledged within `timeout` seconds. The event may still
+        be delivered later.
         """
         done = threading.Event()
         outcome: list[tuple[Any, Any]] = []
@@ -194,19 +188,19 @@ class Producer:
         return message.partition(), message.offset()
 
     def flush(self, timeout: float) -> int:
-        """Wait up to `timeout` seconds until nothing is queued; the number of messages left."""
+        """Wait up to `timeout` seconds for an empty queue; return the number of messages left."""
         return self._start().flush(timeout)
 
     def counts(self) -> dict[str, int]:
-        """What this producer counted and has not published to the audit yet, by outcome."""
+        """Return the counts that are not published to the audit yet, by outcome."""
         return self._start().counters.unpublished()
 
     def close(self) -> int:
-        """Deliver what is queued, publish the counts, and stop; the number of messages left.
+        """Deliver the queue, publish the counts, and stop; return the number of messages left.
 
-        Waits at most `close_timeout` seconds. Counts of what could not be delivered or published
-        stay in the state folder, and the next producer that uses it publishes them; so do messages
-        themselves under WhenFull.SPILL.
+        Waits at most `close_timeout` seconds. Counts that could not be published stay in the state
+        folder, and the next producer there publishes them. Under WhenFull.SPILL, the messages left
+        stay there as well, and the next producer sends them.
         """
         with self._lock:
             transport, self._transport = self._transport, None
@@ -270,7 +264,7 @@ class Producer:
         return found
 
     def _start(self) -> Transport:
-        """What runs: started anew after a fork. UsageError if the producer is closed."""
+        """Return the transport, and start one if need be; UsageError if the producer is closed."""
         with self._lock:
             if self._closed:
                 raise UsageError("the producer is closed", fix="send before close, or make another")
@@ -279,16 +273,16 @@ class Producer:
             return self._transport
 
     def _after_fork(self) -> None:
-        """In a forked child: what the parent runs stays the parent's."""
+        """Leave the transport to the parent, in a forked child."""
         self._lock = threading.Lock()
         self._transport = None
 
 
 def close_on_sigterm(producer: Producer) -> None:
-    """Close `producer` when this process is asked to end (SIGTERM), then end as before.
+    """Close `producer` on SIGTERM, and then end the process as before.
 
-    Python's default for SIGTERM ends the process without running atexit; call this from the main
-    thread of a program that has no handler of its own.
+    By default, Python ends on SIGTERM without running exit handlers. Call this from the main thread
+    of a program that has no handler of its own.
     """
     before = signal.getsignal(signal.SIGTERM)
 
@@ -301,6 +295,25 @@ def close_on_sigterm(producer: Producer) -> None:
             os.kill(os.getpid(), number)
 
     signal.signal(signal.SIGTERM, handle)
+
+
+def _client_properties(
+    application: str, queue_messages: int, queue_bytes: int, *, spills: bool
+) -> dict[str, Any]:
+    """Return the properties of librdkafka that every producer has; `config` may override them."""
+    return {
+        "client.id": application,
+        "enable.idempotence": True,
+        "compression.type": "zstd",
+        "partitioner": "murmur2_random",
+        "linger.ms": 20,
+        "batch.num.messages": 10_000,
+        "queue.buffering.max.messages": queue_messages,
+        "queue.buffering.max.kbytes": max(1, queue_bytes // 1024),
+        "log_level": 2,
+        # With a spill nothing times out: the broker may be away as long as the disk has room.
+        **({"message.timeout.ms": 0} if spills else {}),
+    }
 
 
 def _delivery_callback(

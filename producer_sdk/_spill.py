@@ -1,14 +1,15 @@
-"""A queue on disk for what does not fit in memory: bounded, in order, and there after a crash.
+"""A bounded queue on disk, in order, that survives the process.
 
 Rules:
 
-- A spill is a row of files, each locked while its process lives; `leftover_spills` finds those of
-  dead processes.
-- A message is on disk from `append` until the broker has acknowledged it (`acknowledge`). A crash
-  therefore sends some messages again, and loses none that were written.
-- The files never hold more than `limit` bytes together. What is delivered makes room: a file goes
-  as soon as all of it is, whatever still waits in those behind it.
-- A forked child lets go of the parent's files at once: holding them would hide the parent's death.
+- A spill is a sequence of files. Its process locks each of them while it lives, and
+  `leftover_spills` finds the spills of dead processes.
+- A message is on disk from `append` until `acknowledge`. A crash therefore sends some messages
+  again, and loses none that were written.
+- The files never hold more than `limit` bytes together. A file is removed as soon as all of it is
+  delivered, so that delivered messages make room.
+- A forked child releases the parent's files at once: holding them would hide the parent's death.
+- Every method may be called by any thread; a lock guards the files.
 """
 
 from __future__ import annotations
@@ -33,31 +34,31 @@ _FILES_PER_SPILL = 16  # room is made in steps of a sixteenth of the limit
 
 
 class Spill:
-    """The spill of this process, new files in `folder`; or a dead one's, which are `found`."""
+    """The spill of this process, in new files of `folder`; or that of a dead one, in `found`."""
 
     def __init__(self, folder: Path, *, limit: int, found: Sequence[SpillFile] = ()) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self._limit = limit
-        self._name = uuid.uuid4()
+        self._limit = limit  # bytes of all files together
+        self._name = uuid.uuid4()  # the name of the spill; its files add a number
         self._numbers = count(1)
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # guards the attributes below and the files
         self._closed = False
         self._files = deque(found or [self._new_file()])
-        self.messages = 0  # put here by this process, and not delivered yet
+        self.messages = 0  # appended by this process and not delivered yet
         self._read_messages = 0
         _open_spills.add(self)
 
     @property
     def empty(self) -> bool:
-        """Whether everything that was put has been delivered."""
+        """Whether every message is delivered."""
         files = self._files
         return files[-1].delivered and (len(files) == 1 or files[0].delivered)
 
     def append(self, message: OutgoingMessage) -> bool:
-        """Append a message; False if the files would grow beyond their limit.
+        """Append a message; return False if the files would grow beyond their limit.
 
-        OSError if the disk does not take it; then nothing of it is left.
+        OSError if the disk does not take it; no part of it remains then.
         """
         record = record_of(message)
         with self._lock:
@@ -88,7 +89,7 @@ class Spill:
         return found
 
     def acknowledge(self) -> None:
-        """What `read` gave has been delivered (or has failed for good)."""
+        """Mark the messages that `read` returned last as delivered, or failed for good."""
         with self._lock:
             if self._closed:
                 return
@@ -99,7 +100,7 @@ class Spill:
                 self._files.popleft().close()
 
     def close(self) -> None:
-        """Let go of the files; those that are delivered are removed."""
+        """Release the files, and remove those that are delivered."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -110,7 +111,7 @@ class Spill:
         return SpillFile(self.folder / f"{self._name}-{next(self._numbers):08d}{_SUFFIX}")
 
     def _after_fork(self) -> None:
-        """In a forked child; a thread that did not survive the fork may have held the lock."""
+        """Release the files in a forked child, in which nobody may hold the old lock any more."""
         self._lock = threading.Lock()
         if not self._closed:
             self._closed = True
@@ -131,7 +132,7 @@ os.register_at_fork(after_in_child=_release_after_fork)
 
 
 def leftover_spills(folder: Path) -> Iterator[Spill]:
-    """The spills of dead processes in `folder`, opened and locked, one by one."""
+    """Open and lock the spills of dead processes in `folder`, and yield each."""
     paths = sorted(folder.glob(f"*{_SUFFIX}"))
     for _, of_one in groupby(paths, lambda path: path.name.rpartition("-")[0]):
         found = _locked(list(of_one))
@@ -140,7 +141,7 @@ def leftover_spills(folder: Path) -> Iterator[Spill]:
 
 
 def _locked(paths: Sequence[Path]) -> list[SpillFile]:
-    """The files of one process, or nothing if it lives (or another has just found them)."""
+    """Return the files of a dead process; nothing if it lives, or another one took them."""
     found: list[SpillFile] = []
     for path in paths:
         try:
@@ -150,7 +151,7 @@ def _locked(paths: Sequence[Path]) -> list[SpillFile]:
                 file.release()
             return []
         except FileNotFoundError:
-            continue  # all of it has just been delivered
+            continue  # it has just been delivered
         except CorruptError:
-            continue  # died before it wrote anything
+            continue  # the process died before it wrote anything
     return found

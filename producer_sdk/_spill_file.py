@@ -1,13 +1,14 @@
 """One file of a spill: records in order, and the position up to which they are delivered.
 
+The file holds a magic number and the position (8 bytes each), and then records. A record is the
+length and the CRC-32 of its body, and the body.
+
 Rules:
 
 - The file is locked while its process lives.
-- What survives is what the page cache holds: a killed process loses nothing, a power cut may.
-- A record that is cut or damaged ends the file: it was being written when the process died.
-- Not for several threads: the spill has a lock.
-
-Layout: magic and position (8 bytes each), then records: length and CRC-32 of the body, the body.
+- The page cache keeps the records: a killed process loses none, a power cut may lose some.
+- A truncated or damaged record ends the file: the process died while it wrote that record.
+- The caller holds the lock of the spill.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ _NULL_LENGTH = -1
 class SpillFile:
     """A new file at `path`, or (`found`) one that a dead process left.
 
-    BlockingIOError if its process lives, FileNotFoundError if it is gone, CorruptError if it is
-    not a segment.
+    BlockingIOError if its process lives, FileNotFoundError if the file is gone, CorruptError if it
+    is not a spill file.
     """
 
     def __init__(self, path: Path, *, found: bool = False) -> None:
         self.path = path
         self._file = os.open(path, os.O_RDWR | (0 if found else os.O_CREAT), 0o600)
         try:
-            # Others who look for leftovers may hold a new file for a moment.
+            # A process that looks for leftovers may hold a new file for a moment.
             fcntl.flock(self._file, fcntl.LOCK_EX | (fcntl.LOCK_NB if found else 0))
             if not found:
                 os.pwrite(self._file, _MAGIC + HEADER.to_bytes(8, "little"), 0)
@@ -53,16 +54,21 @@ class SpillFile:
         except BaseException:
             os.close(self._file)
             raise
+        # The offsets of the first record that is not delivered, and of the next one to read.
         self._position = self._read = int.from_bytes(head[8:], "little")
+        # The end of the last whole record.
         self.size = max(HEADER, os.fstat(self._file).st_size)
 
     @property
     def delivered(self) -> bool:
-        """Whether all of it is."""
+        """Whether every record is delivered."""
         return self._position >= self.size
 
     def append(self, record: bytes) -> bool:
-        """Write a record; False or OSError if the disk does not take it: nothing of it is left."""
+        """Append a record; if the disk does not take it, return False or raise OSError.
+
+        No part of the record remains then.
+        """
         if os.pwrite(self._file, record, self.size) != len(record):
             os.ftruncate(self._file, self.size)
             return False
@@ -70,7 +76,7 @@ class SpillFile:
         return True
 
     def read(self, max_messages: int, max_bytes: int) -> list[OutgoingMessage]:
-        """The next messages, which are not delivered before `acknowledge` says so."""
+        """Return the next messages; they stay in the file until `acknowledge`."""
         found: list[OutgoingMessage] = []
         stop = self._read + max_bytes
         while len(found) < max_messages and self._read < min(self.size, stop):
@@ -83,7 +89,7 @@ class SpillFile:
         return found
 
     def acknowledge(self) -> None:
-        """What was read is delivered; a file of nothing else is emptied."""
+        """Mark the messages read so far as delivered, and truncate a file that has no others."""
         if self._position != self._read:
             self._position = self._read
             if self.delivered:
@@ -92,13 +98,13 @@ class SpillFile:
             os.pwrite(self._file, self._position.to_bytes(8, "little"), _POSITION)
 
     def close(self) -> None:
-        """Let go of the file; it is removed if all of it is delivered."""
+        """Release the file, and remove it if every record is delivered."""
         if self.delivered:
             self.path.unlink(missing_ok=True)
         self.release()
 
     def release(self) -> None:
-        """Let go of the file as it is."""
+        """Release the file as it is."""
         os.close(self._file)
 
     def _record_at(self, offset: int) -> tuple[OutgoingMessage | None, int]:
@@ -115,7 +121,7 @@ class SpillFile:
 
 
 def record_of(message: OutgoingMessage) -> bytes:
-    """A message as a record."""
+    """Return the record of a message."""
     body = _pack(message)
     return _RECORD_PREFIX.pack(len(body), zlib.crc32(body)) + body
 

@@ -1,9 +1,11 @@
-"""Events without a generated class: plain JSON values to an event that `Producer.send` takes.
+"""Events without a generated class: JSON values to an event that `Producer.send` takes.
 
-For tools that learn the schema at run time (`headworks produce`); an application generates classes.
+For tools that learn the schema at run time, such as `headworks produce`. Applications generate
+classes.
 
-Rules: a value must be what Avro's JSON would say for its type, except that union values stand bare,
-and that dates, times, timestamps and decimals may be written as text; nothing is guessed beyond.
+Rules: a value has the form that Avro's JSON encoding gives its type, with two exceptions. A union's
+value has no type name around it, and dates, times, timestamps, and decimals may be text. Nothing
+else is guessed.
 """
 
 from __future__ import annotations
@@ -39,7 +41,14 @@ from headworks.schema._quoting import quote
 
 __all__ = ["UntypedEvent", "event_class"]
 
-_BAD = (ArithmeticError, InvalidOperation, LookupError, TypeError, ValueError, ValidationError)
+_VALUE_ERRORS = (
+    ArithmeticError,
+    InvalidOperation,
+    LookupError,
+    TypeError,
+    ValueError,
+    ValidationError,
+)
 _FROM_TEXT: dict[str, Callable[[str], Any]] = {
     "date": date.fromisoformat,
     "time-millis": time.fromisoformat,
@@ -54,7 +63,7 @@ _FROM_TEXT: dict[str, Callable[[str], Any]] = {
 
 
 class UntypedEvent:
-    """An event of plain values; its class, made by `event_class`, knows the schema."""
+    """An event of JSON values; `event_class` makes its class, which knows the schema."""
 
     __slots__ = ("plain",)
     __headworks__: ClassVar[EventType[Any]]
@@ -64,9 +73,9 @@ class UntypedEvent:
 
 
 def event_class(topic: str, text: str) -> type[UntypedEvent]:
-    """The class of events of `topic` whose schema is `text`; SchemaError if it is not one.
+    """Return the class of events of `topic` with the schema `text`; SchemaError if it is none.
 
-    Encoding an event raises UsageError with what does not fit.
+    To encode an event that does not fit raises UsageError with the reason.
     """
     schema = parse(text)
     governance = governance_of(schema)
@@ -81,8 +90,8 @@ def event_class(topic: str, text: str) -> type[UntypedEvent]:
             plain = values(event)
             validate(plain, avro, strict=True)
             schemaless_writer(out, avro, plain)
-        except _BAD as error:
-            why = _told(error) if isinstance(error, ValidationError) else error
+        except _VALUE_ERRORS as error:
+            why = _reason(error) if isinstance(error, ValidationError) else error
             raise UsageError(f"the event does not fit the schema of {topic}: {why}") from None
         return out.getvalue()
 
@@ -113,7 +122,7 @@ def event_class(topic: str, text: str) -> type[UntypedEvent]:
 
 
 def _value(schema: Schema, plain: Any) -> Any:
-    """A JSON value as the Python value that fastavro writes."""
+    """Return the Python value that fastavro writes for a JSON value."""
     if isinstance(schema, Record) and isinstance(plain, dict):
         known = {f.name: f for f in schema.fields}
         for name in plain:
@@ -145,8 +154,8 @@ def _from_text(schema: Primitive | Fixed, text: str) -> Any:
     return text.encode("latin-1") if schema.kind in ("bytes", "fixed") else text
 
 
-def _told(error: ValidationError) -> str:
-    """The innermost value that does not fit, in a line: the library's words hold whole schemas."""
+def _reason(error: ValidationError) -> str:
+    """Return the innermost value that does not fit; the library's text holds whole schemas."""
     last = error.errors[-1]
     wanted = dict.fromkeys(_kind(one.schema) for one in error.errors if one.field == last.field)
     return f"{last.field or 'it'} is {quote(last.datum)}, expected {' or '.join(wanted)}"

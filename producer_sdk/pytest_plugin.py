@@ -1,12 +1,11 @@
-"""Fixtures for users' own tests; pytest finds them when Headworks is installed.
+"""Fixtures for users' tests; pytest finds them when Headworks is installed.
 
-    headworks_stack     a broker and a registry, running; Producer() and Consumer() find them
-    hung_broker         a broker that takes connections and never answers
-    recording_producer  a producer that keeps what it is given, and needs no broker
+- `headworks_stack`: a running broker and registry; Producer() and Consumer() find them.
+- `hung_broker`: a broker that accepts connections and never answers.
+- `recording_producer`: a producer that records events, and needs no broker.
 
-Rules: the servers are processes of their own, started once a run and only if a test asks for them,
-so nothing of theirs can be shadowed by the user's modules; they end with the test process, however
-it ends.
+Rules: the servers are child processes, started once a run and only if a test uses them. The user's
+modules therefore cannot shadow theirs. They end with the test process, however it ends.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ __all__ = ["Stack", "headworks_stack", "hung_broker", "recording_producer"]
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A running broker (`bootstrap`, HOST:PORT) and registry (`registry`, an URL)."""
+    """A running broker (`bootstrap`, HOST:PORT) and registry (`registry`, a URL)."""
 
     bootstrap: str
     registry: str
 
     def register(self, *events: type) -> None:
-        """Register the schemas of generated classes, as the deploy step would."""
+        """Register the schemas of generated classes, as the deploy step does."""
         from headworks.codec import event_type
         from headworks.registry_client import RegistryClient
 
@@ -76,7 +75,7 @@ def _headworks_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sta
 def headworks_stack(
     _headworks_servers: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Stack:
-    """A broker and a registry; the settings of this test name them."""
+    """Return a broker and a registry; the settings of this test name them."""
     monkeypatch.setenv("HEADWORKS_BOOTSTRAP", _headworks_servers.bootstrap)
     monkeypatch.setenv("HEADWORKS_REGISTRY", _headworks_servers.registry)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "headworks-state"))
@@ -85,7 +84,7 @@ def headworks_stack(
 
 @pytest.fixture
 def hung_broker() -> Iterator[HungBroker]:
-    """A broker that takes connections and never answers, at `.address`."""
+    """Return a broker that accepts connections at `.address` and never answers."""
     from producer_sdk._hung_broker import HungBroker
 
     with HungBroker() as broker:
@@ -94,7 +93,7 @@ def hung_broker() -> Iterator[HungBroker]:
 
 @pytest.fixture
 def recording_producer() -> Iterator[RecordingProducer]:
-    """A producer that keeps what it is given."""
+    """Return a producer that records events."""
     from producer_sdk.testing import RecordingProducer
 
     with RecordingProducer() as producer:

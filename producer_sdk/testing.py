@@ -1,7 +1,7 @@
-"""A producer for users' own tests: it keeps what it is given, and needs no broker.
+"""A producer for users' tests: it records events, and needs no broker.
 
-Rules: it refuses what Producer refuses (a wrong event, a send after close), because it encodes
-every event; it never drops, waits or fails for any other reason.
+Rules: it raises what Producer raises for a wrong event or a send after close, because it encodes
+every event. It never drops, waits, or fails for another reason.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Sent:
 
 
 class RecordingProducer:
-    """Takes the place of a Producer; `sent` holds every message, `events` every event, in order."""
+    """Replaces a Producer; `sent` holds every message and `events` every event, in order."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
@@ -46,11 +46,11 @@ class RecordingProducer:
         return [each.event for each in self.sent]
 
     def of(self, kind: type[T]) -> list[T]:
-        """The events of one class, in order."""
+        """Return the events of one class, in order."""
         return [event for event in self.events if isinstance(event, kind)]
 
     def assert_sent(self, kind: type[T], count: int | None = None) -> list[T]:
-        """The events of one class; AssertionError unless there are `count` (None: at least one)."""
+        """Return the events of one class; AssertionError unless there are `count` (None: any)."""
         found = self.of(kind)
         wanted = "at least one" if count is None else str(count)
         if not found if count is None else len(found) != count:
@@ -64,7 +64,7 @@ class RecordingProducer:
     def send(
         self, event: object, *, key: bytes | None = None, headers: Headers | None = None
     ) -> bool:
-        """Keep an event; always True. Raises what Producer.send raises for the event itself."""
+        """Record an event and return True. Raises what Producer.send raises for a wrong event."""
         if self._closed:
             raise UsageError("the producer is closed", fix="send before close, or make another")
         kind = event_type(event)
@@ -84,7 +84,7 @@ class RecordingProducer:
     async def asend(
         self, event: object, *, key: bytes | None = None, headers: Headers | None = None
     ) -> bool:
-        """`send` for asyncio."""
+        """Do what `send` does."""
         return self.send(event, key=key, headers=headers)
 
     def send_and_wait(
@@ -95,17 +95,17 @@ class RecordingProducer:
         key: bytes | None = None,
         headers: Headers | None = None,
     ) -> tuple[int, int]:
-        """Keep an event; partition 0, and as offset its number among those of its topic."""
+        """Record an event; return partition 0 and its number in its topic as the offset."""
         self.send(event, key=key, headers=headers)
         topic = self.sent[-1].topic
         return 0, sum(each.topic == topic for each in self.sent) - 1
 
     def flush(self, timeout: float) -> int:  # noqa: ARG002 - Producer's signature
-        """Nothing is ever left: 0."""
+        """Return 0: nothing is ever left."""
         return 0
 
     def close(self) -> int:
-        """Take no more events; 0 messages are left."""
+        """Accept no more events; return 0, the number of messages left."""
         self._closed = True
         return 0
 

@@ -1,11 +1,12 @@
-"""Audit counting: what every tier that moves messages uses to say how many it has seen.
+"""Audit counting: how each tier that moves messages counts them for the audit.
 
-- `counters`: a tier's counts in a memory-mapped file, which survives the process;
-- `publishing`: those counts, published on time by a thread;
+- `counters`: a tier's counts in a memory-mapped file, which survives the process; `layout` of that
+  file; `outcomes`; `tally`: the two steps that every message takes.
+- `reporting`: the counts as audit events. `publishing`: a thread that publishes them.
 - `event`: the audit event, generated from schemas/headworks/audit.avsc.
 
-Rules: counts are per topic and 10-minute window of the record timestamp, at every tier alike; the
-audit topic itself is not counted.
+Rules: every tier counts by topic and 10-minute window of the record timestamp. The audit topic
+itself is not counted.
 """
 
 from __future__ import annotations
@@ -17,5 +18,5 @@ WINDOW_MS = 600_000
 
 
 def window_of(timestamp: int) -> int:
-    """The start, in milliseconds since 1970 UTC, of the window that `timestamp` falls into."""
+    """Return the start of the window of `timestamp`, both in milliseconds since 1970 UTC."""
     return timestamp - timestamp % WINDOW_MS

@@ -1,7 +1,7 @@
-"""A tier's counts, published on time by a thread with a producer of its own.
+"""A thread with a producer of its own that publishes a tier's counts.
 
-Rules: what is counted is in a memory-mapped file, so that a killed process's counts are published
-by the next one of the same folder; the audit's trouble is logged and never the tier's.
+Rules: the counts are in a memory-mapped file, so the next process of the same folder publishes
+those of a killed one. Trouble with the audit is logged, and never stops the tier.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _CLOSE_SECONDS = 5.0
 
 
 class AuditPublisher:
-    """Publishes `counters` as `tier` every `every` seconds; `close` publishes the rest.
+    """Publishes `counters` as `tier`, every `every` seconds and when it is closed.
 
-    `client` are the properties of librdkafka for the broker that has the audit topic.
+    `client` holds the properties of librdkafka for the cluster of the audit topic.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class AuditPublisher:
         self._thread.start()
 
     def close(self) -> None:
-        """Publish what is left within a few seconds; the next process publishes the remainder."""
+        """Publish the rest within a few seconds; the next process publishes what is left then."""
         self._stopping.set()
         self._thread.join(_CLOSE_SECONDS)
         deadline = time.monotonic() + _CLOSE_SECONDS

@@ -1,8 +1,7 @@
-"""Audit counts to audit events: this process's, and those a killed process left behind.
+"""Counts to audit events: the counts of this process, and those that a killed process left.
 
-Rules: an increment is written down (`counters`) before it is sent and marked as
-published when the broker has acknowledged it; whatever happens in between, it is sent again under
-the same id, never under another.
+Rules: an increment is in the counter file before it is sent. It is marked as published when the
+broker has acknowledged it. Until then it is sent again under the same id, and never under another.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ Send = Callable[[bytes, Callable[[object, object], None]], bool]
 
 
 class AuditReporter:
-    """Publishes the counter files of `folder`, as `tier`, by `send`.
+    """Publishes the counter files of `folder` as `tier`.
 
-    `send(value, on_delivery)` enqueues one message for the audit topic, and answers False if the
-    queue is full.
+    `send(value, on_delivery)` enqueues a message for the audit topic; it returns False if the queue
+    is full.
     """
 
     def __init__(
@@ -45,26 +44,26 @@ class AuditReporter:
         self._ids = ids
         self._send = send
         self._host = socket.gethostname()
-        self._leftovers: list[CounterFile] = []
-        self._in_flight: set[str] = set()
-        self._prefix: bytes | None = None
+        self._leftovers: list[CounterFile] = []  # files of dead processes, locked
+        self._in_flight: set[str] = set()  # ids of increments without a delivery report
+        self._prefix: bytes | None = None  # magic byte and schema id of the audit event
 
     @property
     def waiting(self) -> bool:
-        """Whether something was sent whose fate is not known yet."""
+        """Whether an event was sent that is not acknowledged yet."""
         return bool(self._in_flight)
 
     def report(self, counters: CounterFile) -> int:
-        """Send what `counters` holds that is not published; the number of events sent."""
+        """Send the unpublished counts of `counters`; return the number of events sent."""
         return self._send_all(counters, owner_died=False)
 
     def report_leftovers(self) -> int:
-        """Send what processes of this folder counted that are dead; the number of events sent."""
+        """Send the counts of dead processes of the folder; return the number of events sent."""
         self._leftovers += leftover_files(self._folder)
         return sum(self._send_all(file, owner_died=True) for file in self._leftovers)
 
     def close(self) -> None:
-        """Remove the leftover files whose counts are published; leave the rest for the next."""
+        """Remove the leftover files whose counts are published; the next process takes the rest."""
         for file in self._leftovers:
             file.close(remove=file.settled())
         self._leftovers.clear()
@@ -78,7 +77,7 @@ class AuditReporter:
             self._in_flight.add(increment.id)
             if not self._send(value, partial(self._acknowledged, counters, increment)):
                 self._in_flight.discard(increment.id)
-                break  # the queue is full: the rest goes with the next report
+                break  # the queue is full: the next report sends the rest
             sent += 1
         return sent
 
@@ -110,7 +109,7 @@ class AuditReporter:
 
 
 def audit_topic_sender(client: KafkaProducer, detour: Detour) -> Send:
-    """What sends to the audit topic by `client`, whose statistics `detour` follows."""
+    """Return a function that sends to the audit topic by `client`."""
 
     def send(value: bytes, on_delivery: Callable[[object, object], None]) -> bool:
         try:

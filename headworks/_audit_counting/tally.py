@@ -1,17 +1,17 @@
-"""The two steps of counting that every message takes: to be handed over, and to be reported.
+"""The two counting steps that every message takes: its attempt, and its delivery report.
 
 Rules:
 
-- `PythonTally` is the truth, and is always there; `Tally` is its compiled form (`_tally.c`) where
-  there is one. Nothing but speed tells them apart.
-- Neither step takes a lock: a lock costs more than both. Under the interpreter's own lock threads
-  change places only where a function is called or a loop turns, so between the first thing that a
-  step reads and the last that it writes there is neither, and nothing that could be one (`with`).
-- The counts are kept here, so that the words of the file are written and never read: to read one
-  costs as much as to write it. What was attempted is in its word at once, because nothing else
-  would know of it after a SIGKILL; what was delivered, and bytes, are the owner's to write down.
-- Only an attached tally counts attempts. Who takes its words away (the slot is free again, the file
-  is closed, or grows and has others) detaches it first; no thread is in the middle of a step then.
+- `PythonTally` defines the result and is always present. `Tally` is its compiled form (`_tally.c`)
+  if there is one. Only the speed differs.
+- Neither step takes a lock, because a lock costs more than both. Under the global interpreter lock,
+  threads switch only at a function call or at the end of a loop's turn. A step therefore contains
+  neither between its first read and its last write, and no `with`.
+- The counts are attributes, so that the words of the file are written and never read: a read costs
+  as much as a write. The attempts are in their word at once, because nothing else knows of them
+  after a SIGKILL. The owner writes the deliveries and the bytes (`WindowCounts.flush`).
+- Only an attached tally counts attempts. The owner detaches it before its words become invalid:
+  when the slot is freed, and when the file is closed or grows. No thread is inside a step then.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from headworks._native import tally as _compiled
 __all__ = ["PythonTally", "Report", "Tally"]
 
 Report: TypeAlias = Callable[[KafkaError | None, object], None]
-"""What librdkafka tells the fate of a message: an error or None, and the message."""
+"""librdkafka's delivery callback: an error or None, and the message."""
 
 
 class PythonTally:
-    """What was counted of one topic from `start` to `end` (milliseconds since 1970).
+    """The counts of one topic in the window from `start` to `end` (milliseconds since 1970 UTC).
 
-    `at` is the place of `attempted` in the file's words; `undelivered` is told of errors.
+    `at` is the index of the word of `attempted` in the file. `undelivered` is the delivery callback
+    of messages that failed.
     """
 
     __slots__ = (
@@ -54,13 +55,13 @@ class PythonTally:
         self.attempted = self.delivered = self.bytes = 0
 
     def attach(self, words: memoryview | None, /) -> None:
-        """Count in these words from now on; in none, if None."""
+        """Count in these words from now on, or nowhere (None)."""
         self._words = words
 
     def attempt(self, timestamp: int, size: int, /) -> bool:
-        """Count a message that was handed over; False if its owner must be asked where it belongs.
+        """Count an attempt; return False if the message is not of this window.
 
-        From the first line to the last nothing may be called.
+        No line of it may call a function.
         """
         words = self._words
         if words is None or not self._start <= timestamp < self._end:
@@ -70,7 +71,7 @@ class PythonTally:
         return True
 
     def report(self, error: KafkaError | None, message: object, /) -> None:
-        """Count a message as delivered, or say what error it has met."""
+        """Count a message as delivered, or hand its error to `undelivered`."""
         if error is None:
             self.delivered = self.delivered + 1
         else:

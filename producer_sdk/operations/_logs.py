@@ -1,8 +1,7 @@
 """A `logging.Handler` that sends every record as a LogLine event.
 
-Rules: `emit` never raises and never waits. Records of our own loggers, and records that are logged
-while one is being sent, are left to the other handlers: otherwise a broker in trouble would be
-reported to that broker.
+Rules: `emit` never raises and never waits. It skips records of Headworks' loggers, and records that
+are logged during a send. Otherwise trouble with a broker would be reported to that broker.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {
 
 
 class EventSender(Protocol):
-    """What is needed of a producer."""
+    """The part of a producer that this package uses."""
 
     def send(self, event: object) -> bool:
         """Queue an event."""
@@ -36,7 +35,7 @@ class EventSender(Protocol):
 
 
 class EventLogHandler(logging.Handler):
-    """Sends records by `producer`, on topic headworks.logs, in the name of `application`."""
+    """Sends records by `producer` to the topic headworks.logs, as those of `application`."""
 
     def __init__(
         self, producer: EventSender, *, application: str, level: int = logging.NOTSET
@@ -45,7 +44,7 @@ class EventLogHandler(logging.Handler):
         self._producer = producer
         self._application = application
         self._host = socket.gethostname()
-        self._sending = threading.local()
+        self._sending = threading.local()  # `now`: whether this thread is inside `emit`
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send a record."""
@@ -84,5 +83,5 @@ _PLAIN = logging.Formatter()
 
 
 def _clean(text: str) -> str:
-    """Text that UTF-8 can carry, of bounded length."""
+    """Return text of bounded length that UTF-8 can encode."""
     return text[:_MAX_TEXT_CHARACTERS].encode(errors="replace").decode()

@@ -1,9 +1,9 @@
 """Counters and gauges of a service, sent as MetricSample events once an interval.
 
-Rules: counting costs a dictionary look-up under a lock, never a message; a sample of a counter is
-what was added since the last one, so that samples may be summed. The number of series is bounded:
-what does not fit is counted in `headworks.metrics.dropped`. The rest goes with `close`. A forked
-child begins at nothing: what its parent counted is the parent's to send.
+Rules: counting is a dictionary lookup under a lock, and sends no message. The sample of a counter
+is the amount added since the last sample, so samples can be summed. The number of series is
+bounded: `headworks.metrics.dropped` counts the values that do not fit. `close` sends the rest. A
+forked child starts with no counts: its parent sends its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Series = tuple[MetricKind, str, tuple[tuple[str, str], ...]]
 
 
 class Metrics:
-    """Counts for `application`, and sends by `producer` every `every` seconds and at `close`."""
+    """Counts for `application`; sends by `producer` every `every` seconds and at `close`."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class Metrics:
         self._host = socket.gethostname()
         self._most = most_series
         self._clock = clock
-        self._lock = threading.Lock()
-        self._values: dict[Series, float] = {}
-        self._since = clock()
+        self._lock = threading.Lock()  # guards the two attributes below
+        self._values: dict[Series, float] = {}  # since the last report
+        self._since = clock()  # the time of the last report
         self._every = every
         self._run()
         _open.add(self)
@@ -67,7 +67,7 @@ class Metrics:
                 self._values[series] = value
 
     def report(self) -> int:
-        """Send what was counted since the last time; how many samples were taken."""
+        """Send the values since the last report; return how many samples were queued."""
         with self._lock:
             values, self._values = self._values, {}
             since, self._since = self._since, self._clock()
@@ -111,14 +111,14 @@ class Metrics:
         self._thread.start()
 
     def _after_fork(self) -> None:
-        """In a forked child; a thread that did not survive the fork may have held the lock."""
+        """Start again in a forked child, in which nobody may hold the old lock any more."""
         self._lock = threading.Lock()
         self._values, self._since = {}, self._clock()
         if not self._stopping.is_set():
             self._run()
 
     def _fits(self, series: Series) -> bool:
-        """Whether there is room for a series; if not, that is counted."""
+        """Return whether there is room for a series; count the drop if not."""
         if series in self._values or len(self._values) < self._most:
             return True
         dropped: Series = (MetricKind.COUNTER, _DROPPED, ())

@@ -44,7 +44,7 @@ def _reading(fetches: _Fetches) -> Any:
     consumer: Any = object.__new__(Consumer)
     membership: Any = object.__new__(BrokerMembership)
     membership.client, membership._buffer = fetches, []
-    consumer._membership, consumer._tier, consumer._processed = membership, None, None
+    consumer._membership, consumer._audit_tier, consumer._last = membership, None, None
     consumer._decode = lambda raw: f"message {raw.number}"
     return consumer
 
@@ -56,7 +56,7 @@ async def _cancelled_while_a_message_comes(fetches: _Fetches, consumer: Any) -> 
     asyncio.get_running_loop().call_later(0.05, fetches.may.set)
     with pytest.raises(asyncio.CancelledError):
         await polling
-    assert consumer._processed is None  # or `close` would commit what nobody was given
+    assert consumer._last is None  # or `close` would commit what nobody was given
     return await consumer.apoll(1)
 
 
