@@ -1,13 +1,13 @@
-"""A group without a coordinator: its members share the work by themselves, over ZooKeeper.
+"""A group without a coordinator: its members share the partitions by themselves, over ZooKeeper.
 
-- `assignment`: who reads what (pure).
-- `subscription`: what a member wants, as topics or as a filter (pure).
-- `directory`: the group's directories: members, owners, offsets.
-- `member`: the member: watches, releases, claims, commits.
-- `stream`: what the member's reader does, in the thread of who polls.
+- `assignment`: which stream reads which partition (pure).
+- `subscription`: the topics that a member reads, by name or by filter (pure).
+- `directory`: the group's directories in ZooKeeper: members, owners, offsets.
+- `member`: one process in the group: it watches, releases, claims, and commits.
+- `stream`: one reader of a member, in the thread that polls.
 
-Rules: nothing is read before its partition is claimed, and nothing is delivered that another member
-may have been given; positions are written only together with the proof that the member is alive.
+Rules: a member reads a partition only after it has claimed it, and returns no message that another
+member may own. It writes offsets only together with the proof that it is a member.
 """
 
 from consumer_sdk._zookeeper_group.member import MemberTiming, ZooKeeperMember

@@ -1,12 +1,12 @@
-"""Who reads what: the range assignment of NetDB'11, Algorithm 1, as a pure function.
+"""The range assignment of NetDB'11, Algorithm 1: which stream reads which partition.
 
 Rules:
 
-- Every member computes the whole from the same registry and takes its own part, so the result
-  depends on the sets alone: not on who asks, nor on the order in which things were read.
-- The unit that shares is the stream: a member with three streams counts three times.
+- Pure: the result depends on the sets alone. Every member computes the whole assignment from the
+  same registrations and takes its own part.
+- Partitions are shared among streams, not members: a member with three streams counts three times.
 - Partitions are sorted by broker, then by number, so that a stream's range touches few brokers.
-  Streams are sorted by member, then by number; the first ones take what is left over.
+  Streams are sorted by member, then by number. The first streams get the remainder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["BrokerPartition", "StreamId", "assign", "assignment_of", "ranges"]
 
 
 class BrokerPartition(NamedTuple):
-    """A partition of some topic, with the broker that has it."""
+    """A partition of some topic, and the broker that stores it."""
 
     broker: int
     partition: int
@@ -34,7 +34,7 @@ class StreamId(NamedTuple):
 def ranges(
     partitions: Iterable[BrokerPartition], streams: Iterable[StreamId]
 ) -> dict[StreamId, Sequence[BrokerPartition]]:
-    """Deal sorted partitions to sorted streams in ranges; the first get what is left over."""
+    """Assign sorted partitions to sorted streams in ranges; the first get the remainder."""
     ordered, receivers = sorted(set(partitions)), sorted(set(streams))
     if not receivers:
         return {}
@@ -51,10 +51,10 @@ def ranges(
 def assign(
     partitions: Mapping[str, Iterable[BrokerPartition]], members: Mapping[str, Mapping[str, int]]
 ) -> dict[str, dict[StreamId, Sequence[BrokerPartition]]]:
-    """For each topic, which stream reads which partitions.
+    """Return the partitions of each stream, by topic.
 
-    `partitions` are those there are, by topic; `members` say how many streams each has for which
-    topic. A topic that nobody has streams for is left out.
+    `partitions` holds the available ones by topic. `members` holds, for each member, its number of
+    streams by topic. A topic without streams is left out.
     """
     found = {}
     for topic, available in partitions.items():
@@ -73,7 +73,7 @@ def assignment_of(
     partitions: Mapping[str, Iterable[BrokerPartition]],
     members: Mapping[str, Mapping[str, int]],
 ) -> dict[tuple[str, BrokerPartition], int]:
-    """What `member` reads: the (topic, partition)s of its part, and which stream reads each."""
+    """Return the (topic, partition)s of `member`, and the number of the stream for each."""
     return {
         (topic, partition): stream.number
         for topic, assigned in assign(partitions, members).items()

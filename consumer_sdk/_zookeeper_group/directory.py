@@ -1,12 +1,12 @@
-"""A group's directories in ZooKeeper: members, who owns which partition, positions.
+"""A group's directories in ZooKeeper: members, owners of partitions, and offsets.
 
 Rules:
 
-- Claims and positions are written in a transaction that holds only while the member's own node
-  stands. The node's name is new in every session, so what a member writes after its session has
-  ended is refused by ZooKeeper, even when the client has got a new session meanwhile.
-- Many nodes are asked for and written at once, never one after the other.
-- kazoo's exceptions go through: the member decides what they mean.
+- Claims and offsets are written in a transaction that checks the member's own node. The name of
+  that node is new in every session. ZooKeeper therefore rejects a write after the session has
+  ended, even if the client has a new session by then.
+- Many nodes are read and written at once, never one after the other.
+- kazoo's exceptions pass through: the member decides what they mean.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _TIMEOUT_SECONDS = 15.0
 
 
 class RegisteredPartition(NamedTuple):
-    """A partition of a topic, with the broker that has it."""
+    """A partition of a topic, and the broker that stores it, as ZooKeeper registers it."""
 
     topic: str
     broker_partition: BrokerPartition
 
 
 class NotAMemberError(Exception):
-    """The member's node is gone: its session has ended."""
+    """The member's node is missing: its session has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """What a member sees: who is in the group, which brokers live, which topics there are."""
+    """The state that an assignment depends on: members, living brokers, and topics."""
 
     members: Mapping[str, MemberNode]
     brokers: frozenset[int]
@@ -46,7 +46,7 @@ class GroupView:
 
 
 class GroupDirectory:
-    """The directories of `group`; `writes` counts the nodes written, created and deleted."""
+    """The directories of `group`; `writes` counts the nodes written, created, and deleted."""
 
     def __init__(self, session: ZooKeeperSession, group: str) -> None:
         self._client = session.client
@@ -70,7 +70,7 @@ class GroupDirectory:
         return True
 
     def view(self, watch: Callable[[Any], None]) -> GroupView:
-        """What there is; `watch` is called when that changes."""
+        """Return the members, brokers, and topics; `watch` is called when they change."""
         for path in (paths.BROKERS, paths.TOPICS):
             self._prepare(path)
         ids, brokers, topics = (
@@ -92,7 +92,7 @@ class GroupDirectory:
     def partitions(
         self, topics: Iterable[str], brokers: frozenset[int], watch: Callable[[Any], None]
     ) -> dict[str, list[BrokerPartition]]:
-        """The partitions of topics that living brokers have; `watch`: see `view`."""
+        """Return the partitions of topics on living brokers; `watch` as for `view`."""
         by_path = {paths.topic(topic): topic for topic in topics}
         nodes = self._values(by_path, lambda path: self._client.get_async(path, watch=watch))
         found = {}
@@ -109,10 +109,10 @@ class GroupDirectory:
     def claim(
         self, member: str, partitions: Iterable[RegisteredPartition], watch: Callable[[Any], None]
     ) -> tuple[list[RegisteredPartition], dict[RegisteredPartition, str]]:
-        """Become the owner of partitions: those that are ours now, and who owns the others.
+        """Claim partitions; return those that `member` owns now, and the owners of the others.
 
         `watch` is called when one of the others becomes free. NotAMemberError if the member's node
-        is gone.
+        is missing.
         """
         asked = []
         for partition in partitions:
@@ -141,7 +141,7 @@ class GroupDirectory:
         return ours, others
 
     def release(self, member: str, partitions: Iterable[RegisteredPartition]) -> None:
-        """Own partitions no longer; NotAMemberError if the member's node is gone."""
+        """Delete the claims of partitions; NotAMemberError if the member's node is missing."""
         answers = []
         for partition in partitions:
             change = self._client.transaction()
@@ -155,7 +155,7 @@ class GroupDirectory:
             self.writes += 1
 
     def offsets(self, partitions: Iterable[RegisteredPartition]) -> dict[RegisteredPartition, int]:
-        """The group's positions in partitions, where it has one."""
+        """Return the group's committed offsets in partitions, if it has one there."""
         by_path = {self._offset(partition): partition for partition in partitions}
         return {
             by_path[path]: OffsetNode.load(value, path).offset
@@ -164,7 +164,7 @@ class GroupDirectory:
         }
 
     def commit(self, member: str, offsets: Mapping[RegisteredPartition, int]) -> None:
-        """Write positions, all or none of up to a few hundred at once; NotAMemberError as above."""
+        """Commit offsets, each transaction all or nothing; NotAMemberError as for `release`."""
         items = sorted(offsets.items())
         for first in range(0, len(items), _MAX_OPERATIONS):
             self._commit(member, items[first : first + _MAX_OPERATIONS])
@@ -185,7 +185,7 @@ class GroupDirectory:
             raise NotAMemberError(member)
         for outcome in written:
             if isinstance(outcome, Exception):
-                self._prepared.clear()  # somebody removed what was prepared: the next one makes it
+                self._prepared.clear()  # a directory was removed: the next commit makes it again
                 raise outcome
         self.writes += len(values)
 
@@ -199,7 +199,7 @@ class GroupDirectory:
         try:
             value, _ = self._client.get(path, watch=watch)
         except self._errors.NoNodeError:
-            watch(None)  # free already
+            watch(None)  # it is free already
             return ""
         return str(value.decode())
 
@@ -209,7 +209,7 @@ class GroupDirectory:
             self._prepared.add(path)
 
     def _values(self, nodes: Iterable[str], ask: Callable[[str], Any]) -> dict[str, Any]:
-        """The values (for `exists`: the facts) of those nodes that are there."""
+        """Return the values of the nodes that exist (for `exists_async`: their metadata)."""
         answers = [(path, ask(path)) for path in nodes]
         found = {}
         for path, answer in answers:

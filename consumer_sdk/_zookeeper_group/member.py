@@ -1,16 +1,16 @@
-"""A member of a group without a coordinator: NetDB'11, Algorithm 1, with what time taught since.
+"""A member of a group without a coordinator (NetDB'11, Algorithm 1).
 
 Rules:
 
-- One thread decides: it reads the group (with watches on members, brokers and topics), computes
-  this member's part, takes back what is no longer in it, claims what is new, and hands it out.
-  What stays is read on meanwhile.
-- A partition is given up in this order: its stream stops delivering it, what was processed is
-  committed, and only then the claim is deleted.
+- One thread, the member's thread, rebalances. It reads the group with watches on members, brokers,
+  and topics, and computes this member's partitions. It releases those that moved away, claims the
+  new ones, and hands them to streams. Streams continue to read the partitions that stay.
+- A partition is released in this order: its stream stops, its processed messages are committed, and
+  then the claim is deleted.
 - The member retries a claim that another member still holds, after a pause that doubles. After
-  `warn_after_tries` tries in a row it logs the owners, and continues.
-- When the session has ended everything is dropped uncommitted, and the process joins anew under a
-  new name.
+  `warn_after_tries` tries in a row it logs the owner, and continues.
+- When the session has ended, the member drops all partitions without a commit. It then joins again
+  under a new name.
 """
 
 from __future__ import annotations
@@ -55,68 +55,70 @@ class MemberTiming:
 
 
 class Handover:
-    """Between the member's thread and a stream: what to begin with, what to let go of.
-
-    `lock` guards all of it; `changed` is set when the stream has something to do.
-    """
+    """The state that the member's thread and one stream share."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.changed = threading.Event()
-        self.to_start: dict[Partition, int | None] = {}  # with the group's position
-        self.to_release: set[Partition] = set()
-        self.reading: set[Partition] = set()
-        self.released = threading.Condition(self.lock)
-        self.processed: dict[Partition, int] = {}  # where to go on, not committed yet
+        self.lock = threading.Lock()  # guards everything below
+        self.changed = threading.Event()  # set when the stream has something to do
+        # Partitions for the stream to start, with the group's committed offset.
+        self.to_start: dict[Partition, int | None] = {}
+        self.to_release: set[Partition] = set()  # partitions for the stream to stop
+        self.reading: set[Partition] = set()  # partitions that the stream reads
+        self.released = threading.Condition(self.lock)  # notified when the stream has stopped some
+        self.processed: dict[Partition, int] = {}  # the next offsets, not committed yet
 
 
 class ZooKeeperMember:
-    """A process in `group`, with one session and one name in it, and one or more streams.
+    """A process in `group`, with one ZooKeeper session and one or more streams.
 
-    `wants` is its registration, by the number of its streams.
+    `subscription` returns its registration for a number of streams.
 
     UnreachableError if ZooKeeper does not answer, UsageError for a wrong address or chroot.
     """
 
     def __init__(
-        self, zookeeper: str, group: str, wants: Callable[[int], MemberNode], timing: MemberTiming
+        self,
+        zookeeper: str,
+        group: str,
+        subscription: Callable[[int], MemberNode],
+        timing: MemberTiming,
     ) -> None:
-        self.name = ""
+        self.name = ""  # HOST:UUID, new in every session
         self.group = group
-        self.rebalances = 0
+        self.rebalances = 0  # how often the member has computed its assignment
         self._timing = timing
-        self._wants = wants
+        self._subscription = subscription
         self._session = open_session(zookeeper, timeout=timing.session_seconds)
         self.directory = GroupDirectory(self._session, group)
-        self.handovers: list[Handover] = []
-        self._claimed: dict[RegisteredPartition, int] = {}
-        self._lease: LeaseThread | None = None
-        self._joined_session_id = 0
-        self._wake = threading.Event()
-        self._committing = threading.Lock()
-        self._starting = threading.Lock()
+        self.handovers: list[Handover] = []  # one per stream
+        self._claimed: dict[RegisteredPartition, int] = {}  # the number of the stream for each
+        self._lease: LeaseThread | None = None  # the proof that this process is a member
+        self._joined_session_id = 0  # the session in which the member joined last
+        self._wake = threading.Event()  # set when the member's thread must look at the group
+        self._committing = threading.Lock()  # held during a commit, so that no offset goes back
+        self._starting = threading.Lock()  # held during `start`
         self._closing = False
-        self._tries = 0
+        self._tries = 0  # rebalances in a row that did not get every claim
         self._thread = threading.Thread(target=self._run, name="headworks-member", daemon=True)
 
     @property
     def started(self) -> bool:
-        """Whether it has joined; the number of streams is settled then."""
+        """Whether the member's thread runs; the number of streams is fixed then."""
         return self._thread.ident is not None
 
     @property
     def valid(self) -> bool:
-        """Whether what was handed out may be delivered now."""
+        """Whether messages of the claimed partitions may be returned now."""
         lease = self._lease
         return lease is not None and lease.valid
 
     @property
     def closed(self) -> bool:
-        """Whether it has left."""
+        """Whether the member has left the group."""
         return self._closing
 
     def start(self) -> None:
-        """Join, with as many streams as there are handovers; its streams may all ask for it."""
+        """Join with one stream per handover; every stream may call this."""
         with self._starting:
             if self.started:
                 return
@@ -125,9 +127,9 @@ class ZooKeeperMember:
             self._thread.start()
 
     def commit(self) -> None:
-        """Write what the streams have processed; UnreachableError if that cannot be done now.
+        """Commit the processed messages of all streams; UnreachableError if that fails.
 
-        What a member has lost meanwhile is left alone: its heir repeats it.
+        Partitions that the member has lost are skipped: their new owner repeats the messages.
         """
         try:
             self._commit()
@@ -138,7 +140,7 @@ class ZooKeeperMember:
             raise self._commit_failed(repr(error)) from None
 
     def close(self) -> None:
-        """Commit, unless commits are by hand, and leave: the others rebalance at once."""
+        """Commit unless commits are explicit, and leave: the others rebalance at once."""
         if self._closing:
             return
         self._closing = True
@@ -191,25 +193,25 @@ class ZooKeeperMember:
                 )
 
     def _rebalance(self) -> float | None:
-        """Rebalance once; the pause until it has to be tried again, None if all is claimed."""
+        """Rebalance once; return the seconds until the next try, None if all is claimed."""
         if self._session.state is not SessionState.CONNECTED:
-            return _MAX_PAUSE_SECONDS  # its return wakes us before
+            return _MAX_PAUSE_SECONDS  # the session wakes the member when it returns
         if self._lease is None or self._lease.ended:
             self._join()
-        share = self._compute_assignment()
+        assignment = self._compute_assignment()
         self._release(
-            {place for place, stream in self._claimed.items() if share.get(place) != stream}
+            {claim for claim, stream in self._claimed.items() if assignment.get(claim) != stream}
         )
-        missing = [place for place in share if place not in self._claimed]
+        missing = [claim for claim in assignment if claim not in self._claimed]
         claimed, others = self.directory.claim(self.name, missing, self._on_event)
-        self._start_reading({place: share[place] for place in claimed})
+        self._start_reading({claim: assignment[claim] for claim in claimed})
         self.rebalances += 1
         if not others:
             self._tries = 0
             return None
         self._tries += 1
         if self._tries == self._timing.warn_after_tries:
-            place, owner = next(iter(others.items()))
+            claim, owner = next(iter(others.items()))
             _log.warning(
                 "group %s: %d partitions are owned by others still after %d tries, the first is %s"
                 " partition %d by %s",
@@ -217,8 +219,8 @@ class ZooKeeperMember:
                     self.group,
                     len(others),
                     self._tries,
-                    place.topic,
-                    place.broker_partition.partition,
+                    claim.topic,
+                    claim.broker_partition.partition,
                     owner,
                 ),
             )
@@ -226,13 +228,13 @@ class ZooKeeperMember:
         return pause * random.uniform(0.5, 1.0)
 
     def _join(self) -> None:
-        """Join under a name that nobody ever had; what an earlier one held is given up."""
+        """Join under a new name, and drop what the earlier name held."""
         self._discard_all()
         if self._session.id == self._joined_session_id:
             self._session.client.restart()  # somebody removed our node; the claims go with this
         self.name = f"{socket.gethostname()}:{uuid.uuid4().hex}"
         self._joined_session_id = self._session.id
-        name, node = self.name, self._wants(len(self.handovers))
+        name, node = self.name, self._subscription(len(self.handovers))
         joined = time.monotonic()
         self.directory.join(name, node)
         self._lease = LeaseThread(
@@ -253,16 +255,16 @@ class ZooKeeperMember:
         streams = {name: wanted(node, view.topics) for name, node in view.members.items()}
         topics = {topic for topic in streams[self.name] if streams[self.name][topic]}
         partitions = self.directory.partitions(topics, view.brokers, self._on_event)
-        dealt = assignment_of(self.name, partitions, streams)
-        return {RegisteredPartition(*key): stream for key, stream in dealt.items()}
+        assigned = assignment_of(self.name, partitions, streams)
+        return {RegisteredPartition(*key): stream for key, stream in assigned.items()}
 
-    def _release(self, places: set[RegisteredPartition]) -> None:
-        """Have streams stop, commit what they processed, and delete the claims."""
-        if not places:
+    def _release(self, claims: set[RegisteredPartition]) -> None:
+        """Stop the streams of partitions, commit, and delete the claims."""
+        if not claims:
             return
-        leaving = {place: self._claimed[place] for place in places}
+        leaving = {claim: self._claimed[claim] for claim in claims}
         for stream, handover in enumerate(self.handovers):
-            gone = {_partition_of(place) for place, owner in leaving.items() if owner == stream}
+            gone = {_partition_of(claim) for claim, owner in leaving.items() if owner == stream}
             with handover.lock:
                 for partition in gone & handover.to_start.keys():
                     del handover.to_start[partition]
@@ -273,14 +275,14 @@ class ZooKeeperMember:
             self._commit()
         for handover in self.handovers:
             with handover.lock:
-                for place in places:
-                    handover.processed.pop(_partition_of(place), None)
-        self.directory.release(self.name, places)
-        for place in places:
-            del self._claimed[place]
+                for claim in claims:
+                    handover.processed.pop(_partition_of(claim), None)
+        self.directory.release(self.name, claims)
+        for claim in claims:
+            del self._claimed[claim]
 
     def _wait_for_streams(self) -> None:
-        """Until no stream reads what it was asked to let go of, or it took too long over it."""
+        """Wait until every stream has stopped its partitions, for at most `release_seconds`."""
         deadline = time.monotonic() + self._timing.release_seconds
         for handover in self.handovers:
             with handover.lock:
@@ -308,14 +310,14 @@ class ZooKeeperMember:
             return
         positions = self.directory.offsets(claimed)
         self._claimed.update(claimed)
-        for place, stream in claimed.items():
+        for claim, stream in claimed.items():
             handover = self.handovers[stream]
             with handover.lock:
-                handover.to_start[_partition_of(place)] = positions.get(place)
+                handover.to_start[_partition_of(claim)] = positions.get(claim)
                 handover.changed.set()
 
     def _discard_all(self) -> None:
-        """Everything that was held may be somebody else's: forget it, uncommitted."""
+        """Drop all partitions without a commit, because other members may own them."""
         self._claimed.clear()
         for handover in self.handovers:
             with handover.lock:
@@ -326,9 +328,9 @@ class ZooKeeperMember:
                 handover.changed.set()
 
     def _commit(self) -> None:
-        """Write what was processed; one at a time, so that no position ever goes back."""
+        """Commit the processed messages; one commit at a time, so that no offset goes back."""
         with self._committing:
-            held = {_partition_of(place): place for place in self._claimed.copy()}
+            held = {_partition_of(claim): claim for claim in self._claimed.copy()}
             offsets: dict[RegisteredPartition, int] = {}
             for handover in self.handovers:
                 with handover.lock:
@@ -338,9 +340,9 @@ class ZooKeeperMember:
             self.directory.commit(self.name, offsets)
             for handover in self.handovers:
                 with handover.lock:
-                    for place, at in offsets.items():
-                        if handover.processed.get(_partition_of(place)) == at:
-                            del handover.processed[_partition_of(place)]
+                    for claim, at in offsets.items():
+                        if handover.processed.get(_partition_of(claim)) == at:
+                            del handover.processed[_partition_of(claim)]
 
     def _commit_failed(self, why: str) -> UnreachableError:
         return UnreachableError(
@@ -349,5 +351,5 @@ class ZooKeeperMember:
         )
 
 
-def _partition_of(place: RegisteredPartition) -> Partition:
-    return Partition(place.topic, place.broker_partition.partition)
+def _partition_of(claim: RegisteredPartition) -> Partition:
+    return Partition(claim.topic, claim.broker_partition.partition)

@@ -1,11 +1,11 @@
-"""One stream of a member: reads the partitions it is handed, in the thread of who polls.
+"""One stream of a member: it reads its partitions in the thread that polls.
 
 Rules:
 
-- It alone touches its librdkafka client, and calls the application back; the member's thread only
-  asks for it (`Handover`), so that a partition is let go of between two messages.
-- A message is given out only while the member's lease is valid, looked at for every message.
-- Brokers that do not answer are waited for: their partitions come back, or are taken away.
+- Only the stream uses its librdkafka client and calls the application's callbacks. The member's
+  thread asks for changes through a `Handover`, so that a partition stops between two messages.
+- The stream checks the member's lease for every message, and returns none without it.
+- The stream waits for brokers that do not answer: their partitions return, or move to others.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TRANSIENT_ERRORS = {
 
 
 class ZooKeeperStream:
-    """A membership (see `consumer_sdk.membership`) in the group of `member`."""
+    """A membership in the group of `member` (see `Membership`)."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class ZooKeeperStream:
         self._member = member
         self._start = start
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
-        self._owns_member = owns_member
+        self._owns_member = owns_member  # whether closing this stream closes the member
         self._handover = Handover()
         member.handovers.append(self._handover)
-        self._assigned: set[Partition] = set()
-        self._buffer: list[confluent_kafka.Message] = []
+        self._assigned: set[Partition] = set()  # the assignment of the client
+        self._buffer: list[confluent_kafka.Message] = []  # fetched messages, the next one last
         self._closed = False
         self.client = KafkaConsumer(properties)
 
@@ -119,7 +119,7 @@ class ZooKeeperStream:
         """See `Membership`."""
         partition = Partition(message.topic() or "", message.partition() or 0)
         with self._handover.lock:
-            if partition in self._handover.reading:  # or its heir repeats the message
+            if partition in self._handover.reading:  # otherwise its new owner repeats the message
                 self._handover.processed[partition] = (message.offset() or 0) + 1
 
     def move(self, offsets: Mapping[Partition, int], *, commit: bool) -> None:
@@ -140,14 +140,14 @@ class ZooKeeperStream:
         self._member.commit()
 
     def close(self) -> None:
-        """Let go of everything; the stream that made the member ends it, for all its streams."""
+        """Release all partitions; the first stream of a member also closes the member."""
         if self._closed:
             return
         self._closed = True
         with self._handover.lock:
             reading = sorted(self._handover.reading)
         self._stop_reading(reading)
-        with self._handover.lock:  # the member waits for nobody who has gone
+        with self._handover.lock:  # the member does not wait for a closed stream
             self._handover.reading.clear()
             self._handover.to_release.clear()
             self._handover.released.notify_all()
@@ -162,7 +162,7 @@ class ZooKeeperStream:
         self._buffer.reverse()
 
     def _apply_handover(self) -> None:
-        """Do what the member's thread has asked for."""
+        """Stop and start the partitions that the member's thread asks for."""
         handover = self._handover
         with handover.lock:
             handover.changed.clear()
@@ -177,7 +177,7 @@ class ZooKeeperStream:
             if to_start:
                 self._start_reading(to_start)
         except BaseException:
-            handover.changed.set()  # what the application or the broker broke off is done again
+            handover.changed.set()  # a callback or the broker failed: the next poll repeats it
             raise
 
     def _stop_reading(self, partitions: list[Partition]) -> None:
@@ -190,18 +190,22 @@ class ZooKeeperStream:
                 self._on_revoked(partitions)
 
     def _start_reading(self, positions: Mapping[Partition, int | None]) -> None:
-        """Read partitions from the group's positions; from `start` where it has none."""
+        """Read partitions from the group's committed offsets, or from `start` without one."""
         offsets = {p: OFFSET_BEGINNING if at is None else at for p, at in positions.items()}
         fresh = [partition for partition, at in positions.items() if at is None]
         placed: dict[Partition, int] = {}
         if fresh and self._start != "earliest":
             placed = offsets_of(self.client, fresh, self._start)
         with self._handover.lock:
-            ours = positions.keys() & self._handover.to_start.keys()  # some may be gone meanwhile
+            ours = (
+                positions.keys() & self._handover.to_start.keys()
+            )  # the member may have dropped some
             for partition in ours:
                 del self._handover.to_start[partition]
                 self._handover.reading.add(partition)
-                if partition in placed:  # it becomes the group's: an heir must not begin later
+                if (
+                    partition in placed
+                ):  # it becomes the group's offset: a new owner must not begin later
                     self._handover.processed.setdefault(partition, placed[partition])
         offsets |= placed
         self._assigned |= ours

@@ -1,7 +1,7 @@
-"""What a member wants to read: topics by name, or a filter that may let through later ones.
+"""The topics that a member reads: by name, or by a filter that also matches later topics.
 
-Rules: pure. Every member evaluates every other's filter, so that all come to one answer; the
-filters are Python's regular expressions, and are meant for whole names.
+Rules: pure. Every member evaluates the filters of all others, so that all compute one assignment.
+Filters are Python's regular expressions for whole names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EVERYTHING = ".*"
 def subscription(
     topics: Sequence[str], matching: str | None, excluding: str | None, streams: int = 1
 ) -> MemberNode:
-    """The registration of a member; UsageError for what is not a regular expression."""
+    """Return the registration of a member; UsageError for a wrong regular expression."""
     for name, pattern in (("matching", matching), ("excluding", excluding)):
         if pattern is not None:
             try:
@@ -42,7 +42,7 @@ def subscription(
 
 
 def wanted(member: MemberNode, topics: Iterable[str]) -> dict[str, int]:
-    """How many streams a member has for which of `topics`."""
+    """Return the number of streams that a member has for each of `topics`."""
     if member.pattern is None:
         there = set(topics)
         return {topic: streams for topic, streams in member.topics.items() if topic in there}
