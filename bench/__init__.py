@@ -15,7 +15,7 @@ How a benchmark joins: put a module or package `bench/NAME.py` here, with NAME o
         bench.bar("batch 1 against RabbitMQ", at_least=3, unit="x", got=bench.ratio(
             "produce, batch 1", "headworks", "RabbitMQ"))
 
-What the frame gives (`bench.frame.Bench`):
+The frame (`bench.frame.Bench`) offers:
 
 - `bench.quick`: do the same things smaller; the whole of NAME within 60 seconds.
 - `bench.folder`: scratch, removed at the end, `bench.say(text)`: progress, to stderr.
@@ -37,10 +37,10 @@ The result, `--format json`, on stdout:
      "bars": {"NAME": {"bar": x, "got": y, "ok": bool, "unit": "..", "sense": "at least"}},
      "missing": {"WHO": "why"}, "notes": [".."]}
 
-Exit 0 when every bar is met, 1 when one is not, 2 for wrong usage, 3 for an unreachable service.
+Exit 0 if every bar is met, 1 if one is not, 2 for wrong usage, 3 for an unreachable service.
 `python -m bench report RESULT.json` writes the same as Markdown; with `--into docs/benchmarks.md`
 it replaces that benchmark's tables there.
 
-Rules: a benchmark is a user of the project, starts our servers as users start them and imports
-nothing that a user could not; peers are fetched by the benchmark, never a dependency.
+Rules: a benchmark is a user of the project. It starts our servers as users start them, and imports
+only what a user could. The benchmark fetches peers; they are never a dependency.
 """

@@ -1,7 +1,7 @@
-"""What a benchmark records into: rounds, measurements, bars, missing peers.
+"""The record of a benchmark: rounds, measurements, bars, missing peers.
 
-Rules: samples go in, medians come out, and nothing is dropped: all samples stay in the result. A
-bar is judged here and nowhere else. Talk goes to `talk` (stderr), never to stdout.
+Rules: samples go in, medians come out, and all samples stay in the result. A bar is judged here and
+nowhere else. Progress goes to `talk` (stderr), never to stdout.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the measurements ran on, so that a reader can judge them."""
+"""The machine of the measurements, so that a reader can judge them."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def _version() -> str:
 def touch_pages(folder: Path, size: int) -> None:
     """Give the page cache memory that was used before: `size` bytes are written and removed.
 
-    In a virtual machine the first use of a page may cost ten times what the second does, because
-    the host has to find it first; whoever writes first would pay for everybody.
+    In a virtual machine, the first use of a page may cost ten times as much as the second, because
+    the host has to find it. The first writer would pay for all others.
     """
     path = folder / "touched"
     block = os.urandom(1 << 20)

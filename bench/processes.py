@@ -1,6 +1,6 @@
-"""What servers cost: CPU time and memory, of a process and all its children.
+"""The cost of servers: CPU time and memory, of a process and all its children.
 
-Rules: reads only; a child that has ended counts through the parent that waited for it. The CPU
+Rules: it only reads. A child that has ended counts through the parent that waited for it. The CPU
 time of a living process comes from its own clock (nanoseconds), not from /proc (10 ms).
 """
 
@@ -31,7 +31,7 @@ class Usage:
         self._process = psutil.Process(pid)
 
     def now(self) -> Spent:
-        """What they have used by now; UnreachableError if the process has ended."""
+        """Return what they have used so far; UnreachableError if the process has ended."""
         cpu, resident = 0.0, 0
         try:
             children = self._process.children(recursive=True)
@@ -49,5 +49,5 @@ class Usage:
 
 
 def _cpu_clock(pid: int) -> int:
-    """What clock_getcpuclockid(3) gives on Linux; Python offers it for threads only."""
+    """Return the clock of clock_getcpuclockid(3) on Linux; Python offers it for threads only."""
     return (~pid << 3) | 2

@@ -1,21 +1,25 @@
-"""The audit: what counting costs a producer, and how fast the reconciler adds up.
+"""The audit: the cost of counting to a producer, and the reconciler's rate.
 
-The producer's rate is measured in three ways, in turns of a few thousand messages: the same `send`;
-one that hears of each message's fate and counts nothing, which a producer without an audit would
-have to do as well, because it answers for what it took; and one that does neither. The bar is of
-the first to the second; how far the first is from the third is said beside it. Both are medians of
-ratios within a turn, whose order changes from turn to turn: from one second to the next the machine
-differs by more than what is measured. Ours counts as it is installed, compiled where there
-is a compiler; who hears and counts nothing hears in Python, as an application would.
+The producer runs in three ways, in turns of a few thousand messages:
+
+- the same `send`;
+- one that hears of each message's outcome and counts nothing, which every producer must do, because
+  it answers for what it took;
+- one that does neither.
+
+The bar compares the first with the second, and a note compares the first with the third. Both are
+medians of ratios within a turn, because the machine's speed changes more from second to second than
+the difference to be measured. The order of the turns changes. Counting runs as installed, compiled
+if there is a compiler. The second way hears in Python, as an application would.
 
 The reconciler reads audit messages of 1,000 hosts and 367 topics from a real broker into SQLite on
-disk, and its questions are asked of a store with a thousand topics.
+disk. Its queries run on a store with a thousand topics.
 
-How many audit messages 172,000 messages a second make depends on how many topics a host writes to
-and how often it reports. The worst case is that each of 1,000 hosts writes to each of 367 topics in
-every interval: 6,117 a second with a report a minute, which is the bar; 36,700 a second with the
-SDK's default of ten seconds, which is shown beside it. Where a host writes to twenty topics, as one
-service does, the default makes 2,000.
+The number of audit messages that 172,000 messages a second make depends on how many topics a host
+writes to, and how often it reports. In the worst case, each of 1,000 hosts writes to each of 367
+topics in every interval. That makes 6,117 a second with a report a minute, which is the bar. With
+the SDK's default of ten seconds it makes 36,700. If a host writes to twenty topics, as one service
+does, the default makes 2,000.
 """
 
 from __future__ import annotations

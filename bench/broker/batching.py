@@ -1,7 +1,7 @@
-"""What each kind of batching buys (table 1 of LinkedIn's pipeline paper), and compression.
+"""The gain of each kind of batching (table 1 of LinkedIn's pipeline paper), and of compression.
 
-Rules: our broker alone, one thing changed at a time: the producer's batches, the broker's flushes,
-the consumer's fetches. Compression is measured on messages that resemble events.
+Rules: our broker alone, one change at a time: the producer's batches, the broker's flushes, the
+consumer's fetches. Compression is measured on messages that resemble events.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _TIMEOUT = 900.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a client measured: how many, in how long; of single requests, percentiles in seconds."""
+    """The measurement of a client: messages, seconds, and percentiles of requests in seconds."""
 
     count: int
     seconds: float

@@ -1,7 +1,7 @@
-"""What is measured alike: a server that takes messages, keeps them in files and gives them back.
+"""The common measure: a server that takes messages, stores them in files, and returns them.
 
-Rules: a contender is started with the settings its makers give it but for what the experiment
-names; its client is native; queues are used once, so that no run meets another's data.
+Rules: a contender starts with its makers' settings, except for those that the experiment names. Its
+client is native. Each queue is used once, so that no run meets another's data.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Contender(Protocol):
         """End; does nothing if it is not running."""
 
     def spent(self) -> Spent:
-        """What the server has used so far."""
+        """Return the CPU seconds and the memory that the server has used so far."""
 
     def produce(self, queue: str, count: int, batch: str) -> Answer:
         """Send `count` messages to a new queue."""

@@ -3,10 +3,12 @@
 200-byte messages, batches of 1 and of 50 (and of 1 MB), files flushed asynchronously. Only Kafka's
 protocol has batches; the others send message by message, as in the paper.
 
-Rules: all contenders run at once and idle while one works; each does every case in each round, and
-what a log has taken is read several times.
-What is dirty in the page cache is written before a case begins, its pages are used once before,
-and the machine has come to rest, so that nobody pays for another.
+Rules:
+
+- All contenders run at once, and are idle while one works. Each does every case in each round, and
+  each log is read several times.
+- Before a case begins, dirty pages of the page cache are written, its own pages are used once, and
+  the machine is idle. No contender pays for another.
 """
 
 from __future__ import annotations

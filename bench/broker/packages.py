@@ -1,7 +1,7 @@
-"""What the peers need from the distribution: looked for, installed by apt where that is possible.
+"""The distribution's packages that the peers need: found, or installed by apt if possible.
 
-Rules: nothing is installed that is there already, nothing at all unless we are root on a Debian
-kind of system, and no service is started: a policy that says so stands while apt runs.
+Rules: nothing present is installed again. Nothing is installed unless we are root on a Debian-like
+system. No service starts: while apt runs, a policy file forbids it.
 """
 
 from __future__ import annotations

@@ -39,11 +39,11 @@ class _Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def command(self) -> list[str]:
-        """What to run."""
+        """Return the command to run."""
         raise UnreachableError(f"{self.name} has no command")
 
     def environment(self) -> Mapping[str, str]:
-        """What to add to the environment."""
+        """Return the variables to add to the environment."""
         return {}
 
     def start(self, folder: Path) -> None:
@@ -228,7 +228,7 @@ class Nats(_Server):
 
 
 def _bound() -> list[str]:
-    """What to run a server with so that the kernel ends it with us."""
+    """Return the command prefix with which the kernel ends a server together with us."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL"] if setpriv else []
 

@@ -1,9 +1,9 @@
-"""What it costs to be without a master, over a real ZooKeeper, and what a mirror moves.
+"""The cost of having no master, over a real ZooKeeper, and the rate of a mirror.
 
-- `failover`: from a broker's death until the others say so, its groups go on, it is back.
-- `writes`: what brokers write to ZooKeeper, idle, for topics, and for positions of groups.
+- `failover`: from a broker's death until the others report it, its groups continue, and it is back.
+- `writes`: the writes of brokers to ZooKeeper, idle, for topics, and for offsets of groups.
 - `rebalancing`: time and nodes written when a member joins or leaves, by members and partitions.
-- `takeover`: from a member's death to the first message that its heir reads.
+- `takeover`: from a member's death to the first message that its successor reads.
 - `mirror`: MB/s between two clusters, beside a plain consumer and a plain producer.
 """
 

@@ -1,10 +1,10 @@
 """The mirror beside a plain consumer and a plain producer, all three in Python, on two brokers.
 
-Rules: the consumer only reads and the producer only writes, each as fast as confluent_kafka lets
-it; the mirror does both at once. All move the same messages in the same partitions, uncompressed,
-with the same acknowledgements. The mirror's clock runs from its first message on the target to its
-last one, so that its start is not measured. What a program of one thread could do at best is the
-consumer's time and the producer's, one after the other: that is the mirror's bar.
+Rules: the consumer only reads and the producer only writes, each as fast as confluent_kafka allows.
+The mirror does both at once. All move the same messages in the same partitions, uncompressed, with
+the same acknowledgments. The mirror's clock runs from its first message on the target to its last,
+so its start is not measured. The bar is the best that a program of one thread could do: the
+consumer's time and the producer's, one after the other.
 """
 
 from __future__ import annotations

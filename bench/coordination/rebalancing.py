@@ -1,10 +1,10 @@
-"""How long a group without a coordinator takes to settle, and what it writes.
+"""The time that a group without a coordinator takes to settle, and its writes.
 
-Members are the SDK's, each with a session of its own; the partitions exist in ZooKeeper only, and a
-stream does what it is asked at once, so that what is measured is the coordination alone.
+Members are the SDK's, each with its own session. The partitions exist in ZooKeeper only, and a
+stream obeys at once, so the run measures the coordination alone.
 
-Rules: the clock runs from the join (or the leave) to the moment when all partitions are handed out
-evenly; nodes are counted where they are written.
+Rules: the clock runs from the join (or the leave) until all partitions are assigned evenly. Nodes
+are counted where they are written.
 """
 
 from __future__ import annotations

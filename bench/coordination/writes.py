@@ -1,6 +1,6 @@
-"""What brokers write to ZooKeeper, in its transactions: it takes some hundreds a second.
+"""The writes of brokers to ZooKeeper, in its transactions: it takes some hundreds a second.
 
-An idle broker's proofs of life, a topic created, and positions of groups: commits that come
+An idle broker's proofs of life, a topic created, and offsets of groups. Commits that arrive
 together share a transaction, so their number may grow far beyond what ZooKeeper takes.
 """
 

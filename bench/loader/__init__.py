@@ -211,10 +211,10 @@ def _rows(bench: Bench, events: Events, rows: int, folder: Path) -> None:
 def _topics(bench: Bench, week: Events, rows: int, topics: int, folder: Path) -> None:
     """Whole loads of the same rows in so many topics: new tables, known ones, nothing new.
 
-    A load every ten minutes finds events of the last ten in a partition or two of each table;
-    events of a whole week are seven files a topic, which is measured beside it. Spark ends workers
-    that were idle for a minute, and many new tables take longer than that: a load that is not
-    measured starts them again, so that few and many topics find the same.
+    A load every ten minutes finds events of the last ten in a partition or two of each table.
+    Events of a whole week are seven files a topic, which is measured too. Spark ends workers that
+    were idle for a minute, and many new tables take longer than that. A load that is not measured
+    starts them again, so that few and many topics meet the same conditions.
     """
     recent = page_views(TEN_MINUTES_MS)
     turns = (

@@ -1,8 +1,8 @@
-"""What is loaded: page views of about 195 bytes, and the flights of 2013; written as users write.
+"""The data to load: page views of about 195 bytes, and the flights of 2013, written as users write.
 
-Rules: values are encoded once, by fastavro, and sent again and again with other offsets, so that
-making them is no part of what is measured; their times are spread over a week, unless the ten
-minutes before a load are asked for.
+Rules: fastavro encodes the values once. They are sent repeatedly with other offsets, so that making
+them is not measured. Their times are spread over a week, unless the caller asks for the ten minutes
+before a load.
 """
 
 from __future__ import annotations

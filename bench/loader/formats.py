@@ -1,8 +1,8 @@
-"""What the same rows cost as Parquet, as ORC and as Avro files: why tables are Parquet.
+"""The cost of the same rows as Parquet, ORC, and Avro files: why tables are Parquet.
 
 Rules: the rows are those of a file that the loader has written, in Arrow before the clock starts,
-as they are when it writes them; Avro, which Arrow does not write, is given them as fastavro's own
-Python objects. CPU time of this process, and all is written to memory.
+as when it writes them. Arrow does not write Avro, so Avro receives the rows as fastavro's Python
+objects. The clock is the CPU time of this process, and all output goes to memory.
 """
 
 from __future__ import annotations

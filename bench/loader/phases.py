@@ -66,7 +66,7 @@ def _ours(given: Measure, ranges: Sequence[Range], folder: Path, after: int) -> 
 
 
 def _fastavro(given: Measure, ranges: Sequence[Range], folder: Path) -> Measure:
-    """What one would write oneself: a consumer, fastavro, Arrow, Parquet."""
+    """Load the way one would write oneself: a consumer, fastavro, Arrow, Parquet."""
     import pyarrow as pa
     import pyarrow.parquet as pq
     from fastavro import parse_schema, schemaless_reader

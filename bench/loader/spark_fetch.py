@@ -1,8 +1,8 @@
-"""Fetches the peer: a Spark whose Kafka and Avro jars are on Maven Central, in a place of its own.
+"""Fetches the peer: a Spark whose Kafka and Avro jars are on Maven Central, in its own folder.
 
-Rules: everything lands in the user's cache, once; Headworks never depends on it. The jars have to
-be of the same version as Spark, and Maven Central can be behind the package that Headworks runs
-on: so the version is a fixed one, with the libraries that it was built with.
+Rules: everything is stored in the user's cache, once. Headworks never depends on it. The jars must
+have the version of Spark, and Maven Central can lag behind the package that Headworks runs on. The
+version is therefore fixed, with the libraries it was built with.
 """
 
 from __future__ import annotations

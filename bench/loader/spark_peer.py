@@ -1,8 +1,8 @@
-"""Spark's own way: its Kafka source and from_avro; `python spark_peer.py JSON` prints what it took.
+"""Spark's own way: its Kafka source and from_avro; `python spark_peer.py JSON` prints the times.
 
-Rules: runs as a script, by the interpreter of an environment that has Spark and nothing of
-Headworks (see spark_fetch); it writes what the loader writes: Parquet (zstd) by day of the event,
-with partition, offset and timestamp, on one core.
+Rules: it runs as a script, by the interpreter of an environment that has Spark and nothing of
+Headworks (see spark_fetch). It writes what the loader writes, on one core: Parquet (zstd) by day of
+the event, with partition, offset, and timestamp.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
-"""A load generator: HTTP/1.1 over raw sockets, one request under way on each connection.
+"""A load generator: HTTP/1.1 over raw sockets, one request in flight on each connection.
 
-Rules: nothing is parsed but the status and the length, so that the client is never the bottleneck
-(it does several times what the servers do); any answer other than 200 ends the run; latencies are
-of every single request, measured from the moment it is written. A connection that the server has
-closed between two requests is opened again, as every client does.
+Rules:
+
+- Only the status and the length are parsed, so that the client is never the bottleneck: it reaches
+  several times the servers' rates.
+- Any reply other than 200 ends the run.
+- Latencies are of every single request, from the moment it is written.
+- A connection that the server closed between two requests is opened again, as every client does.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ _TYPE = "application/vnd.schemaregistry.v1+json"
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a run came to: requests, seconds, and the latencies in seconds, ascending."""
+    """The result of a run: requests, seconds, and the latencies in seconds, ascending."""
 
     count: int
     seconds: float

@@ -1,7 +1,7 @@
-"""How long a user's own tests wait for the broker and the registry of the pytest plugin.
+"""The time that a user's tests wait for the broker and the registry of the pytest plugin.
 
-Rules: as a user has it, in a folder that holds one test file, by a pytest of its own; from the
-moment in which the first test asks for the fixture until it has it.
+Rules: the setting is a user's. A folder holds one test file, and its own pytest runs it. The
+clock runs from the moment in which the first test requests the fixture until it has it.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 NOT_YET = Path(__file__).with_name("prose_not_yet.txt")
 PRODUCT = (
     "audit",
+    "bench",
     "broker",
     "ci",
     "cli",
