@@ -1,14 +1,11 @@
-"""The broker: an append-only log behind the Kafka protocol, on one machine.
+"""The broker: append-only logs behind the Kafka protocol.
 
-Layers, each knowing only those before it:
+Layers, each of which uses only those before it:
 
-- `records`: the record batch format v2; pure functions over bytes.
 - `log`: segments, indexes, partitions, recovery; files, no sockets.
-- `protocol`: frames and messages of the Kafka protocol; bytes in, requests out, no I/O.
 - `groups`: consumer groups as a state machine; the clock is passed in.
-- `coordination`: where topics, configs and committed offsets live; local file now.
-- `handlers`: one module per API; what the broker answers.
-- `server`: sockets, the flusher thread, start and stop.
-
-Beside them, knowing none of them: `mirror`, which copies topics between clusters.
+- `coordination`: topics, configs, committed offsets, and other brokers: a local file or ZooKeeper.
+- `topics`: the topics and partitions that this broker hosts; flushes and compaction.
+- `handlers`: one module per API, from a request to its response.
+- `server`: sockets, logins, start, and stop.
 """

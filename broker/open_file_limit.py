@@ -1,8 +1,8 @@
-"""How many files may be open, and the last ones, which are kept.
+"""The limit of open files, and the last of them, which are reserved.
 
-Rule: a connection that comes, and a partition that is opened, get none of the last few, and may
-come again. What is served needs them: a log that cannot open its folder once more, to put a
-segment's name on disk, must not be written any more.
+Rule: a new connection, and a partition that is being opened, never get a reserved file. Partitions
+that are served need them: a log that cannot open its folder to flush the name of a segment cannot
+be written any more.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ RESERVED_FILES = 64
 
 
 def raise_limit() -> None:
-    """Every segment and connection is an open file."""
+    """Raise the limit as far as the system allows. Each segment and connection is an open file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def few_left(descriptor: int) -> bool:
-    """Whether only kept ones are left after this one, which was the lowest number free."""
+    """Return whether only reserved files are left after `descriptor`, the lowest free one."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return limit != resource.RLIM_INFINITY and descriptor >= limit - RESERVED_FILES
 
 
 def check_enough() -> None:
-    """OSError if only kept ones are left."""
+    """Raise OSError if only reserved files are left."""
     descriptor = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     os.close(descriptor)
     if few_left(descriptor):

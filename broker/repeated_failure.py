@@ -1,7 +1,7 @@
-"""Something that fails again and again, told in the log as one thing.
+"""Log a failure that repeats as one event.
 
-Rules: it is said when it begins, once a minute while it lasts, and when it is over; how often it
-failed is in what is said. Who asks again and again must not fill a disk that is full already.
+Rules: the first failure is logged, then one a minute with their number, and the recovery. Clients
+that retry must not fill a disk that is already full.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LOG_INTERVAL_SECONDS = 60.0
 
 
 class RepeatedFailure:
-    """What fails, and as which logger that is told. `about`: what the records are about."""
+    """One thing that may fail repeatedly. `about` are fields of the log records."""
 
     __slots__ = ("_began", "_clock", "_failures", "_last_logged", "_log", "_what")
 
@@ -30,8 +30,9 @@ class RepeatedFailure:
         self._log = log
         self._what = what
         self._clock = clock
-        self._failures = 0
-        self._began = self._last_logged = 0.0
+        self._failures = 0  # since it last succeeded
+        self._began = 0.0  # the first of them
+        self._last_logged = 0.0
 
     @property
     def ongoing(self) -> bool:
@@ -39,7 +40,7 @@ class RepeatedFailure:
         return self._failures > 0
 
     def failed(self, error: Exception, about: Mapping[str, object]) -> None:
-        """It failed, for the first time or once more."""
+        """Note a failure."""
         now = self._clock()
         self._failures += 1
         if self._failures == 1:
@@ -57,7 +58,7 @@ class RepeatedFailure:
             )
 
     def recovered(self, about: Mapping[str, object]) -> None:
-        """It did not fail this time."""
+        """Note a success."""
         if not self._failures:
             return
         failures, self._failures = self._failures, 0

@@ -1,4 +1,4 @@
-"""Where topics, their configs, committed offsets, producer ids and the other brokers are known."""
+"""The coordination store: topics, configs, committed offsets, producer ids, and other brokers."""
 
 from headworks._broker.coordination.interface import (
     ClusterMember,

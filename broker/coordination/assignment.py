@@ -1,6 +1,7 @@
-"""Who gets which partition, and who coordinates which group.
+"""The assignment of partitions to brokers, and of groups to coordinators.
 
-Rules: pure, and the same answer on every broker for the same question. What is assigned stays.
+Rules: these are pure functions with the same result on every broker. An assigned partition never
+moves.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ __all__ = ["assign", "coordinator_of", "load_of"]
 def assign(
     count: int, brokers: Iterable[int], load: Mapping[int, int], present: tuple[int, ...] = ()
 ) -> tuple[int, ...]:
-    """The brokers of a topic's partitions: `present` ones stay, new ones follow up to `count`.
+    """Return the brokers of `count` partitions of a topic; the `present` ones stay.
 
-    Each new partition goes to the broker with the fewest of this topic; among those to the one
-    with the fewest of all (`load`), then to the lowest id. LookupError if there are no brokers.
+    Each new partition goes to the broker with the fewest partitions of this topic, then to the one
+    with the fewest of all topics (`load`), then to the lowest id. Raises LookupError if there are
+    no brokers.
     """
     own = Counter(present)
     alive = sorted(set(brokers))
@@ -33,7 +35,7 @@ def assign(
 
 
 def load_of(assignments: Iterable[tuple[int, ...]]) -> Counter[int]:
-    """How many partitions each broker has."""
+    """Return how many partitions each broker has."""
     load: Counter[int] = Counter()
     for assignment in assignments:
         load.update(assignment)
@@ -41,9 +43,9 @@ def load_of(assignments: Iterable[tuple[int, ...]]) -> Counter[int]:
 
 
 def coordinator_of(group: str, brokers: Iterable[int]) -> int | None:
-    """The broker that coordinates a group: each group has an order of preference of its own.
+    """Return the broker that coordinates a group, by the group's own order of preference.
 
-    So the groups of a broker that goes spread over those that stay, and no other group moves.
+    If a broker leaves, its groups spread over the others, and no other group moves.
     """
     return max(brokers, key=lambda broker: _preference(group, broker), default=None)
 

@@ -1,8 +1,8 @@
-"""Whose data folder this is: the cluster and the broker id whose partitions lie in it.
+"""The identity of a data folder: the cluster and the broker id to which its partitions belong.
 
-Rules: written once, before anything is registered, and checked at every start: a broker that came
-up with another's folder, or with an empty one, would show partitions without their messages.
-Call it under the folder's lock.
+Rules: the identity is written once, before the broker registers, and checked at every start. With
+another broker's folder, or an empty one, a broker would serve its partitions without their
+messages. The caller holds the lock of the folder.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ _LOCAL_STORE_NAME = "coordination.sqlite"
 
 @dataclass(frozen=True, slots=True)
 class FolderIdentity:
-    """A folder: its own unique name, its cluster and its broker."""
+    """The identity of a folder."""
 
-    folder: str
-    cluster: str
-    broker: int
+    folder: str  # its unique name
+    cluster: str  # the cluster id
+    broker: int  # the broker id
 
 
 def claim_folder(path: Path, cluster: str, broker: int) -> FolderIdentity:
-    """The folder's identity, written if it has none; UsageError if it is somebody else's."""
+    """Return the identity of a folder, writing it if it has none.
+
+    Raises UsageError if the folder belongs to another broker or cluster.
+    """
     known = _read(path)
     if known is None:
         if (path / _LOCAL_STORE_NAME).exists():
@@ -53,7 +56,7 @@ def claim_folder(path: Path, cluster: str, broker: int) -> FolderIdentity:
 
 
 def refuse_cluster_folder(path: Path) -> None:
-    """UsageError if the folder belongs to a broker of a cluster: its topics are in ZooKeeper."""
+    """Raise UsageError if the folder belongs to a broker of a cluster, with topics in ZooKeeper."""
     known = _read(path)
     if known is not None:
         raise UsageError(

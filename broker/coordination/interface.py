@@ -1,17 +1,17 @@
-"""What a broker asks of its coordination store: topics, positions, and who else is there.
+"""The interface of the coordination store: topics, committed offsets, and the other brokers.
 
 Rules:
 
-- Every method is asynchronous, so that a store across the network fits; the caller holds no lock
-  of a partition while it waits. What is a property is known already and costs nothing to ask.
-- A method that returns has happened durably; committed offsets alone may lag behind a power cut
-  (they then repeat messages, never lose them). UnreachableError: it may have happened or not.
-- The assignment of a topic's partitions to brokers is part of the topic. A partition never moves.
-- `sure` is false from the moment on at which another could be let in under this broker's id: it
-  then answers as nobody's owner and coordinates no group, until it is sure again.
-- Deleting a topic has two steps, so that a crash between them leaves no half: a topic that is
-  `deleting` is never served again; each of its brokers removes its files and says so, and the last
-  one forgets the topic. Until then the name stays taken.
+- Every method is asynchronous, so that the store may be remote. A property costs no request.
+- When a method returns, its change is durable. Only committed offsets may lag behind a power cut,
+  which repeats messages and never loses any. After UnreachableError, the change may or may not have
+  happened.
+- The assignment of partitions to brokers is part of a topic. A partition never moves.
+- `lease_valid` is false as soon as another broker could hold this broker's id. The broker then
+  leads no partition and coordinates no group until it is true again.
+- A topic is deleted in two steps, so that a crash leaves no half. It is marked as `deleting`, and
+  is never served again. Each of its brokers removes its files and reports that, and the last one
+  forgets the topic. Until then the name stays taken.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ __all__ = [
 ]
 
 PartitionKey = tuple[str, int]
-# From a topic's own configs to what they shall be.
+# Returns the new configs of a topic for its present ones.
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 _STORAGE_ERROR = 56  # the protocol's number for it
 
 
 class TopicExistsError(RefusedError):
-    """A topic of that name is there already."""
+    """A topic of that name exists already."""
 
 
 class StoreFailureError(RefusedError):
-    """What is to be kept could not be written, as on a full disk: nothing has changed."""
+    """The store could not write a change, for example because the disk is full."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code=_STORAGE_ERROR)
@@ -53,7 +53,7 @@ class StoreFailureError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class ClusterMember:
-    """A living broker, and where clients reach it."""
+    """A living broker, and the address for its clients."""
 
     broker: int
     host: str
@@ -62,25 +62,22 @@ class ClusterMember:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic: the broker of each partition, and the configs that differ from the defaults.
-
-    `left`: while it is deleted, the brokers that have still to remove their part.
-    """
+    """A topic as the store has it."""
 
     name: str
-    assignment: tuple[int, ...]
-    configs: Mapping[str, str] = field(default_factory=dict)
+    assignment: tuple[int, ...]  # the broker of each partition
+    configs: Mapping[str, str] = field(default_factory=dict)  # those that differ from the defaults
     deleting: bool = False
-    left: tuple[int, ...] = ()
+    left: tuple[int, ...] = ()  # while deleting: the brokers that still have files of it
 
     def of(self, broker: int) -> tuple[int, ...]:
-        """The partitions that a broker has."""
+        """Return the partitions of a broker."""
         return tuple(index for index, at in enumerate(self.assignment) if at == broker)
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A group's position in a partition."""
+    """The committed offset of a group in a partition."""
 
     offset: int
     leader_epoch: int = -1
@@ -88,11 +85,11 @@ class CommittedOffset:
 
 
 class Coordination(Protocol):
-    """The store."""
+    """A coordination store."""
 
     @property
     def cluster_id(self) -> str:
-        """A name for the whole that never changes."""
+        """The id of the cluster, which never changes."""
 
     @property
     def members(self) -> Mapping[int, ClusterMember]:
@@ -100,22 +97,22 @@ class Coordination(Protocol):
 
     @property
     def lease_valid(self) -> bool:
-        """Whether nobody else can have been let in under this broker's id."""
+        """Whether no other broker can hold this broker's id now."""
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call back in the event loop when members, topics or `sure` may have changed."""
 
     async def join(self, member: ClusterMember) -> None:
-        """Tell everybody that this broker serves; its topics are served already."""
+        """Register this broker, which serves its topics already."""
 
     async def leave(self) -> None:
-        """Tell everybody that this broker goes."""
+        """Withdraw the registration of this broker."""
 
     async def topics(self) -> list[Topic]:
-        """All topics, those that are being deleted too; what this broker changed is in it."""
+        """Return all topics, also those being deleted, with all changes of this broker."""
 
     async def read_topic(self, name: str) -> Topic | None:
-        """One topic as it is now, whoever changed it; `topics` has it so from then on."""
+        """Return one topic as it is now, whoever changed it. `topics` then returns it like that."""
 
     async def create_topic(self, topic: Topic) -> None:
         """Add a topic; TopicExistsError if the name is taken."""
@@ -124,49 +121,49 @@ class Coordination(Protocol):
         """Mark a topic as being deleted."""
 
     async def finish_delete(self, name: str) -> None:
-        """This broker has removed its part: when all have, forget topic and offsets in it."""
+        """Report that this broker removed its files; the last one forgets topic and offsets."""
 
     async def add_partitions(self, name: str, assignment: tuple[int, ...]) -> tuple[int, ...]:
-        """Give a topic more partitions; returns the assignment that it has then.
+        """Give a topic more partitions, and return its assignment.
 
-        If another was faster, that is another's.
+        If another broker was faster, return the assignment that it made.
         """
 
     async def change_configs(self, name: str, change: ConfigChange) -> Mapping[str, str] | None:
-        """Change a topic's configs from what they are now; what they are then, None if it is gone.
+        """Change the configs of a topic, and return the new ones; None if the topic is gone.
 
-        `change` is asked again if somebody else was faster, so that neither change is lost. What
-        it raises goes through, and nothing has changed.
+        If another broker changes them at the same time, `change` is called again, so that neither
+        change is lost. If it raises, nothing has changed.
         """
 
     async def report_served(self, name: str, partitions: int) -> None:
-        """This broker serves so many partitions of a topic from now on."""
+        """Report how many partitions of a topic this broker serves."""
 
     async def wait_until_followed(self, name: str) -> None:
-        """Wait, within limits, until the topic's other living brokers have followed a change."""
+        """Wait some seconds for the other living brokers to follow a change of a topic."""
 
     async def allocate_producer_ids(self, count: int) -> int:
-        """The first of `count` producer ids that nobody ever had."""
+        """Return the first of `count` new producer ids."""
 
     async def commit_offsets(
         self, group: str, offsets: Mapping[PartitionKey, CommittedOffset]
     ) -> None:
-        """Store a group's positions, all or none (of some hundreds)."""
+        """Store committed offsets of a group, all or none (of some hundreds)."""
 
     async def offsets(self, group: str) -> dict[PartitionKey, CommittedOffset]:
-        """All positions of a group."""
+        """Return all committed offsets of a group."""
 
     async def groups(self) -> list[str]:
-        """Groups that have positions."""
+        """Return the groups that have committed offsets."""
 
     async def has_offsets(self, group: str) -> bool:
-        """Whether a group has positions."""
+        """Return whether a group has committed offsets."""
 
     async def has_members(self, group: str) -> bool:
-        """Whether consumers that coordinate themselves are in the group now."""
+        """Return whether a group has decentralized consumers now."""
 
     async def delete_offsets(self, group: str, keys: Iterable[PartitionKey] | None = None) -> None:
-        """Forget a group's positions: those of `keys`, or all."""
+        """Delete committed offsets of a group: those of `keys`, or all."""
 
     async def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""

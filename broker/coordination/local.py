@@ -1,8 +1,11 @@
-"""Coordination of a single broker: one SQLite file in its data folder.
+"""The coordination store of a single broker: an SQLite file in its data folder.
 
-Rules: every change is one transaction. Topics and producer ids are on disk when the call returns
-(ids are taken in blocks: who asks for many must not keep the disk busy); offsets are in the
-write-ahead log, which survives the process but not a power cut.
+Rules:
+
+- Every change is one transaction.
+- Topics and producer ids are on disk when the call returns. Ids are allocated in blocks, so that
+  a client that asks for many does not keep the disk busy.
+- Committed offsets are in the write-ahead log, which survives the process but not a power cut.
 """
 
 from __future__ import annotations
@@ -47,14 +50,14 @@ _PRODUCER_ID_BLOCK = 1000
 
 
 class LocalCoordination:
-    """The store in the file `path`, which is created if it is missing; `broker` has everything."""
+    """The store in the file `path`, created if it is missing. `broker` has all partitions."""
 
-    lease_valid = True  # the lock of the data folder keeps others out
+    lease_valid = True  # the lock of the data folder excludes other brokers
 
     def __init__(self, path: Path, broker: int = 1) -> None:
         self.members: dict[int, ClusterMember] = {}
         self._broker = broker
-        self._producer_ids = range(0)  # of producers, that may be given out
+        self._producer_ids = range(0)  # producer ids that are allocated but not used
         self._write_failures = RepeatedFailure(_log, "the coordination store cannot be written now")
         try:
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
@@ -63,7 +66,7 @@ class LocalCoordination:
         except sqlite3.OperationalError as error:
             raise UsageError(
                 f"the coordination store {path} cannot be opened: {error}",
-                fix="see that the folder may be written to and that its disk has room",
+                fix="check the permissions of the folder and the free space of its disk",
             ) from None
         except sqlite3.DatabaseError as error:
             raise CorruptError(
@@ -73,20 +76,20 @@ class LocalCoordination:
         self.cluster_id = self._cluster_id()
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Nothing changes but by the caller."""
+        """Do nothing: only the caller changes anything."""
 
     async def join(self, member: ClusterMember) -> None:
         """See `Coordination`."""
         self.members = {member.broker: member}
 
     async def leave(self) -> None:
-        """There is nobody to tell."""
+        """Do nothing: there are no other brokers."""
 
     async def report_served(self, name: str, partitions: int) -> None:
-        """There is nobody to tell."""
+        """Do nothing: there are no other brokers."""
 
     async def wait_until_followed(self, name: str) -> None:
-        """There is nobody to wait for."""
+        """Do nothing: there are no other brokers."""
 
     async def topics(self) -> list[Topic]:
         """See `Coordination`."""
@@ -187,7 +190,7 @@ class LocalCoordination:
         return self._db.execute(asked, (group,)).fetchone() is not None
 
     async def has_members(self, group: str) -> bool:  # noqa: ARG002, it is the interface's
-        """Without ZooKeeper none can coordinate themselves."""
+        """Return false: decentralized consumers need ZooKeeper."""
         return False
 
     async def delete_offsets(self, group: str, keys: Iterable[PartitionKey] | None = None) -> None:
@@ -207,7 +210,7 @@ class LocalCoordination:
 
     @contextmanager
     def _transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """One change, whole or not at all. StoreFailureError if it cannot be written."""
+        """Run one transaction. Raises StoreFailureError if it cannot be written."""
         try:
             self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._db.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""The topics that this broker serves: configs, partitions, flushing, and the hosted topics."""
+"""The topics that this broker hosts: configs, partitions, flushes, compaction, and changes."""
 
 from headworks._broker.topics.config import CONFIGS, InvalidConfigError, TopicConfig, resolve_config
 from headworks._broker.topics.flusher import Flusher

@@ -1,14 +1,14 @@
-"""Compaction beside the serving: when, which partition, and how fast.
+"""The compactor: when to compact, which partition, and how fast.
 
 Rules:
 
-- One partition at a time, the dirtiest first, in a thread of its own that rests as long as it
-  works, so that the event loop is never kept waiting for it.
-- The thread changes files; what the log serves is changed by the loop. While a partition is
-  compacted its sealed segments are held. Stopping, and deleting a topic, wait for the thread to let
-  go, which it does between two records.
-- A damaged batch, or a change that was not finished, ends the compaction of that partition until
-  the broker is started again; a full disk is tried again later. Serving goes on in every case.
+- It compacts one partition at a time, the dirtiest first, in a thread of its own. The thread rests
+  as long as it works, so that the event loop never waits for it.
+- The thread writes files; only the loop changes what a log serves. While a partition is compacted,
+  `PartitionLog.compacting` keeps its segments. A stop of the broker and the deletion of the topic
+  wait for the thread, which stops between two records.
+- After a damaged batch or an unfinished swap, the partition is not compacted again until the broker
+  restarts. After a full disk, the compactor retries later. The partition is served in every case.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ __all__ = ["CompactionCounters", "Compactor"]
 
 _log = logging.getLogger(__name__)
 _WORK_SECONDS = 0.005
-_LOG_INTERVAL_SECONDS = 300.0  # after a disk that was full
+_LOG_INTERVAL_SECONDS = 300.0  # after a full disk
 _NEVER = float("inf")
 
 
 @dataclass(slots=True)
 class CompactionCounters:
-    """Counted since the start; only grow."""
+    """Counters since the start of the broker."""
 
-    runs: int = 0
-    failures: int = 0
-    seconds: float = 0.0
-    read_bytes: int = 0
-    freed_bytes: int = 0
+    runs: int = 0  # compactions of a partition
+    failures: int = 0  # of them
+    seconds: float = 0.0  # in the thread
+    read_bytes: int = 0  # of segments that were compacted
+    freed_bytes: int = 0  # by swaps
 
 
 class _StoppedError(Exception):
-    """The thread was asked to let go."""
+    """The thread must stop."""
 
 
 class Compactor:
-    """Looks every `interval` seconds for what is due, once it is started."""
+    """Compacts due partitions, and looks for them every `interval` seconds."""
 
     def __init__(
         self,
@@ -66,17 +66,18 @@ class Compactor:
         self._memory = memory
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._compacting: HostedPartition | None = None
+        self._compacting: HostedPartition | None = None  # the partition in the thread
         self._thread: Thread | None = None
-        self._stop = Event()
+        self._stop = Event()  # tells the thread to stop
+        # when a partition that failed may be compacted again, by the time of the loop
         self._not_before: WeakKeyDictionary[HostedPartition, float] = WeakKeyDictionary()
 
     def start(self) -> None:
-        """Look for work from now on."""
+        """Start looking for due partitions."""
         self._timer = self._loop.call_later(self._interval, self._tick)
 
     def stop(self) -> None:
-        """Let go of everything; what was compacted wholly stays so."""
+        """Stop, and wait for the thread. Finished swaps stay."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -85,7 +86,7 @@ class Compactor:
             self._thread.join()
 
     async def release(self, partition: HostedPartition) -> None:
-        """Return when `partition`, which has ended, is not being compacted."""
+        """Wait until a stopped partition is not being compacted."""
         if self._compacting is partition and self._thread is not None:
             self._stop.set()
             await asyncio.to_thread(self._thread.join)
@@ -98,7 +99,7 @@ class Compactor:
         self._next(now_ms)
 
     def _next(self, now_ms: int) -> None:
-        """Begin with the dirtiest partition that is due, unless one is being compacted."""
+        """Start with the dirtiest due partition, unless one is being compacted."""
         if self._compacting is not None or self._timer is None:
             return
         best: tuple[float, HostedPartition, Plan] | None = None
@@ -121,7 +122,7 @@ class Compactor:
         self._thread.start()
 
     def _run(self, partition: HostedPartition, due: Plan, now_ms: int) -> None:
-        """In the thread."""
+        """Compact a partition; runs in the thread."""
         began, error = time.monotonic(), None
         try:
             for swap in compact(due, now_ms=now_ms, throttle=self._throttle(), memory=self._memory):
@@ -133,12 +134,12 @@ class Compactor:
         self._loop.call_soon_threadsafe(self._done, partition, size, seconds, error)
 
     def _throttle(self) -> Callable[[], None]:
-        """What the thread calls every few records: lets the loop in, rests as long as it worked."""
+        """Return a function that yields to the loop, and rests as long as the thread worked."""
         stop, since = self._stop, time.monotonic()
 
         def throttle() -> None:
             nonlocal since
-            time.sleep(0)  # the loop may be waiting for the interpreter's lock
+            time.sleep(0)  # the loop may wait for the interpreter lock
             if time.monotonic() - since > _WORK_SECONDS:
                 if stop.wait(_WORK_SECONDS):
                     raise _StoppedError
@@ -174,7 +175,7 @@ class Compactor:
         again = isinstance(error, OSError)
         pause = _LOG_INTERVAL_SECONDS if again else _NEVER
         self._not_before[partition] = self._loop.time() + pause
-        then = f"again in {pause:.0f} s" if again else "not again before the next start"
+        then = f"retry in {pause:.0f} s" if again else "no retry before the next start"
         expected = again or isinstance(error, HeadworksError)
         _log.error(
             "%s: compaction failed, %s: %s",

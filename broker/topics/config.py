@@ -1,8 +1,10 @@
 """The configs of a topic: names, types, defaults, meanings.
 
-Rules: names and units are Kafka's, so that tools know them. A name that is not in the table is
-refused: a config that is stored but does nothing would be a lie. A topic stores only what was set
-for it; the rest comes from the broker's defaults.
+Rules:
+
+- Names and units are Kafka's, so that tools know them.
+- A name that is not in the table is rejected: a stored config that does nothing would mislead.
+- A topic stores only the configs that were set for it. The others are the defaults of the broker.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ __all__ = [
     "resolve_config",
 ]
 
-# the protocol's numbers of config types
+# the numbers of config types in the protocol
 _BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST = 1, 2, 3, 5, 6, 7
 VALIDATION = "headworks.schema.validation"
 _FOREVER = (1 << 63) - 1
@@ -30,35 +32,35 @@ _POLICIES = ("delete", "compact", "compact,delete", "delete,compact")
 
 
 class InvalidConfigError(UsageError):
-    """A config that does not exist, or a value that it cannot have."""
+    """A config is unknown, or its value is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One config: name, type (the protocol's number), default, meaning, and what it allows."""
+    """One config."""
 
     name: str
-    kind: int
+    kind: int  # the number of its type in the protocol
     default: str
-    meaning: str
-    check: Callable[[str], bool]
+    meaning: str  # one line, for the docs and DescribeConfigs
+    check: Callable[[str], bool]  # returns whether a value is valid
 
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """The configs of a topic, resolved."""
+    """The resolved configs of a topic."""
 
-    log: LogConfig
-    flush_messages: int
-    flush_ms: int
-    max_message_bytes: int
-    append_time: bool
+    log: LogConfig  # for the logs of its partitions
+    flush_messages: int  # flush after this many
+    flush_ms: int  # flush after this time
+    max_message_bytes: int  # of a record batch
+    append_time: bool  # whether the broker sets the record timestamps
     compacted: bool
-    schema_validation: bool
+    schema_validation: bool  # whether schema ids must be registered
 
     @property
     def validates_records(self) -> bool:
-        """Whether batches are looked into before they are taken."""
+        """Whether the records of a batch are validated before it is appended."""
         return self.compacted or self.schema_validation
 
 
@@ -90,87 +92,87 @@ CONFIGS: Mapping[str, ConfigKey] = {
             "cleanup.policy",
             _LIST,
             "delete",
-            "how old records go: delete (by segment), compact (a key's last stays), or both",
+            "delete old segments, compact (retain the last record of each key), or both",
             _one_of(*_POLICIES),
         ),
         ConfigKey(
             "compression.type",
             _STRING,
             "producer",
-            "batches keep the codec the producer chose",
+            "keep the compression codec of the producer",
             _one_of("producer"),
         ),
         ConfigKey(
             "delete.retention.ms",
             _LONG,
             "86400000",
-            "keep tombstones for so long after what they delete is gone from a compacted topic",
+            "retain a tombstone for this long after compaction removed the records before it",
             _integer(0),
         ),
         ConfigKey(
             "flush.messages",
             _LONG,
             "100000",
-            "put a partition on disk after so many messages",
+            "flush a partition after this many messages",
             _integer(1),
         ),
         ConfigKey(
-            "flush.ms", _LONG, "200", "put a partition on disk after so many ms", _integer(0)
+            "flush.ms", _LONG, "200", "flush a partition after this many milliseconds", _integer(0)
         ),
         ConfigKey(
             VALIDATION,
             _BOOLEAN,
             "false",
-            "refuse messages whose schema id is not registered under TOPIC-value: true or false",
+            "reject messages whose schema id is not registered under TOPIC-value: true or false",
             _one_of("true", "false"),
         ),
         ConfigKey(
             "max.compaction.lag.ms",
             _LONG,
             str(_FOREVER),
-            "compact a record at the latest so long after it was written",
+            "compact a record at most this long after it was written",
             _integer(1),
         ),
         ConfigKey(
             "max.message.bytes",
             _INT,
             "1048588",
-            "largest record batch that is taken",
+            "maximum size of a record batch",
             _integer(0, (1 << 31) - 1),
         ),
         ConfigKey(
             "message.timestamp.type",
             _STRING,
             "CreateTime",
-            "whose clock stamps the records",
+            "whether the producer or the broker sets the record timestamps",
             _one_of("CreateTime", "LogAppendTime"),
         ),
         ConfigKey(
             "min.cleanable.dirty.ratio",
             _DOUBLE,
             "0.5",
-            "compact when this part of the sealed bytes, 0 to 1, was not compacted yet",
+            "compact when this fraction (0 to 1) of the sealed bytes is not compacted yet",
             _fraction,
         ),
         ConfigKey(
             "min.compaction.lag.ms",
             _LONG,
             "0",
-            "leave a record uncompacted for at least so long after it was written",
+            "leave a record uncompacted for at least this long after it was written",
             _integer(0),
         ),
         ConfigKey(
             "retention.bytes",
             _LONG,
             "-1",
-            "keep at most so many bytes of a partition; -1: no limit",
+            "retain at most this many bytes per partition (-1: unlimited)",
             _integer(-1),
         ),
         ConfigKey(
             "retention.ms",
             _LONG,
             "604800000",
-            "remove segments that were last written so long ago; -1: never",
+            "delete a segment this long after its last write (-1: never)",
             _integer(-1),
         ),
         ConfigKey(
@@ -184,7 +186,7 @@ CONFIGS: Mapping[str, ConfigKey] = {
             "segment.ms",
             _LONG,
             "604800000",
-            "start a new segment file so long after the last one was begun",
+            "start a new segment file when the active one is this old",
             _integer(1),
         ),
     )
@@ -194,7 +196,10 @@ CONFIGS: Mapping[str, ConfigKey] = {
 def resolve_config(
     configs: Mapping[str, str], defaults: Mapping[str, str], *, show_unflushed: bool = False
 ) -> TopicConfig:
-    """The topic's configs over the broker's defaults over the table's; InvalidConfigError."""
+    """Resolve configs: the topic's, then the broker's defaults, then the table's.
+
+    Raises InvalidConfigError.
+    """
     for source in (defaults, configs):
         for name, value in source.items():
             key = CONFIGS.get(name)

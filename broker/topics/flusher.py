@@ -1,8 +1,10 @@
-"""The one thread that puts logs on disk, so that the event loop never waits for a disk.
+"""The flusher thread, which flushes logs so that the event loop never waits for a disk.
 
-Rules: a log is asked for by the loop and flushed once, however often it was asked for meanwhile
-(group commit); results return to the loop in order. The thread touches nothing but `log.sync`, and
-tells `took` how many seconds each took.
+Rules:
+
+- Several requests for one log that arrive during a flush are served by one flush (group commit).
+- Results return to the loop in order.
+- The thread calls nothing of a log but `sync`, and reports to `took` how many seconds each took.
 """
 
 from __future__ import annotations
@@ -19,17 +21,17 @@ __all__ = ["Flushable", "Flusher"]
 
 
 class Flushable(Protocol):
-    """Something whose `sync` puts it on disk."""
+    """Something that `sync` flushes to disk."""
 
     def sync(self) -> Any:
-        """Runs in the flusher thread; may raise FlushFailedError."""
+        """Flush; runs in the flusher thread. May raise FlushFailedError."""
 
 
 _Done = Callable[[Any, FlushFailedError | None], None]
 
 
 class Flusher:
-    """Starts its thread when made; `stop` ends it after what was asked for is done."""
+    """A thread that starts at once and flushes on request."""
 
     def __init__(
         self,
@@ -38,7 +40,7 @@ class Flusher:
     ) -> None:
         self._loop = loop
         self._took = took
-        self._wanted: dict[Flushable, _Done] = {}
+        self._wanted: dict[Flushable, _Done] = {}  # requested flushes, guarded by the condition
         self._condition = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
@@ -51,7 +53,7 @@ class Flusher:
             self._condition.notify()
 
     def stop(self) -> None:
-        """Finish what was asked for and end the thread."""
+        """Finish the requested flushes, and end the thread."""
         with self._condition:
             self._stopping = True
             self._condition.notify()

@@ -1,8 +1,11 @@
-"""Opening a topic's partitions: the logs, and why others must not or cannot be served.
+"""Open the logs of a topic's partitions, and report those that cannot be opened.
 
-Rules: runs in a thread and touches nothing but files. A partition that is refused keeps nobody else
-from being opened. What is refused for damage stays so until somebody has looked at it; what the
-system did not let us open (no room, no more files, no permission) may be opened later.
+Rules:
+
+- This runs in a thread and uses nothing but files.
+- A partition that fails to open does not keep others from being opened.
+- After an error of the system (disk full, too many open files, no permission), a retry may succeed.
+  A damaged log needs an operator and a restart.
 """
 
 from __future__ import annotations
@@ -31,17 +34,17 @@ class OpenFailure:
 
 @dataclass(slots=True)
 class OpenedLogs:
-    """What became of partitions, by their numbers; `cut_bytes`: cut off torn tails."""
+    """The opened logs and the failures, by partition number."""
 
     logs: dict[int, PartitionLog] = field(default_factory=dict)
     refused: dict[int, OpenFailure] = field(default_factory=dict)
-    cut_bytes: int = 0
+    cut_bytes: int = 0  # truncated from torn tails
 
 
 def open_logs(
     topic: str, folders: Mapping[int, Path], config: LogConfig, known: Mapping[int, OpenFailure]
 ) -> OpenedLogs:
-    """Open the logs in these folders; what is refused as it is `known` to be is not told again."""
+    """Open the logs in these folders. A failure that is `known` already is not logged again."""
     opened = OpenedLogs()
     for index, folder in folders.items():
         about: dict[str, object] = {"topic": topic, "partition": index}
@@ -59,13 +62,13 @@ def open_logs(
         opened.logs[index] = log
         opened.cut_bytes += recovery.cut_bytes
         if recovery.cut_bytes:
-            _tell_cut(about, log, recovery)
+            _log_truncation(about, log, recovery)
         if index in known:
             _log.warning("partition %s-%d is served again", topic, index, extra=about)
     return opened
 
 
-def _tell_cut(about: Mapping[str, object], log: PartitionLog, recovery: Recovery) -> None:
+def _log_truncation(about: Mapping[str, object], log: PartitionLog, recovery: Recovery) -> None:
     _log.warning(
         "partition %s-%d: cut %d bytes after offset %d: %s",
         about["topic"],

@@ -1,13 +1,13 @@
-"""A served partition: its log, when it is flushed, and who waits for it.
+"""A partition that this broker serves: its log, its flushes, and the requests that wait for it.
 
 Rules:
 
-- A batch is acknowledged to acks=all only after the flush that covers it; acks=1 after the write.
-- A flush that fails ends the partition: what the kernel dropped cannot be written again, so
-  pretending otherwise would lose data. Writers get a storage error until the broker restarts.
-- Waiting readers are called when the visible end moves, and must take themselves off.
-- A flush makes appends to the same file wait, so it is not made more often than somebody needs it:
-  at once for acks=all, soon while a reader waits for what comes next, else by the flush policy.
+- A batch with acks=all is acknowledged after the flush that covers it, with acks=1 after the write.
+- A failed flush stops the partition. The kernel may have dropped the pages, so a later flush could
+  succeed without them. Producers get a storage error until the broker restarts.
+- A waiting reader is called back when the high watermark advances, until it calls `unwatch`.
+- A flush blocks appends to the same file, so it happens only as often as needed. That is at once
+  for acks=all, within milliseconds while a reader waits, else by the flush policy.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from headworks.errors import CorruptError, RefusedError
 __all__ = ["HostedPartition", "StorageFailureError"]
 
 _log = logging.getLogger(__name__)
-_TAIL_FLUSH_SECONDS = 0.002  # how long a reader at the end waits for a flush at most
+_TAIL_FLUSH_SECONDS = 0.002  # the longest that a reader at the end waits for a flush
 _LOG_INTERVAL_SECONDS = 60.0
 
 
 class StorageFailureError(RefusedError):
-    """The partition cannot be written: the disk is full, or has failed."""
+    """The partition cannot be written, because the disk is full or has failed."""
 
 
 class HostedPartition:
@@ -46,33 +46,33 @@ class HostedPartition:
         self.topic = topic
         self.index = index
         self.log = log
-        self.config = config
-        self.failure: str | None = None
-        self._damage = ""
-        self._silent_until = 0.0  # about batches that are refused
+        self.config = config  # resolved, of the topic
+        self.failure: str | None = None  # why it no longer takes batches
+        self._last_damage = ""
+        self._next_rejection_log = 0.0  # when a rejected batch is logged again
         self._write_failures = RepeatedFailure(_log, f"{topic}-{index}: cannot be written now")
         self._flusher = flusher
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._requested = 0  # flushes up to here are asked for
-        self._until_flushed: deque[tuple[int, Callable[[str | None], None]]] = deque()
-        self._readers: dict[Callable[[], None], None] = {}
+        self._requested_offset = 0  # a flush up to this offset is requested
+        self._flush_waiters: deque[tuple[int, Callable[[str | None], None]]] = deque()
+        self._waiting_readers: dict[Callable[[], None], None] = {}
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"
 
     @property
     def writable(self) -> bool:
-        """Whether it takes messages, as far as the last who tried has found."""
+        """Whether it takes batches, by the result of the last append."""
         return self.failure is None and not self._write_failures.ongoing
 
     @property
     def about(self) -> dict[str, object]:
-        """What a log record says of it."""
+        """The fields of its log records."""
         return {"topic": self.topic, "partition": self.index, "offset": self.log.log_end_offset}
 
     def configure(self, config: TopicConfig) -> None:
-        """Take over changed configs."""
+        """Apply changed configs."""
         self.config = config
         self.log.config = config.log
 
@@ -86,35 +86,35 @@ class HostedPartition:
             self._flush_failed(error)
             raise StorageFailureError(str(error)) from error
         except OSError as error:
-            raise self._refuse(error) from error
+            raise self._write_failed(error) from error
 
     def stage_plain(self, buffer: memoryview, batches: Sequence[Plain]) -> int | None:
         """See `PartitionLog.stage_plain`."""
         return None if self.failure is not None else self.log.stage_plain(buffer, batches)
 
     def commit(self, *, urgent: bool) -> None:
-        """Write what is staged and see to its flush, at once if `urgent` (somebody waits)."""
+        """Write the staged batches, and flush them: at once if `urgent` (a request waits)."""
         before = self.log.log_end_offset
         try:
             self.log.commit()
         except OSError as error:
-            raise self._refuse(error) from error
+            raise self._write_failed(error) from error
         end = self.log.log_end_offset
         if self._write_failures.ongoing and end > before:
             self._write_failures.recovered(self.about)
         if urgent or end - self.log.flushed_offset >= self.config.flush_messages:
             self.flush()
         elif self.log.nearly_full:
-            self.flush()  # in the thread, so that sealing it leaves little to flush to the loop
-        elif end > self._requested:
+            self.flush()  # in the thread, so that a roll leaves the loop little to flush
+        elif end > self._requested_offset:
             self._flush_later()
         if self.config.log.show_unflushed:
             self._wake_readers()
 
     def _flush_later(self) -> None:
-        """See that what is written is flushed in time: soon if somebody waits to read it."""
+        """Schedule a flush: soon if a reader waits, else by the policy."""
         seconds = self.config.flush_ms / 1000
-        if self._readers and not self.config.log.show_unflushed:
+        if self._waiting_readers and not self.config.log.show_unflushed:
             seconds = min(seconds, _TAIL_FLUSH_SECONDS)
         due = self._loop.time() + seconds
         if self._timer is not None:
@@ -124,16 +124,16 @@ class HostedPartition:
         self._timer = self._loop.call_at(due, self.flush)
 
     def flush(self) -> None:
-        """Ask for a flush of everything written, unless one is asked for already."""
+        """Request a flush of all written batches, unless it is requested already."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self.log.log_end_offset > self._requested:
-            self._requested = self.log.log_end_offset
+        if self.log.log_end_offset > self._requested_offset:
+            self._requested_offset = self.log.log_end_offset
             self._flusher.request(self.log, self._flushed)
 
     def roll_when_due(self, now_ms: int) -> None:
-        """Seal the active segment if it is old enough, once it is on disk."""
+        """Roll the active segment if it is old enough, after a flush in the thread."""
         if self.failure is None and self.log.roll_due(now_ms):
             self.flush()
             self.when_flushed(
@@ -141,7 +141,7 @@ class HostedPartition:
             )
 
     def expire(self, now_ms: int) -> list[LogSegment]:
-        """See `PartitionLog.expire`; what has ended keeps what it has. Raises OSError."""
+        """See `PartitionLog.expire`; a stopped partition removes nothing. Raises OSError."""
         if self.failure is not None:
             return []
         try:
@@ -160,52 +160,52 @@ class HostedPartition:
             self._write_failures.failed(error, self.about)
 
     def when_flushed(self, offset: int, callback: Callable[[str | None], None]) -> None:
-        """Call back with None once everything before `offset` is on disk, or with an error."""
+        """Call back with None when everything before `offset` is on disk, or with an error."""
         if offset <= self.log.flushed_offset:
             callback(None)
         elif self.failure is not None:
             callback(self.failure)
         else:
-            self._until_flushed.append((offset, callback))
+            self._flush_waiters.append((offset, callback))
 
     def watch(self, callback: Callable[[], None]) -> None:
         """Call back whenever there is more to read, until `unwatch`."""
-        self._readers[callback] = None
+        self._waiting_readers[callback] = None
         if self._timer is not None:
             self._flush_later()
 
     def unwatch(self, callback: Callable[[], None]) -> None:
         """Stop calling back."""
-        self._readers.pop(callback, None)
+        self._waiting_readers.pop(callback, None)
 
     @property
     def readers(self) -> int:
-        """How many wait for more to read."""
-        return len(self._readers)
+        """The number of readers that wait for more."""
+        return len(self._waiting_readers)
 
     def log_damage(self, error: CorruptError) -> None:
-        """Log what a reader met; who met it asks again and again, and is not logged each time."""
-        if str(error) != self._damage:
-            self._damage = str(error)
+        """Log damage that a reader met, once: clients retry such a read forever."""
+        if str(error) != self._last_damage:
+            self._last_damage = str(error)
             _log.error("%s: %s", self, error, extra=self.about)
 
     def log_rejected_batch(self, error: RefusedError, peer: str) -> None:
-        """Log why a batch is refused, once a minute: not every client shows what it was told."""
+        """Log why a batch is rejected, once a minute: not every client reports its errors."""
         now = self._loop.time()
-        if now < self._silent_until:
+        if now < self._next_rejection_log:
             return
-        self._silent_until = now + _LOG_INTERVAL_SECONDS
+        self._next_rejection_log = now + _LOG_INTERVAL_SECONDS
         why = str(error).removeprefix(f"{self}: ")
         about = self.about | {"peer": peer, "error": why}
-        _log.warning("%s: refused a batch of %s: %s", self, peer, why, extra=about)
+        _log.warning("%s: rejected a batch of %s: %s", self, peer, why, extra=about)
 
     def stop(self, reason: str) -> None:
-        """Refuse writes from now on and answer everybody who waits."""
+        """Reject batches from now on, and answer all waiting requests."""
         self.failure = reason
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting, self._until_flushed = self._until_flushed, deque()
+        waiting, self._flush_waiters = self._flush_waiters, deque()
         for _, callback in waiting:
             callback(reason)
         self._wake_readers()
@@ -218,7 +218,7 @@ class HostedPartition:
             return
         self.log.mark_flushed(point)
         flushed = self.log.flushed_offset
-        waiting = self._until_flushed
+        waiting = self._flush_waiters
         while waiting and waiting[0][0] <= flushed:
             waiting.popleft()[1](None)
         if waiting:
@@ -231,9 +231,9 @@ class HostedPartition:
         self.stop(str(error))
 
     def _wake_readers(self) -> None:
-        for callback in tuple(self._readers):
+        for callback in tuple(self._waiting_readers):
             callback()
 
-    def _refuse(self, error: OSError) -> StorageFailureError:
+    def _write_failed(self, error: OSError) -> StorageFailureError:
         self._write_failures.failed(error, self.about)
         return StorageFailureError(f"append failed: {error}")

@@ -1,14 +1,14 @@
-"""Which schema ids the messages of a topic may carry, as a registry says.
+"""A cache of the schema ids that a registry has for each topic.
 
 An id is known for a topic if the registry has it under the topic's subject, `TOPIC-value`.
 
 Rules:
 
-- The event loop asks only what is remembered (`verdict`); what is not is looked up in threads, and
-  everybody who asks for the same id meanwhile waits for the same answer.
-- A known id is remembered for ever, as it never changes; an unknown one, and that no registry
-  answered, only for a moment. What is remembered of those is bounded.
-- No answer is never taken for a yes.
+- The event loop only reads the cache (`status`). Threads look up missing ids, and all requests for
+  the same id wait for the same lookup.
+- A known id never changes and is cached forever. An unknown id, and a failed lookup, are cached for
+  seconds; their number is bounded.
+- A failed lookup never counts as a known id.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TopicSchemaId = tuple[str, int]  # a topic, and a schema id
 
 
 class SchemaIdStatus(Enum):
-    """What is known of an id for a topic; ASK: nothing, or nothing any more."""
+    """The status of a schema id for a topic."""
 
     KNOWN = "known"
     UNKNOWN = "unknown"
@@ -47,20 +47,21 @@ class SchemaIdStatus(Enum):
 
 
 class SchemaIdCache:
-    """What the registry at `url` has, remembered."""
+    """The cache of the ids in the registry at `url`."""
 
     def __init__(self, url: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         from headworks.registry_client import (
             RegistryClient,
-        )  # only who has topics that ask needs it
+        )  # only brokers that validate schema ids import it
 
         self._client = RegistryClient(url, timeout=_TIMEOUT_SECONDS)
         self._clock = clock
-        self._lookup_failures = RepeatedFailure(_log, f"schema ids cannot be asked for at {url}")
+        self._lookup_failures = RepeatedFailure(_log, f"schema ids cannot be looked up at {url}")
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="schema-ids")
-        self._known: set[TopicSchemaId] = set()  # bounded by what the registry has
+        self._known: set[TopicSchemaId] = set()  # bounded by the content of the registry
+        # unknown ids and failed lookups: their status, and until when it is valid
         self._other: OrderedDict[TopicSchemaId, tuple[SchemaIdStatus, float]] = OrderedDict()
-        self._asked: dict[TopicSchemaId, asyncio.Future[None]] = {}
+        self._asked: dict[TopicSchemaId, asyncio.Future[None]] = {}  # lookups in progress
 
     @property
     def url(self) -> str:
@@ -68,7 +69,7 @@ class SchemaIdCache:
         return self._client.url
 
     def status(self, topic: str, schema_id: int) -> SchemaIdStatus:
-        """What is remembered."""
+        """Return the cached status of an id."""
         wanted = topic, schema_id
         if wanted in self._known:
             return SchemaIdStatus.KNOWN
@@ -76,7 +77,7 @@ class SchemaIdCache:
         return verdict if until > self._clock() else SchemaIdStatus.NOT_CACHED
 
     async def look_up(self, wanted: Iterable[TopicSchemaId]) -> None:
-        """Ask the registry, and remember what it says. Never fails."""
+        """Look up ids in the registry and cache the results. Never fails."""
         loop = asyncio.get_running_loop()
         waiting = []
         for one in wanted:
@@ -90,11 +91,11 @@ class SchemaIdCache:
             await asyncio.shield(asked)
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop looking up ids."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _ask(self, wanted: TopicSchemaId) -> SchemaIdStatus:
-        """In a thread."""
+        """Ask the registry; runs in a thread."""
         topic, schema_id = wanted
         version = self._client.version_of(schema_id, f"{topic}-value")
         return SchemaIdStatus.UNKNOWN if version is None else SchemaIdStatus.KNOWN

@@ -1,4 +1,4 @@
-"""A topic as a broker has it: its name, who has which partition, and what is served of it here."""
+"""A topic as this broker hosts it: its name, its assignment, and the partitions served here."""
 
 from __future__ import annotations
 
@@ -17,42 +17,39 @@ _LOG_INTERVAL_SECONDS = 1.0
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether a topic can be called so."""
+    """Return whether this is a valid topic name."""
     return _NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 class InvalidTopicError(UsageError):
-    """A name that a topic cannot have."""
+    """The name of a topic is not valid, or not available."""
 
 
 class TooManyPartitionsError(UsageError):
-    """There would be more partitions than this broker serves."""
+    """The cluster would have more partitions than this broker allows."""
 
 
 @dataclass(slots=True)
 class HostedTopic:
-    """A topic: the broker of each partition, and the partitions that this broker has.
-
-    `refused` are those of them that cannot be served, with the reason.
-    """
+    """A topic, and its partitions on this broker."""
 
     name: str
-    assignment: tuple[int, ...]
-    configs: Mapping[str, str]
-    partitions: dict[int, HostedPartition] = field(default_factory=dict)
-    refused: dict[int, OpenFailure] = field(default_factory=dict)
-    opened_at: float = 0.0  # when partitions of it were opened last
+    assignment: tuple[int, ...]  # the broker of each partition
+    configs: Mapping[str, str]  # those that differ from the defaults
+    partitions: dict[int, HostedPartition] = field(default_factory=dict)  # served here, by number
+    refused: dict[int, OpenFailure] = field(default_factory=dict)  # its partitions that do not open
+    opened_at: float = 0.0  # when its partitions were last opened, by the time of the loop
 
     @property
     def count(self) -> int:
-        """How many partitions the topic has."""
+        """The number of its partitions, on all brokers."""
         return len(self.assignment)
 
     @property
     def can_reopen(self) -> bool:
-        """Whether a partition that is refused may be opened without a restart."""
+        """Whether a refused partition may open without a restart."""
         return any(refusal.retryable for refusal in self.refused.values())
 
     def may_reopen(self, now: float) -> bool:
-        """Whether it is time to try that again."""
+        """Return whether it is time to try that."""
         return self.can_reopen and now - self.opened_at >= _LOG_INTERVAL_SECONDS

@@ -1,4 +1,4 @@
-"""ZooKeeper as brokers and consumers use it: directories, what stands in them, sessions."""
+"""ZooKeeper for brokers and consumers: sessions, leases, paths, and the content of nodes."""
 
 from headworks._zookeeper.living_brokers import BrokerWatch, live_brokers
 from headworks._zookeeper.nodes import BrokerNode, MemberNode, OffsetNode, TopicNode

@@ -1,12 +1,15 @@
-"""An address on loopback that leads to a living broker, whichever lives: for clients that stay.
+"""A loopback address that leads to a living broker, for long-lived Kafka clients.
 
-A Kafka client knows the brokers it began with and those they told it of. When all of these are gone
-and others have come, nobody is left to tell. This address stays: behind it is a broker that is
-registered in ZooKeeper at that moment, and from it the client learns of the others.
+A Kafka client knows its bootstrap brokers and those that they report. If all of them are replaced,
+it finds no broker any more. This address stays: each connection to it is forwarded to a broker that
+is registered in ZooKeeper at that moment, and that broker reports the others.
 
-Rules: it carries what a client asks when it begins, never its traffic, which goes to the addresses
-that brokers tell. It changes nothing on the way. It listens on loopback only, takes a few
-connections at once, and lives in one thread.
+Rules:
+
+- It carries the bootstrap requests of a client only. Other traffic goes to the addresses that the
+  brokers report.
+- It forwards bytes unchanged, listens on loopback only, and runs in one thread with at most
+  `_MAX_CONNECTIONS` connections.
 """
 
 from __future__ import annotations
@@ -31,9 +34,9 @@ _CONNECT_SECONDS = 5.0
 
 
 class BootstrapProxy:
-    """Leads to the brokers registered at `zookeeper`, until `close`.
+    """Forwards to the brokers registered at `zookeeper`, until `close`.
 
-    UnreachableError if ZooKeeper does not answer, or nobody is registered there.
+    Raises UnreachableError if ZooKeeper does not answer, or no broker is registered there.
     """
 
     def __init__(self, zookeeper: str) -> None:
@@ -41,7 +44,7 @@ class BootstrapProxy:
         self._brokers: list[BrokerNode] = []
         self._watch: BrokerWatch | None = None
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="headworks-doorway", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="headworks-bootstrap", daemon=True)
         self._process = os.getpid()
         self._open = 0
         try:
@@ -53,7 +56,7 @@ class BootstrapProxy:
                     " address",
                 )
             self._server = self._loop.run_until_complete(
-                asyncio.start_server(self._lead, "127.0.0.1", 0)
+                asyncio.start_server(self._forward, "127.0.0.1", 0)
             )
         except BaseException:
             self._loop.close()
@@ -64,17 +67,17 @@ class BootstrapProxy:
 
     @property
     def address(self) -> str:
-        """HOST:PORT of the doorway."""
+        """HOST:PORT of the proxy."""
         host, port = self._server.sockets[0].getsockname()[:2]
         return f"{host}:{port}"
 
     @property
     def brokers(self) -> list[str]:
-        """HOST:PORT of each broker that lived when ZooKeeper told last."""
+        """HOST:PORT of each broker that was alive by the last report of ZooKeeper."""
         return [broker.address for broker in self._brokers]
 
     def close(self) -> None:
-        """Lead nowhere any more; safe to call twice. To a forked child it is the parent's."""
+        """Stop forwarding. A second call does nothing, and neither does one in a forked child."""
         if self._watch is not None and os.getpid() == self._process:
             self._watch.stop()
             self._watch = None
@@ -83,7 +86,7 @@ class BootstrapProxy:
             self._session.close()
 
     def _follow(self, brokers: Mapping[int, BrokerNode]) -> None:
-        if brokers:  # with nobody there, those of before are as good a guess as any
+        if brokers:  # without any, keep the last ones: they may return
             self._brokers = list(brokers.values())
 
     def _run(self) -> None:
@@ -95,13 +98,13 @@ class BootstrapProxy:
 
     async def _end(self) -> None:
         self._server.close()
-        carrying = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in carrying:
+        forwarding = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in forwarding:
             task.cancel()
-        await asyncio.gather(*carrying, return_exceptions=True)
+        await asyncio.gather(*forwarding, return_exceptions=True)
 
-    async def _lead(self, inward: asyncio.StreamReader, outward: asyncio.StreamWriter) -> None:
-        """Carry one connection to one broker, and end it when either side does."""
+    async def _forward(self, inward: asyncio.StreamReader, outward: asyncio.StreamWriter) -> None:
+        """Forward one connection to one broker, until either side ends it."""
         self._open += 1
         try:
             if self._open > _MAX_CONNECTIONS:
@@ -110,8 +113,8 @@ class BootstrapProxy:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 reader, writer = await asyncio.open_connection(broker.host, broker.port)
             sides = [
-                asyncio.ensure_future(_carry(inward, writer)),
-                asyncio.ensure_future(_carry(reader, outward)),
+                asyncio.ensure_future(_copy(inward, writer)),
+                asyncio.ensure_future(_copy(reader, outward)),
             ]
             try:
                 await asyncio.wait(sides, return_when=asyncio.FIRST_COMPLETED)
@@ -121,13 +124,13 @@ class BootstrapProxy:
                 await asyncio.gather(*sides, return_exceptions=True)
                 writer.close()
         except (OSError, TimeoutError):
-            return  # the client tries again, and perhaps another broker
+            return  # the client retries, perhaps with another broker
         finally:
             self._open -= 1
             outward.close()
 
 
-async def _carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
     with contextlib.suppress(ConnectionError):
         while data := await source.read(_CHUNK_BYTES):
             sink.write(data)

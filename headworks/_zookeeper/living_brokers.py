@@ -1,8 +1,10 @@
-"""Who is alive: the brokers that are registered, read once or followed.
+"""The living brokers: those that are registered in ZooKeeper, read once or followed.
 
-Rules: a broker that registers itself wrongly does not hide the others: it is logged and left out.
-A follower is called back with the whole picture, never with a difference, from a thread of its own
-and one call at a time; calls that would tell the same thing are left out.
+Rules:
+
+- A broker with an invalid registration is logged and skipped. It does not hide the others.
+- `BrokerWatch` calls back with all living brokers, never with a difference. It uses its own thread,
+  makes one call at a time, and makes none if nothing has changed.
 """
 
 from __future__ import annotations
@@ -26,16 +28,16 @@ _RETRY_SECONDS = 0.5
 def live_brokers(
     session: ZooKeeperSession, *, watch: Callable[[Any], None] | None = None
 ) -> dict[int, BrokerNode]:
-    """The living brokers by id, in order of it; `watch` is called once when that changes.
+    """Return the living brokers by id, in order. `watch` is called once when they change.
 
-    kazoo's exceptions if the session fails meanwhile.
+    Raises kazoo's exceptions if the session fails.
     """
     exceptions = kazoo("exceptions")
     client = session.client
     try:
         names = client.get_children(paths.BROKERS, watch=watch)
     except exceptions.NoNodeError:
-        # nobody was ever there; the watch is for when somebody comes
+        # no broker has ever registered: watch for the first one
         if watch is None or client.exists(paths.BROKERS, watch=watch) is None:
             return {}
         return live_brokers(session, watch=watch)
@@ -52,23 +54,23 @@ def live_brokers(
 
 
 class BrokerWatch:
-    """Follows the living brokers until `stop`; `changed` gets them, first what there is now."""
+    """Calls `changed` with the living brokers, at first and after every change, until `stop`."""
 
     def __init__(
         self, session: ZooKeeperSession, changed: Callable[[Mapping[int, BrokerNode]], None]
     ) -> None:
         self._session = session
         self._changed = changed
-        self._dirty = threading.Event()
+        self._dirty = threading.Event()  # something may have changed
         self._dirty.set()
         self._stopped = False
-        self._told: dict[int, BrokerNode] | None = None
+        self._reported: dict[int, BrokerNode] | None = None
         session.on_state(self._on_state)
         self._thread = threading.Thread(target=self._run, name="broker-watch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop following; no call is made after it returns, unless from within one."""
+        """Stop. No call is made after it returns, unless it is called from within one."""
         self._stopped = True
         self._session.off_state(self._on_state)
         self._dirty.set()
@@ -76,7 +78,7 @@ class BrokerWatch:
             self._thread.join()
 
     def _on_state(self, state: SessionState) -> None:
-        if state is SessionState.CONNECTED:  # watches of before say nothing any more
+        if state is SessionState.CONNECTED:  # the earlier watches are void
             self._dirty.set()
 
     def _on_event(self, _event: object) -> None:
@@ -95,6 +97,6 @@ class BrokerWatch:
                 if self._session.state is SessionState.CONNECTED:
                     threading.Timer(_RETRY_SECONDS, self._dirty.set).start()
                 continue
-            if found != self._told and not self._stopped:
-                self._told = found
+            if found != self._reported and not self._stopped:
+                self._reported = found
                 self._changed(dict(found))

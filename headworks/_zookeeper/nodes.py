@@ -1,8 +1,11 @@
-"""What stands in the nodes: JSON, read into frozen records and written from them.
+"""The content of nodes: JSON, read into frozen records and written from them.
 
-Rules: pure. A reader ignores fields that it does not know, so that brokers of two releases live in
-one cluster, and raises CorruptError, naming the node, for what it cannot use. A position is a bare
-number when there is nothing to say beside it, which is what every tool of this layout reads.
+Rules:
+
+- These are pure functions of bytes.
+- A reader ignores unknown fields, so that brokers of two releases can live in one cluster. It
+  raises CorruptError with the path of a node that it cannot use.
+- A committed offset without further data is a bare number, which every tool of this layout reads.
 """
 
 from __future__ import annotations
@@ -20,12 +23,12 @@ __all__ = ["BrokerNode", "MemberNode", "OffsetNode", "TopicNode"]
 
 @dataclass(frozen=True, slots=True)
 class BrokerNode:
-    """A living broker: where clients reach it, its data folder's name, and where that lies."""
+    """A living broker."""
 
-    host: str
+    host: str  # for clients
     port: int
-    folder: str = ""
-    place: str = ""
+    folder: str = ""  # the unique name of its data folder
+    place: str = ""  # the machine and path of the folder
 
     @property
     def address(self) -> str:
@@ -33,14 +36,14 @@ class BrokerNode:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def dump(self) -> bytes:
-        """The node's value."""
+        """Return the value of the node."""
         return _dump(
             {"host": self.host, "port": self.port, "folder": self.folder, "place": self.place}
         )
 
     @classmethod
     def load(cls, value: bytes, path: str) -> BrokerNode:
-        """The broker at `path`."""
+        """Read the broker at `path`."""
         with _reading(path):
             found = _object(value)
             words = (str(found.get("folder", "")), str(found.get("place", "")))
@@ -49,15 +52,15 @@ class BrokerNode:
 
 @dataclass(frozen=True, slots=True)
 class TopicNode:
-    """A topic: the broker of each partition, its configs, and who has still to delete its part."""
+    """A topic."""
 
-    assignment: tuple[int, ...]
-    configs: Mapping[str, str] = field(default_factory=dict)
+    assignment: tuple[int, ...]  # the broker of each partition
+    configs: Mapping[str, str] = field(default_factory=dict)  # that differ from the defaults
     deleting: bool = False
-    left: tuple[int, ...] = ()
+    left: tuple[int, ...] = ()  # while deleting: the brokers that still have files of it
 
     def dump(self) -> bytes:
-        """The node's value."""
+        """Return the value of the node."""
         fields: dict[str, Any] = {
             "partitions": {str(index): broker for index, broker in enumerate(self.assignment)},
             "configs": dict(self.configs),
@@ -68,7 +71,7 @@ class TopicNode:
 
     @classmethod
     def load(cls, value: bytes, path: str) -> TopicNode:
-        """The topic at `path`."""
+        """Read the topic at `path`."""
         with _reading(path):
             found = _object(value)
             partitions = {int(index): int(at) for index, at in found["partitions"].items()}
@@ -80,19 +83,15 @@ class TopicNode:
 
 @dataclass(frozen=True, slots=True)
 class MemberNode:
-    """A consumer: topics with the number of its streams, or a pattern that selects topics.
+    """A decentralized consumer: topics with its number of streams, or a pattern of topics."""
 
-    `pattern` is the regular expression of a filter (`refused`: of topics that it leaves out), with
-    `streams` for every topic that it lets through; without one, `topics` says it all.
-    """
-
-    topics: Mapping[str, int] = field(default_factory=dict)
-    pattern: str | None = None
-    refused: bool = False
-    streams: int = 1
+    topics: Mapping[str, int] = field(default_factory=dict)  # streams for each; without a pattern
+    pattern: str | None = None  # a regular expression for topics
+    refused: bool = False  # whether the pattern matches the topics that are excluded
+    streams: int = 1  # for each topic that the pattern selects
 
     def dump(self) -> bytes:
-        """The node's value."""
+        """Return the value of the node."""
         if self.pattern is None:
             return _dump(dict(self.topics))
         kind = "black_list" if self.refused else "white_list"
@@ -100,11 +99,11 @@ class MemberNode:
 
     @classmethod
     def load(cls, value: bytes, path: str) -> MemberNode:
-        """The member at `path`."""
+        """Read the member at `path`."""
         with _reading(path):
             found = _object(value)
             for kind in ("white_list", "black_list"):
-                # a topic may bear that name too: its value is a number of streams
+                # a topic may have this name too: its value is a number of streams
                 if isinstance(found.get(kind), str):
                     streams = int(found.get("streams", 1))
                     return cls({}, found[kind], kind == "black_list", streams)
@@ -113,14 +112,14 @@ class MemberNode:
 
 @dataclass(frozen=True, slots=True)
 class OffsetNode:
-    """A group's position: the next offset to read, and what the consumer said with it."""
+    """A committed offset."""
 
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
+    offset: int  # the next to read
+    leader_epoch: int = -1  # as the consumer gave it; -1: none
+    metadata: str = ""  # as the consumer gave it
 
     def dump(self) -> bytes:
-        """The node's value."""
+        """Return the value of the node."""
         if self.leader_epoch == -1 and not self.metadata:
             return b"%d" % self.offset
         return _dump(
@@ -129,7 +128,7 @@ class OffsetNode:
 
     @classmethod
     def load(cls, value: bytes, path: str) -> OffsetNode:
-        """The position at `path`."""
+        """Read the committed offset at `path`."""
         with _reading(path):
             found = json.loads(value)
             if isinstance(found, int):
@@ -143,13 +142,13 @@ class OffsetNode:
 
 @contextmanager
 def _reading(path: str) -> Iterator[None]:
-    """Tells which node holds what cannot be read."""
+    """Raise CorruptError with the path for a value that cannot be read."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise CorruptError(
-            f"the ZooKeeper node {path} does not hold what Headworks writes there ({error!r})",
-            fix="give Headworks a chroot of its own (HOST:PORT/NAME), or mend the node",
+            f"the ZooKeeper node {path} has a value that Headworks did not write ({error!r})",
+            fix="give Headworks a chroot of its own (HOST:PORT/NAME), or repair the node",
         ) from None
 
 

@@ -1,12 +1,12 @@
-"""A session with ZooKeeper: opened at HOST:PORT[,HOST:PORT..][/chroot], kept by kazoo.
+"""A session with ZooKeeper, opened at HOST:PORT[,HOST:PORT..][/chroot] and maintained by kazoo.
 
 Rules:
 
-- kazoo is imported in this package only, and only when a session is opened.
-- What cannot be reached, or is not there, is said by name before anything is tried with it: no
-  host answers (UnreachableError), the chroot is missing (UsageError, unless the caller makes it:
-  the first broker does, clients never), kazoo is not installed.
-- Callbacks come in kazoo's threads: they must return at once and must not ask ZooKeeper anything.
+- Only this package imports kazoo, and only when it opens a session.
+- An error names what is unavailable before anything else is tried: no host answers
+  (UnreachableError), the chroot is missing, or kazoo is not installed (UsageError). Only brokers
+  create a missing chroot.
+- Callbacks run in the threads of kazoo. They must return at once and send no request.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _CHROOT = re.compile(r"(/[^/\s,]+)+")  # a comma: another host, behind the chroo
 
 
 class SessionState(StrEnum):
-    """What is known of a session.
+    """The state of a session.
 
-    CONNECTED: it stands. SUSPENDED: no server answers; the session may end any time. LOST: it has
-    ended, with everything ephemeral; a new one is opened as soon as a server answers.
+    CONNECTED: the session is open. SUSPENDED: no server answers, and the session may end at any
+    time. LOST: it has ended, with its ephemeral nodes; a new one opens when a server answers.
     """
 
     CONNECTED = "CONNECTED"
@@ -52,17 +52,17 @@ class SessionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EnsembleAddress:
-    """The servers of an ensemble, and the node below which everything of ours lies ("": all)."""
+    """The address of an ensemble."""
 
-    hosts: tuple[str, ...]
-    chroot: str = ""
+    hosts: tuple[str, ...]  # HOST:PORT of each server
+    chroot: str = ""  # the node below which all our nodes are; "": the root
 
     def __str__(self) -> str:
         return ",".join(self.hosts) + self.chroot
 
 
 def parse_address(text: str) -> EnsembleAddress:
-    """The address HOST:PORT[,HOST:PORT..][/chroot]; UsageError if it is none."""
+    """Parse HOST:PORT[,HOST:PORT..][/chroot]; UsageError if it is invalid."""
     servers, slash, rest = text.strip().partition("/")
     chroot = f"/{rest}".rstrip("/") if slash else ""
     hosts = []
@@ -84,26 +84,23 @@ def parse_address(text: str) -> EnsembleAddress:
 
 
 def kazoo(module: str = "client") -> Any:
-    """A module of kazoo; UsageError naming the extra that brings it."""
+    """Import a module of kazoo; UsageError with the extra to install if it is missing."""
     try:
         return importlib.import_module(f"kazoo.{module}")
     except ModuleNotFoundError:
         raise UsageError(
-            "speaking to ZooKeeper needs kazoo, which is not installed",
+            "ZooKeeper needs kazoo, which is not installed",
             fix="pip install 'headworks[zookeeper]'",
         ) from None
 
 
 class ZooKeeperSession:
-    """An open session; `client` is kazoo's.
-
-    `timeout` is after how many seconds of silence the servers end it: they may agree to less, or
-    more, than they were asked for, and each time that a connection is made.
-    """
+    """An open session."""
 
     def __init__(self, client: Any, address: EnsembleAddress) -> None:
-        self.client = client
+        self.client = client  # of kazoo
         self.address = address
+        # seconds of silence after which the servers end the session; each connection renegotiates
         self.timeout = 0.0
         self._listeners: list[tuple[Callable[[SessionState], None], Any]] = []
         self._watch_timeout()
@@ -111,16 +108,16 @@ class ZooKeeperSession:
 
     @property
     def id(self) -> int:
-        """The session's number, also while no server answers; 0 when it has ended."""
+        """The id of the session, also while no server answers; 0 when it has ended."""
         return int(self.client._session_id or 0)
 
     @property
     def state(self) -> SessionState:
-        """What is known of it now."""
+        """The present state."""
         return SessionState(str(self.client.state))
 
     def on_state(self, callback: Callable[[SessionState], None]) -> None:
-        """Call back at every change of state, in kazoo's thread. The state now is not told."""
+        """Call back at every change of state, in a thread of kazoo."""
 
         def listener(state: object) -> None:
             callback(SessionState(str(state)))
@@ -129,20 +126,20 @@ class ZooKeeperSession:
         self.client.add_listener(listener)
 
     def off_state(self, callback: Callable[[SessionState], None]) -> None:
-        """Do not call back any more."""
+        """Stop calling back."""
         for entry in [entry for entry in self._listeners if entry[0] == callback]:
             self._listeners.remove(entry)
             self.client.remove_listener(entry[1])
 
     def close(self) -> None:
-        """End the session: what is ephemeral of it goes at once."""
+        """End the session. Its ephemeral nodes are deleted at once."""
         with contextlib.suppress(Exception):  # the servers may be gone: they time it out
             self.client.stop()
         with contextlib.suppress(Exception):
             self.client.close()
 
     def _watch_timeout(self) -> None:
-        """kazoo keeps what was agreed to itself: its read timeout is two thirds of it."""
+        """Note the agreed timeout, which kazoo does not publish: its read timeout is two thirds."""
         connection = self.client._connection
         connect = connection._connect
 
@@ -154,10 +151,10 @@ class ZooKeeperSession:
         connection._connect = noting
 
     def _survive_lost_answers(self) -> None:
-        """A server that loses its leader may leave a question unanswered and answer the next.
+        """Treat a skipped answer as a lost connection.
 
-        kazoo's thread ends with that, and with it every session there could be: instead, the
-        connection is taken for lost, as it is of no use any more.
+        A server that loses its leader may leave a request unanswered and answer the next one. The
+        thread of kazoo would end with that, and no session could be opened any more.
         """
         connection = self.client._connection
         read = connection._read_response
@@ -193,9 +190,9 @@ def open_session(
 ) -> ZooKeeperSession:
     """Open a session that ZooKeeper ends after `timeout` seconds of silence.
 
-    Waits up to `wait` seconds for a server. UnreachableError if none answers; UsageError for a
-    bad address, for a chroot that is missing and is not to be created, or without kazoo.
-    `listener` is told every change of state, the first included.
+    Wait up to `wait` seconds for a server, and raise UnreachableError if none answers. Raises
+    UsageError for an invalid address, a missing chroot unless `create_chroot`, or without kazoo.
+    `listener` gets every change of state, the first included.
     """
     where = parse_address(address) if isinstance(address, str) else address
     client = _client(where, timeout)
@@ -223,7 +220,7 @@ def open_session(
 def _client(where: EnsembleAddress, timeout: float) -> Any:
     quick = {"max_tries": -1, "delay": 0.05, "backoff": 1.5, "max_delay": 1.0}
     logger = logging.getLogger(f"{__name__}.kazoo")
-    logger.setLevel(logging.ERROR)  # it tells every lost connection; whoever listens says it once
+    logger.setLevel(logging.ERROR)  # it logs every lost connection; our listeners log it once
     return kazoo().KazooClient(
         hosts=",".join(where.hosts),
         timeout=timeout,
@@ -233,7 +230,7 @@ def _client(where: EnsembleAddress, timeout: float) -> Any:
 
 
 def _entered_chroot(client: Any, where: EnsembleAddress, *, create: bool) -> bool:
-    """Whether all paths are the chroot's from now on; not if the connection was lost meanwhile."""
+    """Enter the chroot; return false if the connection was lost meanwhile."""
     if not where.chroot:
         return True
     try:

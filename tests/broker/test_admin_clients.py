@@ -195,7 +195,7 @@ def test_aiokafka_administers(address: str, new_name: Callable[[], str]) -> None
 
     name = new_name()
 
-    async def folder_synced(client: AIOKafkaAdminClient, wanted: bool) -> None:
+    async def listed(client: AIOKafkaAdminClient, wanted: bool) -> None:
         end = time.monotonic() + (DEADLINE if is_apache_kafka() else 0)
         while (name in await client.list_topics()) != wanted:
             assert time.monotonic() < end, f"the topic is {'not ' * wanted}listed"
@@ -206,10 +206,10 @@ def test_aiokafka_administers(address: str, new_name: Callable[[], str]) -> None
         await client.start()
         try:
             await client.create_topics([AioTopic(name, 2, 1)])
-            await folder_synced(client, True)
+            await listed(client, True)
             await client.list_consumer_groups()
             await client.delete_topics([name])
-            await folder_synced(client, False)
+            await listed(client, False)
         finally:
             await client.close()
 

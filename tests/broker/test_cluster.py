@@ -284,8 +284,8 @@ def test_positions_are_where_every_tool_finds_them(three: Cluster) -> None:
     other = admin(three.brokers[3])
     found = other.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
     assert [p.offset for p in found.result(WAIT).topic_partitions] == [10, 11, 99]
-    folder_synced = other.list_consumer_groups().result(WAIT)
-    assert [g.group_id for g in folder_synced.valid].count(group) == 1
+    listed = other.list_consumer_groups().result(WAIT)
+    assert [g.group_id for g in listed.valid].count(group) == 1
     other.delete_consumer_groups([group])[group].result(WAIT)
     with three.session() as session:
         assert session.client.exists(paths.group(group)) is None

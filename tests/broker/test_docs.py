@@ -32,8 +32,8 @@ def test_every_config_is_explained_with_its_default() -> None:
 
 def test_every_api_is_listed_with_its_versions() -> None:
     rows = re.findall(r"^\| (\d+) \| (\w+) \| (\d+)(?:-(\d+))?", TEXT, re.MULTILINE)
-    folder_synced = {int(key): (name, int(low), int(high or low)) for key, name, low, high in rows}
-    assert folder_synced == {
+    listed = {int(key): (name, int(low), int(high or low)) for key, name, low, high in rows}
+    assert listed == {
         api.key: (
             "".join(word.capitalize() for word in api.name.split("_")),
             max(api.minimum, api.served_from),

@@ -170,8 +170,8 @@ def test_groups_are_listed_described_and_deleted(
     member.subscribe([shared])
     read([member], lambda: owned([member]) == [4], [])
     member.commit(offsets=[TopicPartition(shared, 0, 3)], asynchronous=False)
-    folder_synced = admin.list_consumer_groups(request_timeout=DEADLINE).result()
-    assert group in [g.group_id for g in folder_synced.valid]
+    listed = admin.list_consumer_groups(request_timeout=DEADLINE).result()
+    assert group in [g.group_id for g in listed.valid]
     described = admin.describe_consumer_groups([group], request_timeout=DEADLINE)[group].result()
     assert described.state.name == "STABLE"
     [one] = described.members

@@ -353,7 +353,7 @@ def test_acks_0_without_the_right_closes(guarded: child_process.Service) -> None
 
 
 def test_listings_leave_out_what_is_not_seen(guarded: child_process.Service) -> None:
-    def folder_synced(user: str) -> tuple[set[str], set[str]]:
+    def listed(user: str) -> tuple[set[str], set[str]]:
         with log_in(guarded.address, user) as wire:
             every = wire.ask(3, 5, topics=None, allow_auto_topic_creation=True).topics
             groups = wire.ask(16, 2).groups
@@ -362,15 +362,15 @@ def test_listings_leave_out_what_is_not_seen(guarded: child_process.Service) -> 
     with log_in(guarded.address, "alice") as wire:
         for topic, group in (("shop.sales", "shop.seen"), ("bank.payments", "bank.seen")):
             assert codes(wire.ask(8, 7, **ASKED[8](topic, group)[1])) == [0]
-    topics, groups = folder_synced("alice")
+    topics, groups = listed("alice")
     assert topics >= {"shop.sales", "bank.payments"}
     assert groups >= {"shop.seen", "bank.seen"}
     for _ in range(2):  # the second time from memory, and never what was kept for another
-        topics, groups = folder_synced("bob")
+        topics, groups = listed("bob")
         assert "shop.sales" in topics
         assert "shop.seen" in groups
         assert all(name.startswith("shop.") for name in topics | groups)
-        assert folder_synced("carol") == (set(), set())
+        assert listed("carol") == (set(), set())
 
 
 def test_positions_in_topics_that_are_not_seen_are_left_out(guarded: child_process.Service) -> None:

@@ -229,9 +229,9 @@ def test_the_log_says_once_a_minute_what_not_every_client_shows(
     create(broker.address, "told")
     for value in (b"plain", b"again"):
         assert ask(broker.address, "told", value).error_code == INVALID_RECORD
-    [line] = [line for line in broker.words().splitlines() if "told-0: refused" in line]
+    [line] = [line for line in broker.words().splitlines() if "told-0: rejected" in line]
     assert "WARNING" in line
-    assert "refused a batch of 127.0.0.1:" in line
+    assert "rejected a batch of 127.0.0.1:" in line
     assert "record 0 of the batch: message value starts with byte 112" in line
     assert "produce it with the Headworks SDK" in line
 

@@ -42,11 +42,11 @@ def test_versions_are_listed(address: str, version: int) -> None:
     with Wire(address) as wire:
         message = wire.ask(VERSIONS, version, **fields)
     assert message.error_code == 0
-    folder_synced = {k.api_key: (k.min_version, k.max_version) for k in message.api_keys}
-    assert folder_synced == {
+    listed = {k.api_key: (k.min_version, k.max_version) for k in message.api_keys}
+    assert listed == {
         api.key: (api.minimum, api.maximum) for api in APIS.values() if api.key not in LOGIN
     }
-    assert folder_synced[PRODUCE][0] == 0, "or old librdkafka does not compress"
+    assert listed[PRODUCE][0] == 0, "or old librdkafka does not compress"
 
 
 def test_a_version_of_versions_that_is_too_high_is_answered_in_the_oldest_layout(

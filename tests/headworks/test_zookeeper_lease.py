@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from headworks._zookeeper.lease import Lease, LeaseThread
 
+pytestmark = pytest.mark.unit
+
 TIMEOUT = 24  # units of time, so that a report is due every 6 and two thirds are 16
 
 

@@ -1,4 +1,4 @@
-"""Coordination of brokers that are peers, through ZooKeeper."""
+"""The coordination store of a cluster, in ZooKeeper."""
 
 from headworks._broker.coordination.zookeeper.store import ClusterOptions, ZooKeeperCoordination
 

@@ -1,8 +1,11 @@
-"""Asking ZooKeeper from the event loop.
+"""A ZooKeeper client for the event loop.
 
-Rules: kazoo's threads only hand over; everything else happens in the loop. A question that is not
-answered in time, or whose session or connection is lost, raises UnreachableError: what it asked
-for may have happened or not. ZooKeeper's own refusals (no such node, ...) come as kazoo's errors.
+Rules:
+
+- The threads of kazoo only schedule callbacks. Everything else runs in the loop.
+- A request that times out, or loses its session or connection, raises UnreachableError. Its change
+  may or may not have happened.
+- ZooKeeper's own errors (no such node, ...) are raised as kazoo's exceptions.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ _MIN_TIMEOUT_SECONDS = 10.0  # seconds; a connection that is lost ends the waiti
 
 
 class Bridge:
-    """A session as a coroutine sees it. `client` has kazoo's asynchronous methods."""
+    """A session with coroutines. `client` has the asynchronous methods of kazoo."""
 
     def __init__(self, session: ZooKeeperSession, loop: asyncio.AbstractEventLoop) -> None:
         self.session = session
@@ -45,7 +48,7 @@ class Bridge:
         )
 
     async def ask(self, start: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        """What one of the client's asynchronous methods answers."""
+        """Call an asynchronous method of the client, and return its result."""
         done: asyncio.Future[Any] = self.loop.create_future()
         try:
             start(*arguments, **named).rawlink(
@@ -59,7 +62,7 @@ class Bridge:
             ) from None
 
     async def retry(self, question: Callable[[], Awaitable[_T]], seconds: float) -> _T:
-        """Ask what may be asked again until it is answered, or so many seconds are over."""
+        """Retry an idempotent request until it is answered, or `seconds` have passed."""
         deadline = self.loop.time() + seconds
         while True:
             try:
@@ -68,17 +71,17 @@ class Bridge:
                 if self.loop.time() > deadline:
                     raise UnreachableError(
                         f"{error.message} (tried for {seconds:.0f} s)",
-                        fix="see that it runs, with a majority of its servers",
+                        fix="check that it runs with a majority of its servers",
                     ) from None
                 await asyncio.sleep(_RETRY_SECONDS)
 
     def call_in_loop(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Call a function in the loop; for kazoo's threads."""
+        """Call a function in the loop, from a thread of kazoo."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self.loop.call_soon_threadsafe(function, *arguments)
 
     async def children(self, path: str, watch: Callable[[Any], None] | None = None) -> list[str]:
-        """The names below a node; none if it is not there."""
+        """Return the names of the children of a node; none if the node is missing."""
         try:
             found: list[str] = await self.ask(self.client.get_children_async, path, watch)
         except self.NoNode:
@@ -88,7 +91,7 @@ class Bridge:
     async def value(
         self, path: str, watch: Callable[[Any], None] | None = None
     ) -> tuple[bytes, Any] | None:
-        """A node's value and its stat; None if it is not there."""
+        """Return the value and the stat of a node, None if it is missing."""
         try:
             value, stat = await self.ask(self.client.get_async, path, watch)
         except self.NoNode:
@@ -96,7 +99,7 @@ class Bridge:
         return value, stat
 
     async def ensure(self, path: str) -> None:
-        """Make a node and those above it, unless they are there."""
+        """Create a node and its parents, unless they exist."""
         try:
             await self.ask(self.client.create_async, path, b"")
         except self.NodeExists:
@@ -106,7 +109,7 @@ class Bridge:
             await self.ensure(path)
 
     async def remove(self, path: str) -> None:
-        """Remove a node with everything below it, unless it is gone."""
+        """Delete a node with everything below it, unless it is gone."""
         try:
             await self.ask(self.client.delete_async, path)
         except self.NoNode:
@@ -119,7 +122,7 @@ class Bridge:
     async def each(
         self, question: Callable[[str], Awaitable[_T]], items: Iterable[str]
     ) -> list[_T]:
-        """Ask the same of many, some at a time; answers in their order."""
+        """Send one request per item, at most 200 at a time; return the results in order."""
         todo = list(items)
         answers: list[_T] = []
         for start in range(0, len(todo), _MAX_CONCURRENT):

@@ -1,10 +1,12 @@
-"""Positions of groups in ZooKeeper, written many at a time.
+"""The writer of committed offsets in ZooKeeper, which writes many in one transaction.
 
-ZooKeeper takes some hundreds of writes a second, whatever they hold. So one transaction is on its
-way at a time, and whatever is committed meanwhile, by whichever group, goes together with the next.
+ZooKeeper handles some hundreds of writes a second, whatever their size. So one transaction is in
+flight at a time, and the commits of all groups that arrive meanwhile share the next one.
 
-Rules: a commit returns when its positions are stored; of two for one partition the later one wins.
-A transaction is bounded in entries and bytes: only a commit beyond that is stored in parts.
+Rules:
+
+- A commit returns when its offsets are stored. The later of two commits of a partition wins.
+- A transaction is bounded in entries and bytes. Only a larger commit is stored in parts.
 """
 
 from __future__ import annotations
@@ -24,17 +26,18 @@ _MAX_TRIES = 5
 
 
 class OffsetWriter:
-    """The writer of positions: nodes of integers that are made when they are missing."""
+    """Writes values to nodes, and creates the nodes that are missing."""
 
     def __init__(self, bridge: Bridge) -> None:
-        self.transactions = 0
+        self.transactions = 0  # sent since the start
         self._bridge = bridge
-        self._known_paths: dict[str, None] = {}  # paths that were seen
+        self._known_paths: dict[str, None] = {}  # nodes that exist, as far as known
+        # values to write, with the future of each commit
         self._waiting: list[tuple[dict[str, bytes], asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
 
     async def store(self, positions: Mapping[str, bytes]) -> None:
-        """Store values at paths. UnreachableError if ZooKeeper does not answer."""
+        """Store values at paths. Raises UnreachableError if ZooKeeper does not answer."""
         if not positions:
             return
         done: asyncio.Future[None] = self._bridge.loop.create_future()
@@ -44,12 +47,12 @@ class OffsetWriter:
         await done
 
     def forget(self, path: str) -> None:
-        """What lies at or below a path is removed."""
+        """Note that the nodes at and below a path are being deleted."""
         for known in [p for p in self._known_paths if p == path or p.startswith(f"{path}/")]:
             del self._known_paths[known]
 
     async def stop(self) -> None:
-        """Wait for what is on its way."""
+        """Wait for the transaction in flight."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
@@ -87,12 +90,12 @@ class OffsetWriter:
             if not any(isinstance(result, Exception) for result in results):
                 self._remember(positions)
                 return
-            for path in positions:  # made or removed by another meanwhile: look again
+            for path in positions:  # another broker created or deleted a node: check again
                 self._known_paths.pop(path, None)
-        raise UnreachableError("ZooKeeper: positions are changed by others all the time")
+        raise UnreachableError("ZooKeeper: other brokers keep changing the same offsets")
 
     async def _find_existing(self, unknown: list[str]) -> None:
-        """Which nodes are there; makes those above the ones that are not."""
+        """Find which nodes exist, and create the parents of those that do not."""
         stats = await self._bridge.each(
             lambda path: self._bridge.ask(self._bridge.client.exists_async, path), unknown
         )

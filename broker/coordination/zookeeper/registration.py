@@ -1,15 +1,16 @@
-"""Being a broker of the cluster: the id is claimed, registered, and proven again and again.
+"""The registration of a broker in its cluster: it claims its id, and keeps its session proven.
 
 Rules:
 
-- An id belongs to one data folder, which belongs to one cluster: whoever comes with another folder
-  is refused, whether the id is alive or not. The folder's lock keeps a second process out, so a
-  node that names this folder at this place is what an earlier life of this broker left, and may be
-  replaced. A copy of the folder elsewhere has no lock: there it is looked for signs of life.
-- The broker writes its own node again and again; each acknowledged write extends the lease, which
+- A broker id belongs to one data folder, and the folder to one cluster. A broker with another
+  folder is rejected, whether the id is alive or not.
+- The lock of the folder keeps a second process out. So a node with this folder and place is left
+  from an earlier run of this broker, and may be replaced. A copy of the folder elsewhere has no
+  such lock: its registration is watched for signs of life first.
+- The broker writes its own node again and again. Each acknowledged write extends the lease, which
   expires before ZooKeeper can end the session (`headworks._zookeeper.lease`).
-- After the end of a session everything is checked anew before anything is registered again. What
-  can never be right again (another cluster, another folder under the id) ends the broker.
+- After the end of a session, everything is checked again before the broker registers. An error that
+  cannot pass, such as another cluster or another folder under this id, stops the broker.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ _WRITES_PER_TIMEOUT = 6  # to the own node, each of which extends the lease
 
 
 class Registration:
-    """One broker's registration.
+    """The registration of one broker.
 
-    `changed` is called in the loop when the lease begins or ceases to hold, and after `join`;
-    `failed` with the error that the broker has to end for.
+    `changed` is called in the loop when the lease becomes valid or invalid, and after `join`.
+    `failed` is called with an error that must stop the broker.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Registration:
         failed: Callable[[HeadworksError], None],
     ) -> None:
         self.lease = Lease(bridge.loop.time)
-        self.served: dict[str, int] = {}
+        self.served: dict[str, int] = {}  # how many partitions of each topic are served
         self._bridge = bridge
         self._broker = broker
         self._folder = folder
@@ -61,25 +62,25 @@ class Registration:
         self._changed = changed
         self._failed = failed
         self._identity: FolderIdentity | None = None
-        self._node: BrokerNode | None = None  # what to register; None: not yet, or not any more
-        self._session = 0  # in which the node was written
+        self._node: BrokerNode | None = None  # to register; None before `join`
+        self._session = 0  # the session in which the node was written
         self._version = 0  # of the node
-        self._reported_valid = False
-        self._expired_before = False  # ever
+        self._reported_valid = False  # the lease, when `changed` was last called
+        self._expired_before = False  # whether the lease ever expired
         self._renew_now = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         bridge.session.on_state(self._on_state)
 
     @property
     def identity(self) -> FolderIdentity:
-        """The folder's, once it is claimed."""
+        """The identity of the folder, after `claim`."""
         assert self._identity is not None
         return self._identity
 
     async def claim(self, *, take_over: bool = False) -> None:
-        """See that folder, id and cluster belong together; UsageError if they do not.
+        """Check that folder, id, and cluster belong together; UsageError if they do not.
 
-        `take_over`: the folder that the id belongs to is lost, and this one takes its place.
+        With `take_over`, this folder replaces the lost one to which the id belongs.
         """
         identity = claim_folder(self._folder, await self._cluster(), self._broker)
         await self._claim_id(identity, take_over=take_over)
@@ -87,7 +88,7 @@ class Registration:
         self._identity = identity
 
     async def join(self, member: ClusterMember) -> None:
-        """Register, and keep the registration."""
+        """Register, and start writing the node."""
         assert self._identity is not None
         self._node = BrokerNode(member.host, member.port, self._identity.folder, self._place)
         await self._register()
@@ -98,7 +99,7 @@ class Registration:
         ]
 
     async def leave(self) -> None:
-        """Withdraw the registration; nothing is sure any more."""
+        """Withdraw the registration, and end the lease."""
         self._bridge.session.off_state(self._on_state)
         for task in self._tasks:
             task.cancel()
@@ -112,9 +113,9 @@ class Registration:
                 await self._bridge.remove(paths.broker(self._broker))
 
     async def set_served(self, topic: str, partitions: int) -> None:
-        """Register how many partitions of a topic are served; 0: none any more.
+        """Register how many partitions of a topic are served; 0 removes the entry.
 
-        What is served before the broker joins is registered when it does.
+        Before `join`, this is only noted; `join` registers it.
         """
         if not partitions:
             self.served.pop(topic, None)
@@ -127,7 +128,7 @@ class Registration:
     # -- checks ------------------------------------------------------------------------------
 
     async def _cluster(self) -> str:
-        """The cluster's name, made by the first broker."""
+        """Return the cluster id, which the first broker creates."""
         found = await self._bridge.value(paths.CLUSTER_ID)
         if found is None:
             if self._identity is not None:
@@ -177,7 +178,7 @@ class Registration:
         )
 
     async def _reject_copied_folder(self) -> None:
-        """UsageError if a copy of the folder serves elsewhere: a living broker renews its node."""
+        """Raise UsageError if a copy of the folder serves elsewhere, and so renews this node."""
         path = paths.broker(self._broker)
         first = await self._bridge.value(path)
         if first is None or first[1].ephemeralOwner == self._bridge.session.id:
@@ -205,12 +206,12 @@ class Registration:
     # -- registering -------------------------------------------------------------------------
 
     async def _register(self) -> None:
-        """Register in the session that there is now."""
+        """Register in the present session."""
         node = self._node
         assert node is not None
         self.lease.end()
         session = self._bridge.session.id
-        if self._session:  # it is not the first: others may have come meanwhile
+        if self._session:  # a later one: another broker may have registered meanwhile
             await self.claim()
         await self._bridge.each(self._register_topic, self.served)
         sent = self._bridge.loop.time()
@@ -228,7 +229,7 @@ class Registration:
             await self._replace(path, b"%d" % self.served.get(topic, 0))
 
     async def _replace(self, path: str, value: bytes) -> None:
-        """Make an ephemeral node of this session, in place of what an earlier one left."""
+        """Create an ephemeral node in this session, replacing one of an earlier session."""
         while True:
             try:
                 await self._create(path, value, ephemeral=True)
@@ -252,13 +253,13 @@ class Registration:
             try:
                 await self._renew()
             except UnreachableError as error:
-                _log.debug("no proof of the session: %s", error, extra={"id": self._broker})
+                _log.debug("the lease was not extended: %s", error, extra={"id": self._broker})
             except HeadworksError as error:
                 self.lease.end()
                 self._report_lease()
                 self._failed(error)
                 return
-            except Exception:  # it proves nothing, and the next may
+            except Exception:  # this write proves nothing, but the next one may
                 _log.exception("registration failed", extra={"id": self._broker})
 
     async def _renew(self) -> None:
@@ -273,9 +274,9 @@ class Registration:
             stat = await self._bridge.ask(
                 self._bridge.client.set_async, path, node.dump(), self._version
             )
-        except self._bridge.NoNode:  # somebody removed it
+        except self._bridge.NoNode:  # an operator removed it
             await self._register()
-        except self._bridge.BadVersion:  # a write that was not answered, or it is another's
+        except self._bridge.BadVersion:  # an unanswered write, or another broker
             await self._reread_node(path)
         else:
             self._version = stat.version
@@ -291,7 +292,7 @@ class Registration:
         await self._register()
 
     async def _watch_expiry(self) -> None:
-        """Tell soon after the lease has lapsed: nobody asks about groups that wait."""
+        """Report an expired lease soon, for the groups: their members wait, and send nothing."""
         while True:
             await asyncio.sleep(self._bridge.session.timeout / _WRITES_PER_TIMEOUT / 4)
             self._report_lease()

@@ -1,8 +1,10 @@
-"""Coordination through ZooKeeper: the seeds' directories, for brokers that are peers.
+"""The coordination store of a cluster: the directories of NetDB'11 in ZooKeeper.
 
-Rules: a topic's node changes only from the version that was read (compare and set), so that two
-brokers that change it at once both have their way, one after the other. Everything that is read
-for a decision is read from ZooKeeper, and only the picture in `ClusterView` is kept.
+Rules:
+
+- A topic's node is changed by compare-and-set from the version that was read. If two brokers change
+  it at once, both changes happen, one after the other.
+- Every decision reads ZooKeeper. Only the `ClusterView` is kept in memory.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from headworks.errors import CorruptError, HeadworksError, UnreachableError
 __all__ = ["ClusterOptions", "ZooKeeperCoordination"]
 
 _log = logging.getLogger(__name__)
-_START_SECONDS = 15.0  # a lost connection, or an ensemble without a leader, is waited for
+_START_SECONDS = 15.0  # to wait for a connection, or for ZooKeeper to elect a leader
 _FOLLOW_TIMEOUT_SECONDS = 5.0
 _POLL_SECONDS = 0.02
 _PRODUCER_ID_BLOCK = 1000
@@ -41,15 +43,15 @@ _PRODUCER_ID_BLOCK = 1000
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """The cluster that a broker joins: its ZooKeeper, and under which conditions."""
+    """How a broker joins a cluster."""
 
-    zookeeper: str
-    session_seconds: float = 6.0
-    take_over: bool = False
+    zookeeper: str  # HOST:PORT[,HOST:PORT..][/chroot]
+    session_seconds: float = 6.0  # of silence, after which ZooKeeper ends the session
+    take_over: bool = False  # whether an empty folder may replace the lost one of this id
 
 
 class ZooKeeperCoordination:
-    """The store; `opened` makes one."""
+    """The store. Created by `opened`."""
 
     def __init__(self, bridge: Bridge, broker: int, folder: Path) -> None:
         self.failure: asyncio.Future[HeadworksError] = bridge.loop.create_future()
@@ -59,7 +61,7 @@ class ZooKeeperCoordination:
         self._watchers: list[Callable[[], None]] = []
         self._view = ClusterView(bridge, self._notify_watchers)
         self._registration = Registration(bridge, broker, folder, self._notify_watchers, self._fail)
-        self._producer_ids = range(0)  # of producers, that this broker may give out
+        self._producer_ids = range(0)  # producer ids that are allocated but not used
         self._allocating = asyncio.Lock()
 
     @classmethod
@@ -174,8 +176,8 @@ class ZooKeeperCoordination:
     async def finish_delete(self, name: str) -> None:
         """See `Coordination`.
 
-        Only the last broker forgets the topic, and only that topic: who came late would otherwise
-        remove another one that has the name by then.
+        Only the last broker forgets the topic, at the version that it read: the name may belong to
+        another topic by then.
         """
         await self._registration.set_served(name, 0)
         path = paths.topic(name)
@@ -194,7 +196,7 @@ class ZooKeeperCoordination:
                     await self._bridge.ask(client.delete_async, path, version)
             except (self._bridge.BadVersion, self._bridge.NoNode):
                 continue
-            except self._bridge.NotEmpty:  # what a broker that died has left there
+            except self._bridge.NotEmpty:  # entries of a broker that died
                 for child in await self._bridge.children(path):
                     await self._bridge.remove(f"{path}/{child}")
             else:
@@ -230,7 +232,7 @@ class ZooKeeperCoordination:
     async def _change(
         self, name: str, change: Callable[[TopicNode], TopicNode]
     ) -> TopicNode | None:
-        """Change a topic's node, whoever else does; None if it is gone."""
+        """Change the node of a topic by compare-and-set; None if it is gone."""
         path = paths.topic(name)
         while True:
             found = await self._bridge.value(path)
@@ -276,7 +278,7 @@ class ZooKeeperCoordination:
     # -- producers and groups ----------------------------------------------------------------
 
     async def allocate_producer_ids(self, count: int) -> int:
-        """See `Coordination`. ZooKeeper gives them out in blocks."""
+        """See `Coordination`. Each broker allocates ids in blocks."""
         async with self._allocating:
             if len(self._producer_ids) < count:
                 size = max(count, _PRODUCER_ID_BLOCK)

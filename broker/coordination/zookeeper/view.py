@@ -1,9 +1,11 @@
-"""What a broker knows of the others: the living brokers and all topics, kept true by watches.
+"""A broker's view of the cluster: the living brokers and all topics, kept current by watches.
 
-Rules: a watch only says what has to be read again; reading happens in one task at a time, in the
-loop. What this broker changes it marks itself, so that `refresh` shows it whatever watches do.
-After a lost connection everything is read again. While ZooKeeper does not answer, the last picture
-stays.
+Rules:
+
+- A watch only marks what must be read again. One task at a time reads, in the loop.
+- A broker marks its own changes, so that `refresh` returns them before the watch fires.
+- After a lost connection everything is read again. While ZooKeeper does not answer, the last view
+  stays.
 """
 
 from __future__ import annotations
@@ -26,27 +28,27 @@ _RETRY_SECONDS = 0.5
 
 
 class ClusterView:
-    """The picture; `changed` is called in the loop when a watch, or `stir`, made it another."""
+    """The view. `changed` is called in the loop after a watch has changed it."""
 
     def __init__(self, bridge: Bridge, changed: Callable[[], None]) -> None:
-        self.members: dict[int, ClusterMember] = {}
-        self.topics: dict[str, Topic] = {}
+        self.members: dict[int, ClusterMember] = {}  # living brokers by id; replaced, not changed
+        self.topics: dict[str, Topic] = {}  # by name; replaced, not changed
         self._bridge = bridge
         self._changed = changed
-        self._brokers_dirty = True
-        self._listing_dirty = True
-        self._dirty: set[str] = set()
+        self._brokers_dirty = True  # whether the living brokers must be read again
+        self._listing_dirty = True  # whether the list of topics must be read again
+        self._dirty: set[str] = set()  # topics that must be read again
         self._reading = asyncio.Lock()
-        self._woken = asyncio.Event()
+        self._woken = asyncio.Event()  # something is dirty
         self._task: asyncio.Task[None] | None = None
         bridge.session.on_state(self._on_state)
 
     def start(self) -> None:
-        """Follow the watches."""
+        """Start following the watches."""
         self._task = self._bridge.loop.create_task(self._follow())
 
     async def stop(self) -> None:
-        """Do not follow any more."""
+        """Stop following."""
         self._bridge.session.off_state(self._on_state)
         if self._task is not None:
             self._task.cancel()
@@ -54,15 +56,15 @@ class ClusterView:
                 await self._task
 
     def mark_changed(self, topic: str) -> None:
-        """This broker has changed a topic."""
+        """Note that this broker has changed a topic."""
         self._dirty.add(topic)
         self._listing_dirty = True
         self._woken.set()
 
     async def read_topic(self, name: str) -> Topic | None:
-        """A topic as it is now; `refresh` shows it so, whatever watches do. UnreachableError."""
+        """Return a topic as it is now, and let `refresh` return it. Raises UnreachableError."""
         path = paths.topic(name)
-        # the server asked may lag behind the one that took the change
+        # our server may lag behind the one that took the change
         await self._bridge.ask(self._bridge.client.sync_async, path)
         topic = self._loaded(name, await self._bridge.value(path))
         if topic != self.topics.get(name):
@@ -70,7 +72,7 @@ class ClusterView:
         return topic
 
     async def refresh(self) -> bool:
-        """Read what may have changed; whether anything did. UnreachableError."""
+        """Read what may have changed; return whether anything did. Raises UnreachableError."""
         async with self._reading:
             before = (self.members, self.topics)
             await self._read_brokers()
@@ -140,7 +142,7 @@ class ClusterView:
         path = paths.topic(name)
         try:
             node = TopicNode.load(found[0], path)
-        except CorruptError as error:  # it is served as it was known, and mended by hand
+        except CorruptError as error:  # serve it as before, until the node is repaired
             _log.error("%s", error, extra={"path": path})
             return self.topics.get(name)
         return Topic(name, node.assignment, node.configs, node.deleting, node.left)
