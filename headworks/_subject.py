@@ -1,7 +1,8 @@
-"""Subjects and the contexts they live in: `name`, `:.context:name`, `:.context:`, `:*:`.
+"""Subjects and their contexts, as Confluent writes them.
 
-A context is a separate space of subjects and ids; the default one is called `.` and is left out
-when a subject is written. An empty name stands for the context itself (settings, prefixes).
+The forms are `name`, `:.context:name`, `:.context:`, and `:*:`. A context is a separate space of
+subjects and ids. The default context is `.` and is omitted when a subject is written. An empty name
+stands for the context itself (settings, prefixes).
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ ANY_CONTEXT = "*"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Subject:
-    """A subject's context and name; `str()` gives the form in which it is written."""
+    """A subject's context and name; `str()` returns the canonical form."""
 
     context: str
     name: str
 
     @classmethod
     def parse(cls, text: str, *, within: str = DEFAULT_CONTEXT) -> Subject:
-        """Read a subject; one that names no context is in the context `within`."""
+        """Parse a subject; without a context it is in the context `within`."""
         if text.startswith((":.", ":*")):
             context, colon, name = text[1:].partition(":")
             if colon or context == ANY_CONTEXT:

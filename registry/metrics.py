@@ -1,12 +1,12 @@
-"""What is counted and measured, in Prometheus' form.
+"""The metrics of one registry, in Prometheus' text format.
 
 Rules:
 
 - Labels come from the program, never from a request: route templates, methods, statuses, error
-  codes and rule ids. So their number is bounded, and no subject's name is told.
-- Reads by id from memory are counted by one integer, which is read when somebody scrapes.
-- What must be asked of the store is asked at a scrape, and only if the store has changed since; a
-  store that fails takes nothing else with it.
+  codes, and rule ids. Their number is bounded, and they reveal no subject.
+- Reads by id from memory increase one integer, which a scrape reads.
+- A scrape queries the store, and only if the store has changed since the last one. If the store
+  fails, the other metrics are still served.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headworks._registry.model.refusals import ServiceError
 
 __all__ = ["UNMATCHED", "FastReadStatistics", "RegistryMetrics"]
 
-# The route of a request that no route takes.
+# The route label of a request that matches no route.
 UNMATCHED = "none"
 _PREFIX = "headworks_registry"
 _BUCKET_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -35,17 +35,17 @@ _REGISTER_ROUTE = ("POST", "/subjects/{subject}/versions")
 
 
 class FastReadStatistics(Protocol):
-    """What the memory of reads by id knows of itself."""
+    """The numbers that the cache of reads by id exposes."""
 
     hits: int
 
     @property
-    def held_bytes(self) -> int:
-        """The size of what it holds."""
+    def cached_bytes(self) -> int:
+        """The size of the cache."""
 
 
 class RegistryMetrics:
-    """The counters of one server."""
+    """The counters of one registry."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -81,33 +81,33 @@ class RegistryMetrics:
         revision: Callable[[], int],
         totals: Callable[[], Mapping[str, int]],
     ) -> None:
-        """Report also what these know; `totals` is asked again when `revision` has moved."""
+        """Also report these numbers; `totals` is called again when `revision` has changed."""
         self._registry.register(_RegistryCollector(fast_reads, revision, totals))
 
     def count_request(self, method: str, route: str, status: str, seconds: float) -> None:
-        """A request is over."""
+        """Count a request that has been served."""
         self._requests.labels(method, route, status).inc()
         self._seconds.labels(method, route).observe(seconds)
         if (method, route) == _REGISTER_ROUTE:
             self._registrations.labels("registered" if status == "200" else "refused").inc()
 
     def count_refusal(self, error: ServiceError) -> None:
-        """A request was refused."""
+        """Count a refused request, by its error code and the rules that it broke."""
         self._refusals.labels(str(error.code)).inc()
         findings = error.extra.get("findings")
         for rule in {str(one["rule"]) for one in findings} if isinstance(findings, list) else ():
             self._findings.labels(rule).inc()
 
     def count_store_error(self) -> None:
-        """The store did not do what a request needed."""
+        """Count a request that failed because the store failed."""
         self._store_errors.inc()
 
     def count_authentication_failure(self, reason: str) -> None:
-        """A credential was not taken."""
+        """Count refused credentials, by reason."""
         self._failures.labels(reason).inc()
 
     def exposition(self) -> tuple[bytes, str]:
-        """Everything in Prometheus' text form, and that form's content type."""
+        """Return all metrics in Prometheus' text format, and its content type."""
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
@@ -124,16 +124,16 @@ class _RegistryCollector:
         self._fast_reads = fast_reads
         self._revision = revision
         self._totals = totals
-        self._lock = Lock()
-        self._seen = -1
-        self._known: Mapping[str, int] = {}
+        self._lock = Lock()  # scrapes run in several threads
+        self._totals_revision = -1  # the store's revision when the totals were read
+        self._last_totals: Mapping[str, int] = {}
 
     def collect(self) -> Iterator[Metric]:
         yield CounterMetricFamily(
             f"{_PREFIX}_fast_reads", "reads by id from memory", value=self._fast_reads.hits
         )
         yield GaugeMetricFamily(
-            f"{_PREFIX}_fast_reads_bytes", "answers held", value=self._fast_reads.held_bytes
+            f"{_PREFIX}_fast_reads_bytes", "answers held", value=self._fast_reads.cached_bytes
         )
         for name, value in self._current().items():
             yield GaugeMetricFamily(f"{_PREFIX}_{name}", f"live {name}", value=value)
@@ -142,9 +142,9 @@ class _RegistryCollector:
         with self._lock:
             try:
                 revision = self._revision()
-                if revision != self._seen:
-                    self._known, self._seen = self._totals(), revision
+                if revision != self._totals_revision:
+                    self._last_totals, self._totals_revision = self._totals(), revision
             except SQLAlchemyError as error:
-                _LOG.warning("the store's totals are not told: %s", error)
+                _LOG.warning("the totals of the store are not available: %s", error)
                 return {}
-            return self._known
+            return self._last_totals

@@ -1,10 +1,10 @@
-"""Settings of a subject, a context, or everything: their fields, and which value is in force.
+"""The settings of a subject, a context, or the registry, and which value is in force.
 
 Rules:
 
 - The nearest scope that sets a field wins: the subject, then its context, then the global one,
-  then DEFAULTS. Each field by itself.
-- An update changes the fields it names and no others; null takes a field back.
+  then DEFAULTS. This applies to each field separately.
+- An update changes only the fields that it names. A null removes a field.
 - `compatibility` is the field's name in an update, `compatibilityLevel` in every other answer.
 """
 
@@ -99,12 +99,12 @@ class Config:
 
     @property
     def level(self) -> Level:
-        """Against which versions a new one is checked, and in which direction."""
+        """The level: the versions that a new one is compared with, and the direction."""
         return Level(self.content[_LEVEL])
 
     @property
     def policy(self) -> Policy:
-        """By which rules a new version is checked."""
+        """The policy: the rules of the comparison."""
         return Policy(self.content.get("policy", Policy.AVRO.value))
 
     @property
@@ -114,21 +114,21 @@ class Config:
 
     @property
     def alias(self) -> str | None:
-        """The subject that this one is another name of."""
+        """The subject of which this one is an alias."""
         return self.content.get("alias")
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """A setting that is true or false."""
+        """Return a setting that is true or false."""
         return bool(self.content.get(name, default))
 
     def part(self, name: str) -> JsonObject | None:
-        """A setting that is metadata or a rule set."""
+        """Return a setting that is metadata or a rule set."""
         found: JsonObject | None = self.content.get(name)
         return found
 
 
 def read_update(body: JsonObject) -> dict[str, Any]:
-    """The changes that a request asks for, by field; None takes a field back.
+    """Return the changes of a request by field; None removes a field.
 
     Unknown fields are ignored, as clients newer than the server expect.
     """
@@ -143,13 +143,13 @@ def read_update(body: JsonObject) -> dict[str, Any]:
 
 
 def updated(before: JsonObject | None, changes: JsonObject) -> dict[str, Any]:
-    """The settings of one scope after an update."""
+    """Return the settings of one scope after an update."""
     merged = {**(before or {}), **changes}
     return {name: value for name, value in merged.items() if value is not None}
 
 
 def in_force(*scopes: JsonObject | None) -> Config:
-    """The settings in force, from those of the scopes, nearest first."""
+    """Return the settings in force, from those of the scopes, nearest first."""
     content: dict[str, Any] = {_LEVEL: DEFAULT_LEVEL.value}
     for scope in reversed(scopes):
         content.update(scope or {})

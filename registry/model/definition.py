@@ -1,4 +1,4 @@
-"""What makes a schema the same schema: its canonical text, references, metadata and rule set.
+"""The identity of a schema: its canonical text, references, metadata, and rule set.
 
 The guid is the MD5 of that content in a fixed order, as Confluent computes it (for a schema
 without references, metadata and rules: the MD5 of its canonical text). The digest, which the
@@ -29,7 +29,7 @@ class SchemaReference:
     version: int
 
     def as_dict(self) -> dict[str, object]:
-        """The JSON form of the interface."""
+        """Return the JSON object of the interface."""
         return {"name": self.name, "subject": self.subject, "version": self.version}
 
 

@@ -1,11 +1,13 @@
-"""Metadata and rule sets: their shape, and how those of a request, a previous version and the
-settings are put together.
+"""Metadata and rule sets: validating, merging, and the number of a version.
 
-Precedence, from weak to strong: the settings' defaults, the request (or, if it has none, the
-previous version), the settings' overrides. An empty object counts as given, and takes back what
-the previous version had. Rules are stored and returned; none is executed here.
+Rules:
 
-The metadata property `confluent:version` holds the version's own number, once someone asked for it.
+- The precedence, from weak to strong: the defaults of the settings, the request, the overrides of
+  the settings. A request without metadata or rules takes those of the previous version.
+- An empty object counts as given, and removes the content of the previous version.
+- Rules are stored and returned, and never executed.
+- The metadata property `confluent:version` holds the number of the version, once a request asks
+  for it.
 """
 
 from __future__ import annotations
@@ -75,7 +77,7 @@ def read_rules(value: object, *, validate: bool = True) -> JsonObject | None:
 def merged_metadata(
     default: JsonObject | None, given: JsonObject | None, override: JsonObject | None
 ) -> JsonObject | None:
-    """Put metadata together, the stronger one's entries last."""
+    """Merge metadata; entries of the stronger one win."""
     layers = [layer for layer in (default, given, override) if layer]
     merged: dict[str, Any] = {}
     for part in ("tags", "properties"):
@@ -91,7 +93,7 @@ def merged_metadata(
 def merged_rules(
     default: JsonObject | None, given: JsonObject | None, override: JsonObject | None
 ) -> JsonObject | None:
-    """Put rule sets together; of rules with one name in one list the stronger set's stays."""
+    """Merge rule sets; a rule of the stronger set replaces the rule with its name."""
     merged: dict[str, Any] = {}
     for part in _RULE_LISTS:
         rules: dict[str, Any] = {}
@@ -108,7 +110,7 @@ def merged_rules(
 
 
 def rules_without(rules: JsonObject | None, names: Sequence[str]) -> JsonObject:
-    """A rule set without the rules of these names."""
+    """Return a rule set without the rules of these names."""
     kept = dict(rules or {})
     for part in _RULE_LISTS:
         kept[part] = [rule for rule in kept.get(part) or () if rule.get("name") not in names]
@@ -116,18 +118,18 @@ def rules_without(rules: JsonObject | None, names: Sequence[str]) -> JsonObject:
 
 
 def has_number(metadata: JsonObject | None) -> bool:
-    """Whether the metadata holds the number of its version."""
+    """Return whether the metadata holds the number of its version."""
     return property_of(metadata, _NUMBER) is not None
 
 
 def numbered(metadata: JsonObject | None, number: int) -> JsonObject:
-    """The metadata with the number of its version."""
+    """Return the metadata with the number of its version."""
     properties = {**((metadata or {}).get("properties") or {}), _NUMBER: str(number)}
     return {**(metadata or {}), "properties": properties}
 
 
 def unnumbered(metadata: JsonObject | None) -> JsonObject | None:
-    """The metadata without the number of its version."""
+    """Return the metadata without the number of its version."""
     if not has_number(metadata):
         return metadata or None
     rest = dict((metadata or {})["properties"])
@@ -137,7 +139,7 @@ def unnumbered(metadata: JsonObject | None) -> JsonObject | None:
 
 
 def property_of(metadata: JsonObject | None, name: str) -> str | None:
-    """A metadata property, or None."""
+    """Return a metadata property, or None."""
     return ((metadata or {}).get("properties") or {}).get(name)
 
 

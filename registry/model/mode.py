@@ -1,4 +1,4 @@
-"""Modes: what may be done to a subject, decided from the modes set for it, its context, and all."""
+"""Modes: the changes that a subject accepts, by its own mode, its context's, or the global one."""
 
 from __future__ import annotations
 

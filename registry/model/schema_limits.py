@@ -1,7 +1,7 @@
-"""How large a schema may be: in characters, in depth, in fields, in the length of a name.
+"""The maximum size of a schema: characters, depth, fields, and the length of a name.
 
-Rules: it is looked at before the schema is parsed, without recursion and in one pass, so that
-what is too large costs no more than reading it.
+Rule: the limits are checked before the schema is parsed, in one pass and without recursion. A
+schema that is too large costs no more than reading it.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from headworks.schema._parse import MAX_DEPTH, decode
 __all__ = ["MAX_SCHEMA_DEPTH", "SchemaLimits"]
 
 MAX_SCHEMA_DEPTH = MAX_DEPTH
-# A record in a record is three levels of JSON; the rest is for defaults and attributes.
+# A record in a record takes three levels of JSON; defaults and attributes take the rest.
 _JSON_LEVELS, _JSON_REST = 3, 50
 _MAX_NAME_CHARACTERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaLimits:
-    """The most that a schema may have: characters, types inside types, fields altogether."""
+    """The limits of one schema."""
 
-    length: int = 1_000_000
-    depth: int = 100
-    fields: int = 10_000
+    length: int = 1_000_000  # characters
+    depth: int = 100  # types inside types
+    fields: int = 10_000  # of all its records together
 
     def check(self, text: str) -> None:
-        """ServiceError 42209 for a schema that is too large; what is no JSON is not looked at."""
+        """Raise ServiceError 42209 if a schema is too large; text that is not JSON passes."""
         if len(text) > self.length:
             raise refusals.schema_too_large(len(text), self.length)
         try:
@@ -70,7 +70,7 @@ def _json_depth(value: Any) -> int:
 
 
 def _types(value: Any) -> Iterator[tuple[Any, int]]:
-    """Every type of a schema, and every field, with the number of types around it."""
+    """Yield every type and every field of a schema, with the number of enclosing types."""
     waiting = [(value, 0)]
     while waiting:
         node, depth = waiting.pop()

@@ -1,8 +1,8 @@
-"""Inline tags: the labels that a schema's own text puts on its records and fields.
+"""Inline tags: labels on the records and fields of a schema, in its text.
 
 A tag is a string in the property `confluent:tags` of a record or a field. An entity is written as
 its path: the record's full name (its namespace may be left out), and for a field a dot and its
-name. Tags are part of the text, so a change of tags is another schema.
+name. Tags are part of the text, so a change of tags makes a new schema.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def read_tags(value: object, name: str) -> Tags:
 
 
 def inline_tags(schema: Schema) -> dict[Entity, tuple[str, ...]]:
-    """The tags of a schema, outermost record first."""
+    """Return the tags of a schema, outermost record first."""
     found: dict[Entity, tuple[str, ...]] = {}
     for record in named_types(schema):
         if not isinstance(record, Record):
@@ -71,7 +71,7 @@ def inline_tags(schema: Schema) -> dict[Entity, tuple[str, ...]]:
 
 
 def shown_tags(tags: Tags, wanted: Iterable[str]) -> list[dict[str, object]]:
-    """Tagged entities as the interface shows them: those with a `wanted` tag ("*": any tag)."""
+    """Return the JSON of the entities that have a `wanted` tag ("*": any tag)."""
     names = set(wanted)
     return [
         {"schemaEntity": {"entityPath": one.path, "entityType": one.kind}, "tags": list(found)}
@@ -81,9 +81,9 @@ def shown_tags(tags: Tags, wanted: Iterable[str]) -> list[dict[str, object]]:
 
 
 def retagged(text: str, add: Tags, remove: Tags, *, lenient: bool = False) -> str:
-    """The text with tags added and removed; ServiceError 42201 for an entity that is not there.
+    """Return the text with tags added and removed; ServiceError 42201 for a missing entity.
 
-    With `lenient` such an entity is left out.
+    With `lenient`, a missing entity is skipped.
     """
     try:
         root = json.loads(text)
@@ -112,7 +112,7 @@ def _tags_of(props: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _nodes(root: Json, entity: Entity) -> Iterator[dict[str, Any]]:
-    """The objects of the text that define the entity."""
+    """Yield the objects of the text that define the entity."""
     record_path, _, field_name = entity.path.rpartition(".")
     for record, name in _records(root):
         simple = name.rpartition(".")[2]
@@ -126,7 +126,7 @@ def _nodes(root: Json, entity: Entity) -> Iterator[dict[str, Any]]:
 
 
 def _records(root: Json) -> Iterator[tuple[dict[str, Any], str]]:
-    """Every record defined in the text, with its full name, outermost first."""
+    """Yield every record that the text defines, with its full name, outermost first."""
     waiting: deque[tuple[Any, str]] = deque([(root, "")])
     while waiting:
         node, space = waiting.popleft()

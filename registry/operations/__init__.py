@@ -1,5 +1,5 @@
-"""What a request does: decisions of `registry.model` inside transactions of `registry.store`.
+"""The operations of the interface: decisions of the model inside transactions of the store.
 
-One class per kind of work (Registrar, Reader, Deleter, Settings), each over the same Database
-and the same Loader of parsed schemas. Nothing here knows of HTTP.
+There is one class per kind of operation: Registrar, RegistryReader, Deleter, and SubjectSettings.
+They share one RegistryStore and one SchemaCache. Rule: nothing here knows HTTP.
 """

@@ -1,8 +1,8 @@
-"""Whether a new schema may follow the versions that are there, and the words to say why not.
+"""The compatibility of a new schema with the versions of its subject.
 
-The verdict is `headworks.compatibility`'s, the same that the gate gives; this module chooses the
-versions to compare with, and writes Confluent's list of strings next to our findings. The strings
-are about the newest version that fails, as theirs are; the findings are about all of them.
+Rule: `headworks.compatibility` decides, as it does for the gate. This module chooses the versions
+to compare with, and writes Confluent's list of strings beside our findings. The strings describe the
+newest version that fails, as Confluent's do. The findings describe all versions.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ _RESERVED = "confluent:reserved"
 
 @dataclass(frozen=True, slots=True)
 class CompatibilityResult:
-    """The findings against a new schema, and Confluent's strings; no strings: it is fine.
+    """The findings against a new schema, and Confluent's strings.
 
-    Reserved field names are a rule of metadata, so what breaks it has a string and no finding.
+    A conflict with reserved field names has a string and no finding, because it is a rule of the
+    metadata.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -38,7 +39,7 @@ class CompatibilityResult:
 
     @property
     def is_compatible(self) -> bool:
-        """Whether nothing was found."""
+        """Whether the schema is compatible."""
         return not self.messages
 
 
@@ -50,7 +51,7 @@ def check_compatibility(
     history: Sequence[StoredVersion],
     config: Config,
 ) -> CompatibilityResult:
-    """Compare a new schema with live versions, oldest first, as the settings ask."""
+    """Compare a new schema with live versions, oldest first, by the settings."""
     reserved = []
     if config.flag("validateFields", default=False):
         reserved = _reserved_fields(schema, metadata, history)
@@ -69,7 +70,7 @@ def check_compatibility(
 def _reserved_fields(
     schema: Schema, metadata: JsonObject | None, history: Sequence[StoredVersion]
 ) -> list[str]:
-    """Fields that have a reserved name, and reservations that the new schema takes back."""
+    """Return Confluent's strings for fields with a reserved name, and for removed reservations."""
     now = _reservations(metadata)
     before = _reservations(history[-1].schema.definition.metadata) if history else set()
     used = {one.name for one in schema.fields} if isinstance(schema, Record) else set()
@@ -103,7 +104,7 @@ def _same_group(
 def _messages(
     findings: Sequence[Finding], history: Sequence[StoredVersion], config: Config
 ) -> list[str]:
-    """A string per finding about the newest failing version, that version, the settings used."""
+    """Return a string per finding on the newest failing version, then that version and settings."""
     if not findings:
         return []
     newest = max(_old_version(one) for one in findings)

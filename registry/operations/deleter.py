@@ -1,12 +1,12 @@
-"""Deleting and bringing back.
+"""Deleting and restoring.
 
 Rules:
 
-- A soft deletion hides versions; their schemas stay readable by id, so data stays readable.
-- A permanent deletion needs a soft one before it, and is final. Ids are never given again.
-- A version that another schema refers to stays: a soft deletion respects live referrers, a
-  permanent one also the soft-deleted ones.
-- Permanently deleting a subject also drops its settings and its mode.
+- A soft deletion hides versions. Their schemas stay readable by id, so data stays readable.
+- A permanent deletion requires a soft one first, and is final. Ids are never assigned again.
+- A version to which another schema refers cannot be deleted. A soft deletion counts live referrers
+  only, and a permanent one counts soft-deleted referrers too.
+- A permanent deletion of a subject also drops its settings and its mode.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from headworks._registry.model import refusals
 from headworks._registry.model.mode import must_accept_deletion
 from headworks._registry.operations.scopes import mode_of
-from headworks._registry.store import RegistryStore, schemas, settings
+from headworks._registry.store import RegistryStore, schema_writes, schemas, settings
 from headworks._registry.store.changes import AuditEntry, add_audit_entry
 from headworks._registry.store.schemas import StoredVersion
 from headworks._subject import Subject
@@ -27,7 +27,7 @@ __all__ = ["Deleter"]
 
 
 class Deleter:
-    """Deletes subjects, versions and contexts, and undeletes."""
+    """Deletes subjects, versions, and contexts, and restores subjects."""
 
     def __init__(self, database: RegistryStore) -> None:
         self._database = database
@@ -74,7 +74,7 @@ class Deleter:
             return found[0].number
 
     def undelete_subject(self, name: str, *, who: str) -> list[int]:
-        """Bring back every soft-deleted version of a subject; return their numbers."""
+        """Restore every soft-deleted version of a subject; return their numbers."""
         subject = Subject.parse(name)
         with self._database.write() as connection:
             must_accept_deletion(mode_of(connection, subject), subject)
@@ -83,7 +83,7 @@ class Deleter:
                 raise refusals.no_subject(subject)
             back = [one for one in every if one.deleted]
             numbers = [one.number for one in back]
-            schemas.mark_deleted(connection, subject, numbers, deleted=False)
+            schema_writes.mark_deleted(connection, subject, numbers, deleted=False)
             for one in back:
                 change = AuditEntry("undelete", str(subject), one.number, one.schema.id)
                 self._note(connection, change, who)
@@ -115,9 +115,9 @@ class Deleter:
             if any(context != subject.context or used not in own for context, used in using):
                 raise refusals.reference_exists(subject, version.number)
         if permanent:
-            schemas.drop_versions(connection, subject, numbers)
+            schema_writes.drop_versions(connection, subject, numbers)
         else:
-            schemas.mark_deleted(connection, subject, numbers)
+            schema_writes.mark_deleted(connection, subject, numbers)
         action = "delete permanently" if permanent else "delete"
         for version in versions:
             self._note(

@@ -2,11 +2,11 @@
 
 Rules:
 
-- A stored schema never changes, so its parsed form is kept by (context, id), the latest 4,096.
-- The versions of a subject are much alike, so a field that stands unchanged in many of them is
-  parsed once and kept once; new text takes such fields too, so that they need no comparing.
-- New text is parsed strictly; what is stored is parsed leniently, so that a schema which an older
-  rule let in stays readable.
+- A stored schema never changes. The last 4,096 parsed ones are cached by (context, id).
+- The versions of a subject are alike. A field that is unchanged in many versions is parsed once and
+  stored once. New text shares such fields too, and identical fields need no comparison.
+- New text is parsed strictly. Stored text is parsed leniently, so that schemas that an older rule
+  accepted stay readable.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MAX_SHARED_FIELDS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ParsedSchema:
-    """New text, read: its nodes, its canonical text, and its references with real versions."""
+    """New text after parsing: nodes, canonical text, and references with actual versions."""
 
     schema: Schema
     text: str
@@ -46,12 +46,12 @@ class ParsedSchema:
 
 
 class SchemaCache:
-    """Parses schemas and remembers the stored ones; safe to share between threads."""
+    """Parses schemas and caches the stored ones; safe to share between threads."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, int], Schema] = OrderedDict()
-        self._fields: SharedFields = {}
-        self._lock = Lock()
+        self._schemas: OrderedDict[tuple[str, int], Schema] = OrderedDict()  # by context and id
+        self._fields: SharedFields = {}  # parsed fields that schemas share
+        self._lock = Lock()  # guards both against other threads
 
     def parse_new(
         self,
@@ -67,8 +67,8 @@ class SchemaCache:
         pinned = tuple(self._pin(connection, subject, one, strict) for one in references)
         names = self._names(connection, subject.context, pinned)
         try:
-            kept = self._fields if strict else None  # a lenient text would add to them, unbounded
-            schema = parse(text, references=names, strict=strict, shared=kept)
+            shared = self._fields if strict else None  # lenient texts would add to them unboundedly
+            schema = parse(text, references=names, strict=strict, shared=shared)
             printed = _print(schema, text, names, normalize=normalize)
         except SchemaError as error:
             fix = f" Fix: {error.fix}." if error.fix else ""
@@ -76,26 +76,26 @@ class SchemaCache:
         return ParsedSchema(schema, printed, pinned)
 
     def load(self, connection: Connection, stored: StoredSchema) -> Schema:
-        """The nodes of a stored schema."""
+        """Return the nodes of a stored schema."""
         key = (stored.context, stored.id)
         with self._lock:
-            kept = self._kept.get(key)
+            kept = self._schemas.get(key)
             if kept is not None:
-                self._kept.move_to_end(key)
+                self._schemas.move_to_end(key)
                 return kept
         definition = stored.definition
         names = self._names(connection, stored.context, definition.references)
         schema = parse(definition.text, references=names, strict=False, shared=self._fields)
         with self._lock:
-            self._kept[key] = schema
+            self._schemas[key] = schema
             if len(self._fields) > _MAX_SHARED_FIELDS:
                 self._fields.clear()
-            if len(self._kept) > _MAX_CACHED_SCHEMAS:
-                self._kept.popitem(last=False)
+            if len(self._schemas) > _MAX_CACHED_SCHEMAS:
+                self._schemas.popitem(last=False)
         return schema
 
     def resolved_text(self, connection: Connection, stored: StoredSchema) -> str:
-        """The text of a stored schema with its references written out in it."""
+        """Return the text of a stored schema with its references written out."""
         if not stored.definition.references:
             return stored.definition.text
         return canonical_text(self.load(connection, stored))
@@ -103,7 +103,7 @@ class SchemaCache:
     def _pin(
         self, connection: Connection, subject: Subject, reference: SchemaReference, strict: bool
     ) -> SchemaReference:
-        """The reference with the version it means now (-1: the latest)."""
+        """Return the reference with its actual version (-1: the latest)."""
         target = Subject.parse(reference.subject, within=subject.context)
         found = _target(connection, target, reference.version, deleted=not strict)
         if found is None:
@@ -116,7 +116,7 @@ class SchemaCache:
     def _names(
         self, connection: Connection, context: str, references: Iterable[SchemaReference]
     ) -> dict[str, Named]:
-        """Every named type that the references bring, by full name."""
+        """Return every named type that the references define, by full name."""
         names: dict[str, Named] = {}
         for reference in references:
             target = Subject.parse(reference.subject, within=context)
@@ -140,12 +140,12 @@ def _target(
 
 
 def _print(schema: Schema, text: str, names: Mapping[str, Named], *, normalize: bool) -> str:
-    """The canonical (or normalized) text, in which a referenced type is a name, not its body."""
+    """Return the canonical or normalized text, with referenced types as names."""
     write = normalized_text if normalize else canonical_text
     if not names:
         return write(schema)
-    # The printer writes a type's body where it is first used. A leaf that is printed as its name
-    # stands in for each referenced type, so that the body stays in the schema that defines it.
+    # The printer writes the body of a type at its first use. A leaf with its name replaces each
+    # referenced type, so that the body stays in the schema that defines it.
     leaves = {
         name: cast(Named, Primitive(cast(PrimitiveKind, name), pointer=node.pointer))
         for name, node in names.items()

@@ -1,11 +1,12 @@
-"""From what a request proposes to what would be stored: text, references, metadata, rule set.
+"""From a proposed schema to the candidate that would be stored.
 
 Rules:
 
-- A proposal without a text means the previous version's, one without metadata or rules those of
-  the previous version; then the settings' defaults go under and their overrides over them.
-- In mode IMPORT nothing is filled in, and the text is read leniently: another registry took it.
-- What is kept is canonical text, so that two spellings of one schema are one schema.
+- A proposal without a text, metadata, or rules takes those of the previous version. The settings
+  then add their defaults, and their overrides win.
+- In mode IMPORT nothing is filled in, and the text is parsed leniently: another registry has
+  already accepted it.
+- The stored text is canonical, so that two spellings of one schema are one schema.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = [
     "is_same_schema",
 ]
 
-# A proposal's version: the next one, whichever it is, and its number kept in the metadata.
+# A proposal's version: the next one, whatever its number, which the metadata then holds.
 NUMBERED = -1
 
 
@@ -60,20 +61,20 @@ class ProposedSchema:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What would be stored, and its nodes (their pointers are into the proposed text)."""
+    """The content that would be stored, and its nodes, which point into the proposed text."""
 
     definition: Definition
     schema: Schema
 
 
 class CandidateBuilder:
-    """Makes drafts of proposals whose text is within `limits`."""
+    """Builds candidates from proposals whose text is within `limits`."""
 
     def __init__(self, schema_cache: SchemaCache, limits: SchemaLimits) -> None:
         self._schema_cache = schema_cache
         self._limits = limits
 
-    def draft(
+    def build(
         self,
         connection: Connection,
         subject: Subject,
@@ -85,7 +86,7 @@ class CandidateBuilder:
         normalize: bool,
         importing: bool = False,
     ) -> Candidate:
-        """The proposal as the subject's version `number`; ServiceError 42201 if it cannot be."""
+        """Return the proposal as the subject's version `number`; ServiceError 42201 if invalid."""
         before = None if importing or previous is None else previous.schema
         parsed = self.parse(
             connection, subject, proposal, config, before, normalize=normalize, strict=not importing
@@ -108,7 +109,7 @@ class CandidateBuilder:
         normalize: bool,
         strict: bool = True,
     ) -> ParsedSchema:
-        """The proposal's text (or the previous one) with its references, read and printed."""
+        """Parse the proposal's text, or the previous text, with its references."""
         text, references = proposal.text, proposal.references
         if not text.strip():
             if previous is None:
@@ -133,7 +134,7 @@ class CandidateBuilder:
 def annotated(
     proposal: ProposedSchema, previous: StoredSchema | None, config: Config
 ) -> tuple[JsonObject | None, JsonObject | None]:
-    """Metadata and rule set: given, or the previous version's; between defaults and overrides."""
+    """Return the metadata and rule set that a registration would store."""
     metadata, rules = proposal.metadata, proposal.rules
     if metadata is None and previous is not None:
         metadata = previous.definition.metadata
@@ -152,8 +153,10 @@ def annotated(
 def is_equivalent(
     connection: Connection, schema_cache: SchemaCache, stored: StoredSchema, definition: Definition
 ) -> bool:
-    """Whether content means what is stored: but for its version's number, and for references
-    that are written out in the text instead."""
+    """Return whether content equals a stored schema.
+
+    The number of the version may differ, and references may be written out in the text.
+    """
     there = stored.definition
     if there.rule_set != definition.rule_set:
         return False
@@ -167,7 +170,7 @@ def is_equivalent(
 def is_same_schema(
     connection: Connection, schema_cache: SchemaCache, stored: StoredSchema, definition: Definition
 ) -> bool:
-    """Whether text and references are those stored, or the text has the references written out."""
+    """Return whether text and references are equal, or the text has the references written out."""
     there = stored.definition
     if there.references == definition.references:
         return there.text == definition.text

@@ -1,8 +1,11 @@
-"""Reading: subjects, versions, schemas by id and by guid, contexts, the audit log.
+"""Reading: subjects, versions, schemas by id and by guid, contexts, and the audit log.
 
-`deleted` always means: soft-deleted versions too. A hint of a subject only says in which context
-an id is meant; an id or a version of a subject that names no context and is not in the default one
-is looked for in the others, by name.
+Rules:
+
+- `deleted` always includes soft-deleted versions.
+- Ids belong to a context. A subject as `hint` names the context of an id.
+- If a subject names no context, and the default one does not have it, the other contexts are
+  searched by its name.
 """
 
 from __future__ import annotations
@@ -36,17 +39,14 @@ LATEST = "latest"
 
 @dataclass(frozen=True, slots=True)
 class VersionFilter:
-    """Which versions a listing shows: live ones, soft-deleted ones too, or only these.
+    """Which versions a list includes: live ones by default."""
 
-    `negative` shows both, and the soft-deleted ones as negative numbers.
-    """
-
-    deleted: bool = False
-    deleted_only: bool = False
-    negative: bool = False
+    deleted: bool = False  # soft-deleted ones too
+    deleted_only: bool = False  # soft-deleted ones only
+    negative: bool = False  # both, and soft-deleted ones as negative numbers
 
     def includes(self, version: StoredVersion | VersionRecord) -> bool:
-        """Whether the listing shows this version."""
+        """Return whether the list includes this version."""
         if self.deleted_only:
             return version.deleted
         return self.deleted or self.negative or not version.deleted
@@ -54,43 +54,40 @@ class VersionFilter:
 
 @dataclass(frozen=True, slots=True)
 class VersionQuery:
-    """Which versions of all subjects are asked for: `first` to `last`, exclusive, in order.
+    """A request for the versions of all subjects, by subject and number."""
 
-    `aliases` also lists the subjects that those under the prefix are other names of.
-    """
-
-    prefix: str = ""
+    prefix: str = ""  # of the subjects' names
     version_filter: VersionFilter = VersionFilter()
     latest_only: bool = False
-    aliases: bool = False
-    rule_types: tuple[str, ...] = ()
-    first: int = 0
-    last: int = 1000
+    aliases: bool = False  # also the subjects that have an alias under the prefix
+    rule_types: tuple[str, ...] = ()  # if any, only versions with a rule of such a type
+    first: int = 0  # position of the first version in that order
+    last: int = 1000  # position after the last version
 
 
 class RegistryReader:
-    """Answers every request that changes nothing."""
+    """Serves every request that changes nothing."""
 
     def __init__(self, database: RegistryStore, schema_cache: SchemaCache) -> None:
         self._database = database
         self._schema_cache = schema_cache
 
     def subjects(self, prefix: str, version_filter: VersionFilter) -> list[str]:
-        """The names of subjects that start with `prefix` (":*:" for every context)."""
+        """Return the names of subjects that start with `prefix` (":*:" for every context)."""
         with self._database.read() as connection:
             return [str(one) for one in self._subjects(connection, prefix, version_filter)]
 
     def every_subject(self) -> list[str]:
-        """The names of all subjects of all contexts, soft-deleted ones too."""
+        """Return the names of all subjects of all contexts, soft-deleted ones too."""
         return self.subjects(f":{ANY_CONTEXT}:", VersionFilter(deleted=True))
 
     def context_of(self, name: str) -> str:
-        """The context of a subject, or of the one that it is another name of."""
+        """Return the context of a subject, or of the subject that it is an alias of."""
         with self._database.read() as connection:
             return real_subject(connection, Subject.parse(name)).context
 
     def versions(self, name: str, version_filter: VersionFilter) -> list[int]:
-        """The version numbers of a subject, ascending."""
+        """Return the version numbers of a subject, ascending."""
         with self._database.read() as connection:
             subject = real_subject(connection, Subject.parse(name))
             found = [
@@ -108,15 +105,15 @@ class RegistryReader:
         deleted: bool = False,
         response_format: ResponseFormat = DEFAULT_FORMAT,
     ) -> Entity:
-        """One version of a subject; LATEST is the highest live one."""
+        """Return one version of a subject; LATEST is the highest live one."""
         with self._database.read() as connection:
             version = self._version(connection, name, number, deleted)
             return version_entity(connection, self._schema_cache, version, response_format)
 
     def definitions(self, name: str, number: int | str) -> tuple[Definition, Definition]:
-        """The content of one version of a subject, and of its latest one.
+        """Return the content of one version of a subject, and of its latest version.
 
-        In the subject's own context only: who changes it must not be given another's.
+        Other contexts are not searched: a change of tags must not take another context's content.
         """
         with self._database.read() as connection:
             subject = real_subject(connection, Subject.parse(name))
@@ -133,7 +130,7 @@ class RegistryReader:
         deleted: bool,
         response_format: ResponseFormat = DEFAULT_FORMAT,
     ) -> Entity:
-        """The highest version of a subject whose metadata has all of these properties."""
+        """Return the highest version of a subject whose metadata has all of these properties."""
         with self._database.read() as connection:
             subject = real_subject(connection, Subject.parse(name))
             versions = [
@@ -150,7 +147,7 @@ class RegistryReader:
             raise refusals.no_schema()
 
     def difference(self, name: str, old: int | str, new: int | str) -> Entity:
-        """What changed from one version of a subject to another, field by field."""
+        """Return the differences between two versions of a subject, field by field."""
         with self._database.read() as connection:
             before = self._version(connection, name, old, True)
             after = self._version(connection, name, new, True)
@@ -166,16 +163,16 @@ class RegistryReader:
             }
 
     def referenced_by(self, name: str, number: int | str, *, deleted: bool) -> list[int]:
-        """The ids of the schemas that refer to a version."""
+        """Return the ids of the schemas that refer to a version."""
         with self._database.read() as connection:
             version = self._version(connection, name, number, True)
             found = schemas.referrers(connection, version.subject, version.number, deleted=deleted)
             return [schema_id for _, schema_id in found]
 
     def every_version(self, query: VersionQuery, *, seen: Callable[[str], bool]) -> list[Entity]:
-        """The versions of the subjects under a prefix, by subject and number.
+        """Return the versions of the subjects under a prefix, by subject and number.
 
-        Only of subjects for which `seen` is true.
+        Subjects for which `seen` returns false are left out.
         """
         with self._database.read() as connection:
             names: dict[Subject, list[str]] = {}
@@ -198,7 +195,7 @@ class RegistryReader:
         response_format: ResponseFormat = DEFAULT_FORMAT,
         with_max_id: bool = False,
     ) -> Entity:
-        """A schema by id; with a subject as `hint`, also that subject's name and version."""
+        """Return a schema by id; with a subject as `hint`, also that subject's name and version."""
         with self._database.read() as connection:
             found, version = self._schema(connection, schema_id, hint)
             entity = schema_entity(connection, self._schema_cache, found, response_format)
@@ -209,7 +206,7 @@ class RegistryReader:
             return entity
 
     def uses(self, schema_id: int, *, hint: str, deleted: bool) -> list[tuple[str, int]]:
-        """(subject, version) of every version that has the schema."""
+        """Return (subject, version) of every version that has the schema."""
         with self._database.read() as connection:
             found, _ = self._schema(connection, schema_id, hint)
             return [
@@ -221,7 +218,7 @@ class RegistryReader:
     def schema_by_guid(
         self, guid: str, *, response_format: ResponseFormat = DEFAULT_FORMAT
     ) -> Entity:
-        """A schema by guid."""
+        """Return a schema by guid."""
         with self._database.read() as connection:
             context, schema_id = self._by_guid(connection, guid)[0]
             found = schemas.schema_by_id(connection, context, schema_id)
@@ -229,7 +226,7 @@ class RegistryReader:
             return schema_entity(connection, self._schema_cache, found, response_format)
 
     def subjects_of_guid(self, guid: str) -> list[str]:
-        """The subjects that have the schema with this guid, in any context."""
+        """Return the subjects that have the schema with this guid, in any context."""
         with self._database.read() as connection:
             return [
                 str(version.subject)
@@ -238,25 +235,25 @@ class RegistryReader:
             ]
 
     def ids_of_guid(self, guid: str) -> list[Entity]:
-        """Under which id each context has the schema with this guid."""
+        """Return the id of the schema with this guid in each context."""
         with self._database.read() as connection:
             found = self._by_guid(connection, guid)
             return [{"context": context, "id": schema_id} for context, schema_id in found]
 
     def contexts(self, prefix: str = "") -> list[str]:
-        """The contexts, the default one first."""
+        """Return the contexts, the default one first."""
         with self._database.read() as connection:
             found = schemas.context_names(connection)
         named = [name for name in found if name != DEFAULT_CONTEXT]
         return [name for name in [DEFAULT_CONTEXT, *named] if name.startswith(prefix)]
 
     def changes(self, *, subject: str | None, after: int, limit: int) -> list[Entity]:
-        """The audit log after change number `after`, oldest first."""
+        """Return the audit log after change number `after`, oldest first."""
         with self._database.read() as connection:
             return changes.changes(connection, subject=subject, after=after, limit=limit)
 
     def is_ready(self) -> bool:
-        """Whether the store answers; raises what it raises."""
+        """Return whether the store answers; raises its error."""
         return self._database.revision() >= 0
 
     def _subjects(
@@ -277,7 +274,7 @@ class RegistryReader:
     ) -> Iterator[StoredVersion]:
         every = schemas.numbers_of(connection, subjects)
         shown = [one for one in every if query.version_filter.includes(one)]
-        if query.latest_only:  # the last of a subject stands in the place of its first
+        if query.latest_only:  # a later version of a subject replaces an earlier one
             shown = list({one.subject: one for one in shown}.values())
         if not query.rule_types:
             yield from schemas.with_schemas(connection, shown[query.first : query.last])
@@ -341,7 +338,7 @@ def _version_there(
 
 
 def _names_under(connection: Connection, prefix: str) -> dict[Subject, list[str]]:
-    """The other names under a prefix, by the subject that they stand for."""
+    """Return the aliases under a prefix, by the subject that they stand for."""
     within = Subject.parse(prefix)
     names: dict[Subject, list[str]] = {}
     for scope, alias in settings.aliases(connection).items():

@@ -1,6 +1,6 @@
-"""What the interface shows of a schema and of a version of a subject: JSON of Confluent 8's shape.
+"""The JSON objects of schemas and of versions of a subject, as in Confluent 8.
 
-Members without a value are left out; `schemaType` never is.
+Rule: members without a value are omitted, except `schemaType`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,14 @@ Entity = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ResponseFormat:
-    """How a caller wants schemas to be shown.
+    """The format of schemas that a caller asks for.
 
-    `form` "resolved" writes references out in the text, `references` "qualified" names their
-    subjects with the context; `tags` are those to look for in the text ("*": any). Words that are
-    not known mean nothing, as clients newer than the server expect.
+    Unknown values are ignored, as clients newer than the server expect.
     """
 
-    form: str = ""
-    references: str = ""
-    tags: tuple[str, ...] = ()
+    form: str = ""  # "resolved" writes references out in the text
+    references: str = ""  # "qualified" names the subjects of references with their context
+    tags: tuple[str, ...] = ()  # inline tags to list; "*": all
 
 
 DEFAULT_FORMAT = ResponseFormat()
@@ -44,7 +42,7 @@ def schema_entity(
     stored: StoredSchema,
     response_format: ResponseFormat = DEFAULT_FORMAT,
 ) -> Entity:
-    """A schema by itself."""
+    """Return the object of a schema."""
     definition = stored.definition
     text, references = definition.text, [one.as_dict() for one in definition.references]
     if references and response_format.form.lower() == "resolved":
@@ -73,7 +71,7 @@ def version_entity(
     version: StoredVersion,
     response_format: ResponseFormat = DEFAULT_FORMAT,
 ) -> Entity:
-    """A version of a subject."""
+    """Return the object of a version of a subject."""
     shown = schema_entity(connection, schema_cache, version.schema, response_format)
     head = {"subject": str(version.subject), "version": version.number, "id": version.schema.id}
     tail = {"ts": version.created_ms, "deleted": version.deleted or None}

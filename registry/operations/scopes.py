@@ -1,4 +1,4 @@
-"""The settings, the mode and the real name of a subject, as they are inside a transaction."""
+"""The settings, the mode, and the actual subject behind a name, inside a transaction."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ GLOBAL = ""
 
 
 def config_of(connection: Connection, subject: Subject) -> Config:
-    """The settings in force for a subject."""
+    """Return the settings in force for a subject."""
     scopes = _scopes(subject)
     found = settings.read_configs(connection, scopes)
     return config.in_force(*(found.get(scope) for scope in scopes))
 
 
 def mode_of(connection: Connection, subject: Subject) -> Mode:
-    """The mode in force for a subject."""
+    """Return the mode in force for a subject."""
     own, context = str(subject), str(subject.whole_context)
     found = settings.read_modes(connection, _scopes(subject))
     return mode.in_force(
@@ -36,14 +36,14 @@ def mode_of(connection: Connection, subject: Subject) -> Mode:
 
 
 def real_subject(connection: Connection, subject: Subject) -> Subject:
-    """The subject itself, or the one that its settings say it is another name of."""
+    """Return the subject itself, or the subject of which it is an alias."""
     own = settings.read_config(connection, str(subject)) if subject.name else None
     alias = (own or {}).get("alias")
     return Subject.parse(alias, within=subject.context) if alias else subject
 
 
 def in_other_contexts(connection: Connection, name: str, subject: Subject) -> Iterator[Subject]:
-    """The subject in every other context, if `name`, as a request gives it, names no context."""
+    """Yield the subject in every other context, if the request's `name` names no context."""
     if subject.context == DEFAULT_CONTEXT and not name.startswith((":.", ":*")):
         for context in schemas.context_names(connection):
             if context != DEFAULT_CONTEXT:
@@ -51,6 +51,6 @@ def in_other_contexts(connection: Connection, name: str, subject: Subject) -> It
 
 
 def _scopes(subject: Subject) -> list[str]:
-    """Where settings of a subject are looked for, nearest first."""
+    """Return the scopes whose settings apply to a subject, nearest first."""
     context = [str(subject.whole_context)] if subject.context != DEFAULT_CONTEXT else []
     return [*([str(subject)] if subject.name else []), *context, GLOBAL]

@@ -1,4 +1,4 @@
-"""Settings and modes: reading, changing and taking back those of a subject, a context, or all."""
+"""Settings and modes of a subject, a context, or the registry: read, change, and remove."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["SubjectSettings"]
 
 
 class SubjectSettings:
-    """Reads and changes settings and modes. A name of None means: for everything."""
+    """Reads and changes settings and modes; the name None stands for the whole registry."""
 
     def __init__(self, database: RegistryStore) -> None:
         self._database = database
 
     def config(self, name: str | None, *, in_force: bool = False) -> JsonObject:
-        """The settings made for a subject, or with `in_force` those that apply to it."""
+        """Return the settings made for a subject, or with `in_force` those that apply to it."""
         with self._database.read() as connection:
             if name is None:
                 return config.in_force(rows.read_config(connection, GLOBAL)).content
@@ -39,7 +39,7 @@ class SubjectSettings:
             return own
 
     def validates_rules(self, name: str) -> bool:
-        """Whether rule sets of new schemas in this subject are looked into."""
+        """Return whether the rule sets of new schemas in this subject are validated."""
         with self._database.read() as connection:
             found = config_of(connection, Subject.parse(name))
             return found.flag("validateRules", default=True)
@@ -58,7 +58,7 @@ class SubjectSettings:
         return changes
 
     def drop_config(self, name: str | None, *, who: str) -> JsonObject:
-        """Take back the settings made for a subject; return what they were."""
+        """Remove the settings made for a subject; return them."""
         scope = _scope(name)
         with self._database.write() as connection:
             _must_be_writable(connection, name)
@@ -70,7 +70,7 @@ class SubjectSettings:
         return config.in_force(before).content if name is None else before or {}
 
     def mode(self, name: str | None, *, in_force: bool = False) -> str:
-        """The mode set for a subject, or with `in_force` the one that applies to it."""
+        """Return the mode set for a subject, or with `in_force` the one that applies to it."""
         with self._database.read() as connection:
             if name is None:
                 return rows.read_mode(connection, GLOBAL) or Mode.READWRITE.value
@@ -98,7 +98,7 @@ class SubjectSettings:
         return chosen.value
 
     def drop_mode(self, name: str | None, *, recursive: bool, who: str) -> str:
-        """Take back the mode of a subject (`recursive`: of a context and its subjects)."""
+        """Remove the mode of a subject (`recursive`: of a context and its subjects)."""
         scope = _scope(name)
         with self._database.write() as connection:
             before = rows.read_mode(connection, scope)
@@ -127,7 +127,7 @@ def _scope(name: str | None) -> str:
 
 
 def _must_be_nameable(name: str) -> None:
-    """A scope is the name of a subject, or a context as a whole."""
+    """Raise ServiceError unless the name is a subject's or a whole context's."""
     subject = Subject.parse(name)
     whole = not subject.name and subject.context not in (DEFAULT_CONTEXT, ANY_CONTEXT)
     if not whole:

@@ -1,12 +1,12 @@
-"""The one table: which role each route takes, and on what.
+"""The one table of the roles that routes require.
 
 Rules:
 
-- Every route of the application is here, and a route that is not here is refused to everybody
-  when the registry is guarded. A test compares the table with the application.
-- In this registry `writer` includes `reader`, and `admin` includes both.
-- A rule on SOMEWHERE lets in who has the role for any name at all. The route itself then shows
-  only what the principal may read.
+- Every route of the application is in the table. If the registry authenticates, a route that is not
+  in the table is refused to everyone. A test compares the table with the application.
+- `writer` includes `reader`, and `admin` includes both.
+- A rule on SOMEWHERE admits every principal that has the role for at least one name. The route then
+  returns only what the principal may read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["PUBLIC", "RULES", "RouteRule", "RuleTarget"]
 
 
 class RuleTarget(Enum):
-    """For which name the role must be granted."""
+    """The names for which the role must be granted."""
 
     SUBJECT = "the subject in the path"
     CONTEXT = "the context in the path"
@@ -32,7 +32,7 @@ class RuleTarget(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RouteRule:
-    """What a route takes; a role of None: nobody is asked who they are."""
+    """The role that a route requires; None: the route needs no authentication."""
 
     role: Role | None
     on: RuleTarget = RuleTarget.SOMEWHERE

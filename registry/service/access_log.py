@@ -1,12 +1,12 @@
-"""Every request that reaches the application: counted, timed, and noted in the log.
+"""The access log: every request that reaches the application is counted, timed, and logged.
 
 Rules:
 
-- A change is logged at INFO, a refusal at WARNING, a failure of ours at ERROR, a read at DEBUG; a
-  404 is an answer to a read. Reads by id from memory do not come here.
-- What is logged of a request is its route, and its path as it was sent (percent-encoded, cut):
-  never a body, a query or a header.
-- A caller's `X-Request-Id` is taken if it is plain; every answer carries the one that was used.
+- A change is logged at INFO, a refusal at WARNING, an internal error at ERROR, and a read at DEBUG.
+  A 404 is the result of a read. Reads by id from memory are not logged.
+- The log names the route and the path as it was sent, percent-encoded and cut. It never contains a
+  body, a query, or a header.
+- A client's `X-Request-Id` is used if it is plain text. Every response carries the used id.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["AccessLog"]
 _LOG = logging.getLogger("registry.access")
 _PLAIN_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
 _MAX_PATH_CHARACTERS = 300
-# The status of a request whose caller hung up before there was an answer.
+# The status of a request whose client disconnected before the response (as in nginx).
 _CLIENT_CLOSED_REQUEST = 499
 
 
@@ -47,7 +47,7 @@ class AccessLog:
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or pass on what is not one."""
+        """Serve one request; pass other events through."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

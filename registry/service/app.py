@@ -1,7 +1,7 @@
-"""The application: routers, error answers, and the layers in front of them.
+"""The application: routers, error responses, and the middleware in front of them.
 
-fast reads (memoised answers by id)  >  observed (metrics, log)  >  edge (paths, types, sizes)
->  FastAPI: the guard, then the route
+A request passes FastReads (cached reads by id), AccessLog (metrics and log), ProtocolMiddleware
+(paths, content types, sizes), and then FastAPI: first the guard, then the route.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServiceLimits:
-    """How large a schema and a request's body (bytes) may be."""
+    """The maximum sizes of a schema and of a request's body."""
 
     schema: SchemaLimits = field(default_factory=SchemaLimits)
-    request: int = 4_000_000
+    request: int = 4_000_000  # bytes of a body
 
 
 def create_app(
@@ -71,7 +71,7 @@ def create_app(
     authenticator: HttpAuthenticator | None = None,
     metrics: RegistryMetrics | None = None,
 ) -> ASGIApp:
-    """The whole service over an open store; it closes the store when it ends.
+    """Return the application over an open store; it closes the store when it shuts down.
 
     Without an `authenticator` everyone may do everything.
     """
@@ -116,12 +116,12 @@ def create_app(
     app.add_exception_handler(RecursionError, _too_deep)
     app.add_exception_handler(ClientDisconnect, _hung_up)
     app.add_exception_handler(Exception, _broken)
-    observed = AccessLog(ProtocolMiddleware(app, largest_body=allowed.request), measured)
+    logged = AccessLog(ProtocolMiddleware(app, largest_body=allowed.request), measured)
     fast_reads = FastReads(
-        observed, database.revision, _may_read(authenticator) if authenticator else None
+        logged, database.revision, _may_read(authenticator) if authenticator else None
     )
     measured.watch(fast_reads, database.revision, lambda: totals(database))
-    database.on_change(fast_reads.forget)
+    database.on_change(fast_reads.clear)
     return fast_reads
 
 
@@ -171,10 +171,10 @@ def _too_deep(_request: Request, _error: Exception) -> Response:
 
 
 def _hung_up(_request: Request, _error: Exception) -> Response:
-    """The caller has gone: there is nobody to read this."""
+    """The client has disconnected: nobody receives this response."""
     return answer({"error_code": 499, "message": "the caller hung up"}, 499)
 
 
 def _broken(_request: Request, _error: Exception) -> Response:
-    """A fault of ours; the server logs it, the client learns no more than that."""
+    """A fault of the registry: the server logs it, and the client gets no details."""
     return answer({"error_code": 500, "message": "Internal error: see the registry's log"}, 500)

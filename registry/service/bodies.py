@@ -1,6 +1,6 @@
 """Request bodies: from bytes to a JSON object, and from that to a proposed schema.
 
-Unknown members are ignored: clients are often newer than the server.
+Rule: unknown members are ignored, because clients are often newer than the server.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MAX_INT = 2**31 - 1
 
 
 async def _json_object(request: Request) -> JsonObject:
-    """The request's body; 415 for another content type, 400 if it is not a JSON object."""
+    """Return the body; 415 for another content type, 400 if it is not a JSON object."""
     content_type, _, parameters = request.headers.get("content-type", "").partition(";")
     if content_type and content_type.strip().lower() not in _ACCEPTED:
         raise ServiceError(415, 415, f"the content type must be one of {', '.join(_ACCEPTED)}")
@@ -57,7 +57,7 @@ async def _json_object(request: Request) -> JsonObject:
     try:
         text = bytes(data).decode(_charset(parameters))
         value = json.loads(text, parse_constant=_no_constant, parse_float=_finite) if text else {}
-        # A lone surrogate is text in JSON and nowhere else: it could not be stored or answered.
+        # JSON allows a lone surrogate, but UTF-8 does not: it could not be stored or returned.
         json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise refusals.bad_request("the body is nested too deeply") from None
@@ -72,7 +72,7 @@ Body = Annotated[JsonObject, Depends(_json_object)]
 
 
 def read_proposal(body: JsonObject, *, validate_rules: bool = True) -> ProposedSchema:
-    """The schema that a body proposes; ServiceError 42201 or 42210 if a member is wrong."""
+    """Return the schema that a body proposes; ServiceError 42201 or 42210 for a wrong member."""
     kind = body.get("schemaType") or "AVRO"
     if kind != "AVRO":
         raise refusals.invalid_schema(
@@ -100,9 +100,9 @@ def read_proposal(body: JsonObject, *, validate_rules: bool = True) -> ProposedS
 def read_retagging(
     body: JsonObject, old: Definition, latest_rules: JsonObject | None, *, validate_rules: bool
 ) -> ProposedSchema:
-    """What a change of tags makes of a version: its content, with what the body changes.
+    """Return the proposal of a change of tags: the version's content with the body's changes.
 
-    Rules to merge or remove change the latest rule set; a whole `ruleSet` replaces it.
+    Rules to merge or remove change the latest rule set. A whole `ruleSet` replaces it.
     """
     metadata = metadata_and_rules.read_metadata(body.get("metadata"))
     rules = metadata_and_rules.read_rules(body.get("ruleSet"), validate=validate_rules)
@@ -116,7 +116,7 @@ def read_retagging(
     return ProposedSchema(
         old.text,
         old.references,
-        # From here on the versions have their numbers in their metadata.
+        # From now on, the metadata of the versions holds their numbers.
         metadata_and_rules.numbered(old.metadata if metadata is None else metadata, 0),
         rules,
         version=_version(body, "newVersion"),
@@ -150,7 +150,7 @@ def _list(body: JsonObject, name: str) -> list[Any]:
 
 
 def _positive(body: JsonObject, name: str) -> int | None:
-    """A number that the caller chooses; 0, -1 and null mean that it does not."""
+    """Return the number that the caller chooses, or None for 0, -1, and null."""
     found = body.get(name)
     if found in (None, 0, -1) and not isinstance(found, bool):
         return None
@@ -162,7 +162,7 @@ def _positive(body: JsonObject, name: str) -> int | None:
 
 
 def _version(body: JsonObject, name: str) -> int | None:
-    """The number that a new version must have, NUMBERED for -1, or None."""
+    """Return the number that a new version must have, NUMBERED for -1, or None."""
     return NUMBERED if body.get(name) == -1 else _positive(body, name)
 
 

@@ -1,4 +1,4 @@
-"""/compatibility: would this schema be accepted, and if not, why not."""
+"""/compatibility: check a schema without registering it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _check(
         proposal = permissions.proposal(subject, read_proposal(body))
         verdict = dependencies.registrar.check(subject, proposal, version, normalize=normalize)
     except ServiceError as error:
-        # Asked for reasons, an invalid schema is an answer and not an error.
+        # With `verbose`, an invalid schema is a result and not an error.
         if verbose and error.code == _INVALID_SCHEMA_CODE:
             return answer({"is_compatible": False, "messages": [error.message]})
         raise

@@ -1,4 +1,4 @@
-"""What is around the schemas: contexts, metadata of the server, associations, audit log, health."""
+"""Contexts, server metadata, associations, the audit log, health, and metrics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_AUDIT_ENTRIES = 1000
 
 @router.get("/")
 def read_root() -> Response:
-    """An empty object: the service is there."""
+    """An empty object."""
     return answer({})
 
 
@@ -65,7 +65,7 @@ def read_server_version() -> Response:
 
 @router.get("/v1/metadata/deployment")
 def read_deployment() -> Response:
-    """How the server is deployed: nothing to tell."""
+    """The deployment of the server: no attributes."""
     return answer({"attributes": {}})
 
 
@@ -100,7 +100,7 @@ def read_audit(
     after: Annotated[int, Query(ge=0, le=2**53)] = 0,
     limit: Annotated[int, Query(ge=0, le=MAX_INT)] = _MAX_AUDIT_ENTRIES,
 ) -> Response:
-    """Who changed what, and when: the changes after number `after`, oldest first."""
+    """The audit log: the changes after number `after`, oldest first."""
     found = dependencies.reader.changes(
         subject=subject or None, after=after, limit=min(limit, _MAX_AUDIT_ENTRIES)
     )
@@ -122,6 +122,6 @@ def read_readiness(dependencies: DependenciesOf) -> Response:
 
 @router.get("/metrics", include_in_schema=False)
 def read_metrics(request: Request) -> Response:
-    """What is counted and measured, for Prometheus."""
+    """The metrics, for Prometheus."""
     content, content_type = cast(RegistryMetrics, request.app.state.metrics).exposition()
     return Response(content, media_type=content_type)

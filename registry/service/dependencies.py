@@ -1,4 +1,4 @@
-"""The workers behind the routes, made once by the application and found through the request."""
+"""The operations behind the routes, created once by the application."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Dependencies", "DependenciesOf"]
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """One worker per kind of request."""
+    """One object per kind of operation."""
 
     registrar: Registrar
     reader: RegistryReader

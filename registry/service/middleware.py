@@ -1,10 +1,13 @@
-"""What is the same for every request, before any route is chosen. Pure ASGI, no framework.
+"""Paths, query names, content types, and body limits of every request. Pure ASGI.
 
-- Paths stay percent-encoded, so that a subject may contain `/`; a trailing slash is ignored.
-- Query names in snake case, as some clients send them, become the interface's own.
-- The answer's content type is the one that `Accept` asks for; none that we have is a 406.
-- A body longer than the limit is a 413, before it is read; one that does not say how long it is
-  is counted as it comes (`bodies`). A body that is not there after a minute is a 408.
+Rules:
+
+- Paths stay percent-encoded, so that a subject may contain `/`. A trailing slash is ignored.
+- Query names in snake case, which some clients send, become the names of the interface.
+- The response has the content type that `Accept` prefers. If it accepts none of ours, the status is
+  406.
+- A body longer than the limit gets the status 413 before it is read. Without a Content-Length the
+  bytes are counted as they arrive (`bodies`). A body that takes more than a minute gets a 408.
 """
 
 from __future__ import annotations
@@ -21,10 +24,10 @@ from headworks._registry.model.refusals import ServiceError
 __all__ = ["ProtocolMiddleware", "choose_type"]
 
 V1: Final = "application/vnd.schemaregistry.v1+json"
-# In order of preference: a tie in `Accept` goes to the first.
+# In order of preference: the first wins a tie in `Accept`.
 _RESPONSE_TYPES = (V1, "application/vnd.schemaregistry+json", "application/json")
 _BODY_SECONDS = 60.0
-# Answered as they are, whatever is asked for.
+# Served with their own content type, whatever `Accept` says.
 _PLAIN_PATHS = ("/docs", "/openapi.json", "/metrics", "/health")
 _QUERY_NAMES = {
     b"deleted_only": b"deletedOnly",
@@ -37,7 +40,7 @@ _QUERY_NAMES = {
 
 
 def choose_type(accept: str) -> str | None:
-    """The content type to answer with, or None if `accept` takes none of ours."""
+    """Return the content type of the response, or None if `accept` accepts none of ours."""
     if not accept.strip():
         return V1
     best, best_weight = None, 0.0
@@ -49,7 +52,7 @@ def choose_type(accept: str) -> str | None:
 
 
 def _weight(accept: str, produced: str) -> float:
-    """How much `accept` wants a type: the quality of the most specific range that covers it."""
+    """Return the quality that `accept` gives a type by its most specific range."""
     found = (0, 0.0)
     for entry in accept.split(","):
         name, *parameters = (part.strip() for part in entry.lower().split(";"))
@@ -78,7 +81,7 @@ class ProtocolMiddleware:
         self._largest = largest_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or pass on what is not one."""
+        """Serve one request; pass other events through."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -109,7 +112,7 @@ def _with_own_names(query: bytes) -> bytes:
 
 
 def _in_time(receive: Receive) -> Receive:
-    """`receive`, until the body should be there; the application then answers with a 408."""
+    """Return `receive` with a time limit, after which the application responds with 408."""
     until = asyncio.get_running_loop().time() + _BODY_SECONDS
 
     async def in_time() -> Message:
@@ -118,7 +121,7 @@ def _in_time(receive: Receive) -> Receive:
                 return await receive()
         except TimeoutError:
             raise ServiceError(
-                408, 408, f"the request's body did not come within {_BODY_SECONDS:.0f} s"
+                408, 408, f"the request's body did not arrive within {_BODY_SECONDS:.0f} s"
             ) from None
 
     return in_time

@@ -1,8 +1,8 @@
-"""The OpenAPI page: FastAPI's own, completed by what the routes do not say about their answers.
+"""The OpenAPI page: FastAPI's own, completed with the responses of the routes.
 
-Rules: every route of the interface has its answer here (a test asks for it), in the three content
-types that can be asked for; every refusal has one shape. Shapes are as strict as the interface
-is, so that a tool can tell an answer that is wrong.
+Rules: every route of the interface has its response here, in the three content types of the
+interface, and a test checks it. All refusals have one shape. The shapes are as strict as the
+interface, so that a tool can detect a wrong response.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ _DIFFERENCE = _object("path what", path=_TEXT, what=_TEXT)
 _HEALTH = _object("status", status=_TEXT)
 _AVRO: Final[dict[str, Any]] = {"description": "the schema itself, as JSON"}
 
-# What a route answers with 200; None: it answers with 204, and nothing.
+# The body of a route's response with status 200; None: the status is 204, without a body.
 ANSWERS: Final[Mapping[tuple[str, str], dict[str, Any] | None]] = {
     ("get", "/"): _OBJECT,
     ("get", "/subjects"): _list(_TEXT),
@@ -179,7 +179,7 @@ ANSWERS: Final[Mapping[tuple[str, str], dict[str, Any] | None]] = {
 
 
 def describe(app: FastAPI) -> None:
-    """Make the application describe the answers of its routes."""
+    """Make the application describe the responses of its routes."""
     page: dict[str, Any] = {}
 
     def openapi() -> dict[str, Any]:
@@ -215,5 +215,5 @@ def _completed(page: dict[str, Any]) -> dict[str, Any]:
     return page
 
 
-def _content(response_format: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: {"schema": dict(response_format)} for name in _TYPES}
+def _content(shape: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: {"schema": dict(shape)} for name in _TYPES}

@@ -1,7 +1,7 @@
-"""The parameters of paths and queries, read as the interface's clients write them.
+"""The parameters of paths and queries, as the clients of the interface write them.
 
-Paths arrive percent-encoded (see `edge`), so a name is decoded here, once. Flags are true if they
-read "true" in any case, and false otherwise, as in Java.
+Rules: paths arrive percent-encoded (see `middleware`), and names are decoded here, once. A flag is
+true if it reads "true" in any case, and false otherwise, as in Java.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ __all__ = [
 ]
 
 MAX_INT = 2**31 - 1
-# In a request's scope: a subject that names no context is in the default one, and nowhere else.
+# Scope key: a subject without a context is in the default context only.
 CONFINED = "headworks.confined"
 Item = TypeVar("Item")
 
 
 def answer(content: object, status: int = 200) -> JSONResponse:
-    """A JSON answer, written without another look at its types."""
+    """Return a JSON response without validating its content again."""
     return JSONResponse(content, status)
 
 
 def decoded(encoded: str) -> str:
-    """A name from a path; ServiceError 42208 if it is not UTF-8, or has a NUL in it."""
+    """Return a name from a path; ServiceError 42208 if it is not UTF-8 or contains a NUL."""
     try:
         name = unquote(encoded, errors="strict")
     except UnicodeDecodeError:
@@ -83,7 +83,7 @@ async def _subject_hint(
 
 
 def read_version_name(version: str) -> int | str:
-    """LATEST (also written -1) or a number from 1 to 2^31-1; ServiceError 42202 for others."""
+    """Return LATEST (also written -1) or a number from 1 to 2^31-1; ServiceError 42202 if neither."""
     if version in (LATEST, "-1"):
         return LATEST
     if version.isascii() and version.isdigit() and 0 < len(version) <= 10:
@@ -107,7 +107,7 @@ async def _schema_id(schema_id: Annotated[str, Path()]) -> int:
 
 
 async def _who(request: Request) -> str:
-    """Who asks, for the audit log: the name that was proved, if any, and the address."""
+    """Return the author for the audit log: the authenticated name, and the address."""
     name = request.scope.get("headworks.principal", "anonymous")
     return f"{name}@{request.client.host if request.client else 'unknown'}"
 
@@ -165,6 +165,6 @@ Page = Annotated[tuple[int, int], Depends(_page)]
 
 
 def page_of(items: Sequence[Item], page: tuple[int, int]) -> list[Item]:
-    """The items from `offset` on, at most `limit` of them (0 or less: all)."""
+    """Return the items from `offset` on, at most `limit` of them (0 or less: all)."""
     offset, limit = page
     return list(items[offset:] if limit <= 0 else items[offset : offset + limit])

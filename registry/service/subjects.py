@@ -1,4 +1,4 @@
-"""/subjects: registering, looking up, listing, reading, deleting and undeleting versions."""
+"""/subjects: registering, looking up, listing, reading, deleting, and undeleting versions."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ def look_up(
 def delete_subject(
     dependencies: DependenciesOf, subject: SubjectName, who: Author, permanent: Flag = False
 ) -> Response:
-    """Delete all versions of a subject, softly or (after that) for ever."""
+    """Delete all versions of a subject, softly or (after that) permanently."""
     return answer(dependencies.deleter.delete_subject(subject, permanent=permanent, who=who))
 
 
 @router.post("/subjects/{subject}/undelete")
 def undelete_subject(dependencies: DependenciesOf, subject: SubjectName, who: Author) -> Response:
-    """Bring back the soft-deleted versions of a subject."""
+    """Restore the soft-deleted versions of a subject."""
     return answer(dependencies.deleter.undelete_subject(subject, who=who))
 
 
@@ -106,7 +106,7 @@ def register(
     normalize: Flag = False,
     dry_run: Flag = False,
 ) -> Response:
-    """Register a schema as the subject's next version, or find it there."""
+    """Register a schema as the subject's next version, or return the version that has it."""
     proposal = read_proposal(body, validate_rules=dependencies.settings.validates_rules(subject))
     entity = dependencies.registrar.register(
         subject,
@@ -190,7 +190,7 @@ def read_difference(
     old: Annotated[str, Path()],
     new: Annotated[str, Path()],
 ) -> Response:
-    """What changed from one version to another, field by field (soft-deleted ones included)."""
+    """The differences between two versions, field by field (soft-deleted ones included)."""
     versions = read_version_name(old), read_version_name(new)
     return answer(dependencies.reader.difference(subject, *versions))
 
@@ -225,7 +225,7 @@ def delete_version(
     who: Author,
     permanent: Flag = False,
 ) -> Response:
-    """Delete one version, softly or (after that) for ever."""
+    """Delete one version, softly or (after that) permanently."""
     return answer(
         dependencies.deleter.delete_version(subject, version, permanent=permanent, who=who)
     )

@@ -1,7 +1,7 @@
 """The interface as a page: Swagger UI over `/openapi.json`, all of it served from here.
 
-Rule: nothing is fetched from elsewhere, so that it works where there is no internet and no third
-party's script runs beside somebody's credentials.
+Rule: every file is served by the registry. The page works without the internet, and no third-party
+script runs beside a user's credentials.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ASSETS: Final = f"{_PAGE}/assets"
 
 
 def serve_page(app: FastAPI) -> None:
-    """Answer `/docs` with Swagger UI, and serve what it is made of."""
+    """Serve Swagger UI at `/docs`, with its files."""
     html = get_swagger_ui_html(
         openapi_url="/openapi.json",
         title=app.title,

@@ -1,9 +1,8 @@
-"""The store: tables, migrations, transactions and the queries over them.
+"""The store: tables, migrations, transactions, and queries.
 
-- `tables`: what is kept.
-- `database`: opens a store, and the steps by which it came to its present form
-  (`headworks._server.database` has what is not the registry's own).
-- `schemas`, `settings`, `changes`: the queries, one module per kind of row.
+- `tables`: the tables.
+- `database`: opens a store and migrates it (`headworks._server.database` does the general part).
+- `schemas`, `schema_writes`, `settings`, `changes`, `totals`: the queries.
 """
 
 from headworks._registry.store.database import RegistryStore

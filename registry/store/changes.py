@@ -1,7 +1,7 @@
-"""The audit log: who changed what, and when. Rows are added and read, never changed.
+"""The audit log: the author, the time, and the content of every change.
 
-A row is written in the transaction of its change, so there is one for every change that happened
-and none for one that did not.
+Rules: rows are added and read, never changed. A row is written in the transaction of its change, so
+that every committed change has exactly one row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["AuditEntry", "add_audit_entry", "changes"]
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One change: `subject` is "" for a global one; `detail` depends on `action`."""
+    """One change; `subject` is "" for a global one, and `detail` depends on `action`."""
 
     action: str
     subject: str
@@ -29,7 +29,7 @@ class AuditEntry:
 
 
 def add_audit_entry(connection: Connection, change: AuditEntry, *, who: str, at_ms: int) -> None:
-    """Append a change, inside the transaction that makes it."""
+    """Append an entry inside the transaction of its change."""
     values = {**asdict(change), "detail": json.dumps(change.detail, ensure_ascii=False)}
     connection.execute(insert(audit).values(who=who, at_ms=at_ms, **values))
 
@@ -37,7 +37,7 @@ def add_audit_entry(connection: Connection, change: AuditEntry, *, who: str, at_
 def changes(
     connection: Connection, *, subject: str | None, after: int, limit: int
 ) -> list[dict[str, object]]:
-    """Changes after the one numbered `after`, oldest first, at most `limit` of them."""
+    """Return at most `limit` changes after number `after`, oldest first."""
     statement = select(audit).where(audit.c.seq > after).order_by(audit.c.seq).limit(limit)
     if subject is not None:
         statement = statement.where(audit.c.subject == subject)

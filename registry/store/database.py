@@ -1,4 +1,4 @@
-"""The registry's store: its tables, and the steps by which they came to be.
+"""The registry's store, and the migrations of its tables.
 
 Rule: a step that has been released is never edited; a change of the tables is a new step.
 """
@@ -25,7 +25,7 @@ _STEPS: Sequence[Step] = (("first tables", _first_tables),)
 
 
 class RegistryStore(database.Database):
-    """The store at a URL; errors as `headworks._server.database.Database`."""
+    """The store at a URL; raises the errors of `headworks._server.database.Database`."""
 
     def __init__(self, store: str, *, clock: Callable[[], int] = now_ms) -> None:
         super().__init__(store, tables.own, _STEPS, clock=clock)

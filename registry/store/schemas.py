@@ -1,7 +1,7 @@
 """Queries over schemas, their versions in subjects, and their references.
 
-Every function works inside the caller's transaction. `deleted` in a filter means: soft-deleted
-versions too.
+Rule: every function works inside the caller's transaction. In a filter, `deleted` includes
+soft-deleted versions.
 """
 
 from __future__ import annotations
@@ -19,12 +19,9 @@ from sqlalchemy import (
     Row,
     and_,
     case,
-    delete,
     func,
-    insert,
     or_,
     select,
-    update,
 )
 
 from headworks._registry.model.definition import Definition, JsonObject, SchemaReference
@@ -35,28 +32,24 @@ __all__ = [
     "StoredSchema",
     "StoredVersion",
     "VersionRecord",
-    "add_schema",
-    "add_version",
     "context_names",
-    "drop_versions",
     "find_ids",
     "highest_number",
     "ids_of_guid",
     "is_registered",
     "last_id",
     "latest_version",
-    "mark_deleted",
     "numbers_of",
     "referrers",
     "schema_by_id",
     "subjects_in",
-    "versions_alike",
     "versions_of",
     "versions_of_schema",
+    "versions_with_text_or_references",
     "with_schemas",
 ]
 
-# Above so many ids, reading the references of the whole context is cheaper than naming them.
+# For more ids than this, reading all references of the context is cheaper than naming the ids.
 _MAX_NAMES_PER_QUERY = 500
 
 
@@ -73,7 +66,7 @@ class VersionRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoredSchema:
-    """A schema as stored: its id in its context, and its content."""
+    """A stored schema: its id in its context, and its content."""
 
     context: str
     id: int
@@ -93,26 +86,29 @@ class StoredVersion:
 
 
 def context_names(connection: Connection) -> list[str]:
-    """The contexts that hold a version, soft-deleted or not, by name."""
+    """Return the contexts that hold a version, soft-deleted or not, sorted by name."""
     return sorted(connection.scalars(select(versions.c.context).distinct()))
 
 
 def last_id(connection: Connection, context: str) -> int:
-    """The highest id that the context has given out."""
+    """Return the highest id that the context has assigned, or 0."""
     return connection.scalar(select(contexts.c.last_id).where(contexts.c.name == context)) or 0
 
 
 def subjects_in(
     connection: Connection, context: str | None, prefix: str, *, live: bool, deleted: bool
 ) -> list[Subject]:
-    """Subjects of a context (None: of all) with live versions, with deleted ones only, or both."""
+    """Return the subjects of a context (None: of all) whose names start with `prefix`, sorted.
+
+    `live` selects those with a live version, `deleted` those with soft-deleted versions only.
+    """
     alive = func.sum(case((versions.c.deleted, 0), else_=1))
     statement = select(versions.c.context, versions.c.subject, alive).group_by(
         versions.c.context, versions.c.subject
     )
     if context is not None:
         statement = statement.where(versions.c.context == context)
-    # Ordered here: a database may order text by the rules of a language.
+    # Sorted here, because a database may order text by the rules of a language.
     return sorted(
         Subject(space, name)
         for space, name, count in connection.execute(statement)
@@ -123,7 +119,7 @@ def subjects_in(
 def versions_of(
     connection: Connection, subject: Subject, *, number: int | None = None
 ) -> list[StoredVersion]:
-    """All versions of a subject, soft-deleted ones too, oldest first; or only `number`."""
+    """Return the versions of a subject, soft-deleted ones too, oldest first; or only `number`."""
     condition = and_(versions.c.context == subject.context, versions.c.subject == subject.name)
     if number is not None:
         condition = and_(condition, versions.c.version == number)
@@ -131,7 +127,7 @@ def versions_of(
 
 
 def numbers_of(connection: Connection, subjects: Collection[Subject]) -> list[VersionRecord]:
-    """The versions of subjects, soft-deleted ones too, by subject and number: few queries."""
+    """Return the versions of subjects by subject and number, soft-deleted ones too; few queries."""
     found: list[VersionRecord] = []
     for context, within in groupby(sorted(subjects), attrgetter("context")):
         names = [one.name for one in within]
@@ -156,7 +152,7 @@ def numbers_of(connection: Connection, subjects: Collection[Subject]) -> list[Ve
 def with_schemas(
     connection: Connection, wanted: Sequence[VersionRecord]
 ) -> Iterator[StoredVersion]:
-    """The versions with their schemas, in the order given; some are read ahead."""
+    """Yield the versions with their schemas, in the order given; reads some ahead."""
     for start in range(0, len(wanted), _MAX_NAMES_PER_QUERY):
         some = wanted[start : start + _MAX_NAMES_PER_QUERY]
         content = {
@@ -172,7 +168,7 @@ def with_schemas(
 
 
 def latest_version(connection: Connection, subject: Subject) -> StoredVersion | None:
-    """The highest live version of a subject, or None."""
+    """Return the highest live version of a subject, or None."""
     number = connection.scalar(
         select(func.max(versions.c.version)).where(
             versions.c.context == subject.context,
@@ -184,15 +180,17 @@ def latest_version(connection: Connection, subject: Subject) -> StoredVersion | 
 
 
 def highest_number(connection: Connection, subject: Subject) -> int:
-    """The highest version number of a subject, soft-deleted versions counted; 0 for none."""
+    """Return the highest version number of a subject, soft-deleted versions included; 0: none."""
     statement = select(func.max(versions.c.version)).where(
         versions.c.context == subject.context, versions.c.subject == subject.name
     )
     return connection.scalar(statement) or 0
 
 
-def versions_alike(connection: Connection, subject: Subject, text: str) -> list[StoredVersion]:
-    """The live versions of a subject that have this text, or have references; oldest first."""
+def versions_with_text_or_references(
+    connection: Connection, subject: Subject, text: str
+) -> list[StoredVersion]:
+    """Return the live versions of a subject with this text or with references, oldest first."""
     uses = select(references.c.name).where(
         references.c.context == versions.c.context, references.c.schema_id == versions.c.schema_id
     )
@@ -208,19 +206,19 @@ def versions_alike(connection: Connection, subject: Subject, text: str) -> list[
 
 
 def versions_of_schema(connection: Connection, context: str, schema_id: int) -> list[StoredVersion]:
-    """Where in a context a schema is registered, by subject and version."""
+    """Return the versions of a context that have a schema, by subject and number."""
     return _select_versions(
         connection, and_(versions.c.context == context, versions.c.schema_id == schema_id)
     )
 
 
 def schema_by_id(connection: Connection, context: str, schema_id: int) -> StoredSchema | None:
-    """The schema with this id, registered anywhere or not."""
+    """Return the schema with this id, whether a version has it or not."""
     return dict(_schemas_by_id(connection, context, [schema_id])).get(schema_id)
 
 
 def is_registered(connection: Connection, context: str, schema_id: int) -> bool:
-    """Whether some version, soft-deleted or not, has this schema."""
+    """Return whether some version, soft-deleted or not, has this schema."""
     statement = select(versions.c.version).where(
         versions.c.context == context, versions.c.schema_id == schema_id
     )
@@ -228,7 +226,7 @@ def is_registered(connection: Connection, context: str, schema_id: int) -> bool:
 
 
 def find_ids(connection: Connection, context: str, definition: Definition) -> list[int]:
-    """The ids under which the content is registered in a context, ascending."""
+    """Return the ids under which the content is registered in a context, ascending."""
     statement = select(schemas.c.id).where(
         schemas.c.context == context,
         schemas.c.digest == definition.digest,
@@ -236,12 +234,12 @@ def find_ids(connection: Connection, context: str, definition: Definition) -> li
         .where(versions.c.context == schemas.c.context, versions.c.schema_id == schemas.c.id)
         .exists(),
     )
-    # Asked to order by id, SQLite walks all schemas of the context instead of using the digest.
+    # With ORDER BY id, SQLite would scan all schemas of the context instead of using the digest.
     return sorted(connection.scalars(statement))
 
 
 def ids_of_guid(connection: Connection, guid: str) -> list[tuple[str, int]]:
-    """(context, id) of every registered schema with this guid."""
+    """Return (context, id) of every registered schema with this guid."""
     statement = select(schemas.c.context, schemas.c.id).where(schemas.c.guid == guid)
     return sorted(
         (context, schema_id)
@@ -253,7 +251,7 @@ def ids_of_guid(connection: Connection, guid: str) -> list[tuple[str, int]]:
 def referrers(
     connection: Connection, subject: Subject, number: int, *, deleted: bool
 ) -> list[tuple[str, int]]:
-    """(context, schema id) of the registered schemas that refer to a version."""
+    """Return (context, schema id) of the registered schemas that refer to a version."""
     conditions: list[ColumnElement[bool]] = [
         references.c.to_context == subject.context,
         references.c.to_subject == subject.name,
@@ -265,93 +263,6 @@ def referrers(
         conditions.append(versions.c.deleted.is_(False))
     statement = select(references.c.context, references.c.schema_id).where(*conditions).distinct()
     return sorted((context, schema_id) for context, schema_id in connection.execute(statement))
-
-
-def add_schema(
-    connection: Connection,
-    context: str,
-    definition: Definition,
-    now_ms: int,
-    *,
-    schema_id: int | None = None,
-) -> int:
-    """Store new content under the context's next id, or under `schema_id`; return the id."""
-    chosen = _take_id(connection, context, schema_id)
-    connection.execute(
-        insert(schemas).values(
-            context=context,
-            id=chosen,
-            guid=definition.guid,
-            digest=definition.digest,
-            text=definition.text,
-            metadata=_dump(definition.metadata),
-            rule_set=_dump(definition.rule_set),
-            created_ms=now_ms,
-        )
-    )
-    for position, reference in enumerate(definition.references):
-        target = Subject.parse(reference.subject, within=context)
-        connection.execute(
-            insert(references).values(
-                context=context,
-                schema_id=chosen,
-                position=position,
-                name=reference.name,
-                written=reference.subject,
-                to_context=target.context,
-                to_subject=target.name,
-                to_version=reference.version,
-            )
-        )
-    return chosen
-
-
-def add_version(
-    connection: Connection, subject: Subject, number: int, schema_id: int, now_ms: int
-) -> None:
-    """Make a stored schema a version of a subject."""
-    connection.execute(
-        insert(versions).values(
-            context=subject.context,
-            subject=subject.name,
-            version=number,
-            schema_id=schema_id,
-            deleted=False,
-            created_ms=now_ms,
-        )
-    )
-
-
-def mark_deleted(
-    connection: Connection, subject: Subject, numbers: Sequence[int], *, deleted: bool = True
-) -> None:
-    """Soft-delete versions, or bring them back."""
-    connection.execute(update(versions).where(_among(subject, numbers)).values(deleted=deleted))
-
-
-def drop_versions(connection: Connection, subject: Subject, numbers: Sequence[int]) -> None:
-    """Delete versions for ever; their schemas' ids stay taken."""
-    connection.execute(delete(versions).where(_among(subject, numbers)))
-
-
-def _take_id(connection: Connection, context: str, wanted: int | None) -> int:
-    before = connection.scalar(select(contexts.c.last_id).where(contexts.c.name == context))
-    chosen = (before or 0) + 1 if wanted is None else wanted
-    if before is None:
-        connection.execute(insert(contexts).values(name=context, last_id=chosen))
-    elif chosen > before:
-        connection.execute(
-            update(contexts).where(contexts.c.name == context).values(last_id=chosen)
-        )
-    return chosen
-
-
-def _among(subject: Subject, numbers: Sequence[int]) -> ColumnElement[bool]:
-    return and_(
-        versions.c.context == subject.context,
-        versions.c.subject == subject.name,
-        versions.c.version.in_(numbers),
-    )
 
 
 def _select_versions(connection: Connection, condition: ColumnElement[bool]) -> list[StoredVersion]:
@@ -416,10 +327,6 @@ def _references_of(
 def _stored(row: Row[Any], used: tuple[SchemaReference, ...]) -> StoredSchema:
     definition = Definition(row.text, used, _load(row.metadata), _load(row.rule_set))
     return StoredSchema(row.context, row.id, definition, row.created_ms)
-
-
-def _dump(content: JsonObject | None) -> str | None:
-    return None if content is None else json.dumps(content, ensure_ascii=False)
 
 
 def _load(content: str | None) -> JsonObject | None:

@@ -1,4 +1,4 @@
-"""How much the store holds: subjects, versions and schemas that are live."""
+"""The numbers of live subjects, versions, and schemas in the store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["totals"]
 
 
 def totals(database: RegistryStore) -> dict[str, int]:
-    """The number of subjects, of their versions, and of different schemas among these."""
+    """Return the number of subjects, of their versions, and of distinct schemas among these."""
     live = versions.c.deleted.is_(False)
     subjects = select(versions.c.context, versions.c.subject).where(live).distinct().subquery()
     schemas = select(versions.c.context, versions.c.schema_id).where(live).distinct().subquery()

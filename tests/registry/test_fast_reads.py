@@ -82,7 +82,7 @@ def test_only_a_change_forgets() -> None:
     first = ask(reads, b"/schemas/ids/1")
     ask(reads, b"/subjects/s", method="POST")
     assert ask(reads, b"/schemas/ids/1") == first
-    reads.forget()
+    reads.clear()
     assert ask(reads, b"/schemas/ids/1") != first
 
 
@@ -91,7 +91,7 @@ def test_a_change_meanwhile_leaves_nothing_stale() -> None:
 
     class Changing(App):
         async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-            reads.forget()
+            reads.clear()
             await super().__call__(scope, receive, send)
 
     changing = Changing()

@@ -1,0 +1,109 @@
+"""Changes of schemas and of their versions in subjects.
+
+Rule: every function works inside the caller's transaction. An id, once assigned, is never assigned
+again, whatever is deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
+
+from headworks._registry.model.definition import Definition, JsonObject
+from headworks._registry.store.tables import contexts, references, schemas, versions
+from headworks._subject import Subject
+
+__all__ = ["add_schema", "add_version", "drop_versions", "mark_deleted"]
+
+
+def add_schema(
+    connection: Connection,
+    context: str,
+    definition: Definition,
+    now_ms: int,
+    *,
+    schema_id: int | None = None,
+) -> int:
+    """Store new content under the context's next id, or under `schema_id`; return the id."""
+    chosen = _take_id(connection, context, schema_id)
+    connection.execute(
+        insert(schemas).values(
+            context=context,
+            id=chosen,
+            guid=definition.guid,
+            digest=definition.digest,
+            text=definition.text,
+            metadata=_dump(definition.metadata),
+            rule_set=_dump(definition.rule_set),
+            created_ms=now_ms,
+        )
+    )
+    for position, reference in enumerate(definition.references):
+        target = Subject.parse(reference.subject, within=context)
+        connection.execute(
+            insert(references).values(
+                context=context,
+                schema_id=chosen,
+                position=position,
+                name=reference.name,
+                written=reference.subject,
+                to_context=target.context,
+                to_subject=target.name,
+                to_version=reference.version,
+            )
+        )
+    return chosen
+
+
+def add_version(
+    connection: Connection, subject: Subject, number: int, schema_id: int, now_ms: int
+) -> None:
+    """Make a stored schema a version of a subject."""
+    connection.execute(
+        insert(versions).values(
+            context=subject.context,
+            subject=subject.name,
+            version=number,
+            schema_id=schema_id,
+            deleted=False,
+            created_ms=now_ms,
+        )
+    )
+
+
+def mark_deleted(
+    connection: Connection, subject: Subject, numbers: Sequence[int], *, deleted: bool = True
+) -> None:
+    """Soft-delete versions, or restore them."""
+    connection.execute(update(versions).where(_among(subject, numbers)).values(deleted=deleted))
+
+
+def drop_versions(connection: Connection, subject: Subject, numbers: Sequence[int]) -> None:
+    """Delete versions permanently; the ids of their schemas stay assigned."""
+    connection.execute(delete(versions).where(_among(subject, numbers)))
+
+
+def _take_id(connection: Connection, context: str, wanted: int | None) -> int:
+    before = connection.scalar(select(contexts.c.last_id).where(contexts.c.name == context))
+    chosen = (before or 0) + 1 if wanted is None else wanted
+    if before is None:
+        connection.execute(insert(contexts).values(name=context, last_id=chosen))
+    elif chosen > before:
+        connection.execute(
+            update(contexts).where(contexts.c.name == context).values(last_id=chosen)
+        )
+    return chosen
+
+
+def _among(subject: Subject, numbers: Sequence[int]) -> ColumnElement[bool]:
+    return and_(
+        versions.c.context == subject.context,
+        versions.c.subject == subject.name,
+        versions.c.version.in_(numbers),
+    )
+
+
+def _dump(content: JsonObject | None) -> str | None:
+    return None if content is None else json.dumps(content, ensure_ascii=False)
