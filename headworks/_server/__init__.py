@@ -1,4 +1,4 @@
-"""What our servers share, and no user's process imports.
+"""The code that our servers share; no user's process imports it.
 
 - `security`: users, grants, TLS, and the rule for exposed addresses.
 - `database`: SQLite or PostgreSQL by one URL.

@@ -1,11 +1,11 @@
-"""Headworks' servers as child processes: start one, wait until it serves, stop it, leave nothing.
+"""Headworks' servers as child processes: start one, wait until it serves, and stop it.
 
 Rules:
 
-- `start` returns only when the service answers at the address it printed, and raises with the
-  service's own words when it does not.
-- A child never outlives its parent: it watches its standard input, a pipe that the kernel
-  closes however the parent dies (SIGKILL included).
+- `start` returns when the server answers at the address that it printed. Otherwise it raises an
+  error with the message of the server.
+- A child never outlives its parent. It watches its standard input, a pipe that the kernel closes
+  however the parent dies (SIGKILL included).
 - The child is started as `python -P -m headworks._cli`, so that no module in the caller's folder
   shadows ours.
 """
@@ -35,13 +35,13 @@ _SUPERVISED = "HEADWORKS_SUPERVISED"
 
 @dataclass(slots=True)
 class Service:
-    """A running server: what it is, where it listens ("HOST:PORT"), and its process."""
+    """A running server and its process."""
 
-    name: str
-    address: str
+    name: str  # "registry", "broker", ...
+    address: str  # HOST:PORT
     process: subprocess.Popen[str]
-    log: IO[str]
-    scheme: str = "http"
+    log: IO[str]  # its stderr
+    scheme: str = "http"  # or "https"
 
     @property
     def url(self) -> str:
@@ -49,11 +49,11 @@ class Service:
         return f"{self.scheme}://{self.address}"
 
     def words(self) -> str:
-        """Everything in its log: what it has written to stderr so far."""
+        """Return everything that it has written to stderr so far."""
         return _written(self.log, 0)
 
     def stop(self, timeout: float = 30.0) -> int:
-        """Ask the service to end, kill it after `timeout` seconds; return its exit code."""
+        """Send SIGTERM, kill it after `timeout` seconds, and return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -65,7 +65,7 @@ class Service:
         return code
 
     def kill(self) -> None:
-        """End the service at once (SIGKILL), as a crash would."""
+        """Kill it at once (SIGKILL), as a crash would."""
         self.process.kill()
         self.process.wait()
         _close(self.process, self.log)
@@ -91,9 +91,9 @@ def start(
 ) -> Service:
     """Run `headworks ARGUMENTS --format json` as a child and wait until it serves.
 
-    What it writes to stderr is appended to `log_file`, or kept until it stops.
-    Raises what the child died of: UsageError (exit 2), UnreachableError (exit 3 or silence for
-    `timeout` seconds); the message is what the child printed.
+    Its stderr is appended to `log_file`, or kept until it stops. If the child ends, raises
+    UsageError (exit code 2) or UnreachableError (exit code 3) with its message. If it is silent for
+    `timeout` seconds, raises UnreachableError.
     """
     log = _open_log(log_file)
     process = subprocess.Popen(
@@ -117,9 +117,9 @@ def start(
 
 
 def end_with_parent() -> None:
-    """In a supervised child: end this process (SIGTERM to itself) when the parent is gone.
+    """In a supervised child, end this process (by SIGTERM) when the parent has ended.
 
-    A server command calls it first. Without supervision it does nothing.
+    Every server command calls it first. Without supervision it does nothing.
     """
     if os.environ.get(_SUPERVISED) != "1":
         return
@@ -161,12 +161,12 @@ def _error_for(code: int) -> type[HeadworksError]:
 
 
 def _tail(log: IO[str], limit: int = 4000) -> str:
-    """The end of what the child wrote."""
+    """Return the end of the child's log."""
     return _written(log, max(0, os.fstat(log.fileno()).st_size - limit)).strip()
 
 
 def _written(log: IO[str], start: int) -> str:
-    """What the child wrote; pread, because the child shares the file's offset."""
+    """Return the child's log; uses pread, because the child shares the file's offset."""
     size = os.fstat(log.fileno()).st_size
     return os.pread(log.fileno(), max(0, size - start), start).decode(errors="replace")
 

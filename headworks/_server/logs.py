@@ -1,7 +1,7 @@
-"""Logs of the servers: lines for people, or one JSON object a line for machines. To stderr.
+"""The logs of our servers, on stderr: lines for people, or one JSON object per line for machines.
 
-Rules: what a record is about (peer, topic, offset, ...) is given as `extra`, so that a machine
-finds it without parsing sentences. Nothing secret is logged.
+Rules: the values of a record (peer, topic, offset, ...) are passed as `extra`, so that a machine
+reads them without parsing sentences. No secret is logged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 def configure(style: str = "text", level: str = "info", *, stream: TextIO | None = None) -> None:
-    """Set up the root logger of this process; UsageError for an unknown format or level."""
+    """Configure the root logger; UsageError for an unknown format or level."""
     for what, value, known in (("log_format", style, FORMATS), ("log_level", level, LEVELS)):
         if value not in known:
             raise UsageError(f"{what} {value!r} is not known", fix=f"use {', '.join(known)}")
@@ -32,7 +32,7 @@ def configure(style: str = "text", level: str = "info", *, stream: TextIO | None
 
 
 class _ToStderr(logging.StreamHandler[TextIO]):
-    """Writes to what sys.stderr is at the time: progress bars put something of theirs there."""
+    """Writes to the current sys.stderr, which progress bars replace."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record."""

@@ -1,8 +1,8 @@
 """The compatibility of a new schema with the versions of its subject.
 
 Rule: `headworks.compatibility` decides, as it does for the gate. This module chooses the versions
-to compare with, and writes Confluent's list of strings beside our findings. The strings describe the
-newest version that fails, as Confluent's do. The findings describe all versions.
+to compare with, and writes Confluent's list of strings beside our findings. The strings describe
+the newest version that fails, as Confluent's do. The findings describe all versions.
 """
 
 from __future__ import annotations

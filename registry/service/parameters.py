@@ -83,7 +83,7 @@ async def _subject_hint(
 
 
 def read_version_name(version: str) -> int | str:
-    """Return LATEST (also written -1) or a number from 1 to 2^31-1; ServiceError 42202 if neither."""
+    """Return LATEST (also written -1) or a number up to 2^31-1; ServiceError 42202 for others."""
     if version in (LATEST, "-1"):
         return LATEST
     if version.isascii() and version.isdigit() and 0 < len(version) <= 10:

@@ -1,11 +1,11 @@
-"""A database that a part keeps its state in: SQLite in a file, or PostgreSQL, by one URL.
+"""The store of a part's state: SQLite in a file, or PostgreSQL, by one URL.
 
-- `dialects`: all that differs between SQLite and PostgreSQL;
-- `migrations`: how a store comes to its present form;
-- `database`: opens a store and hands out transactions.
+- `dialects`: all differences between SQLite and PostgreSQL;
+- `migrations`: the numbered steps that bring a store to its current form;
+- `database`: opens a store and provides transactions.
 
-Rules: knows no table but its own two (`bookkeeping`); what a part stores, and why, is the part's.
-Needs SQLAlchemy, so nothing that a producer imports may import it.
+Rules: the only tables here are the two of `bookkeeping`; all others belong to a part. It needs
+SQLAlchemy, so nothing that a producer imports may import it.
 """
 
 from headworks._server.database.database import Database, now_ms

@@ -1,13 +1,13 @@
-"""Opens a store and hands out transactions.
+"""Opens a store and provides transactions.
 
 Rules:
 
-- A request reads in one transaction and writes in one transaction; nothing is kept between them.
-- Writers wait for each other: each one first moves `state.revision`, whose row stays locked until
-  it commits. So what a writer reads stays true until it has written, with any number of servers
-  on one store and no leader among them.
-- Those of one process queue before they take a connection: a database's own queue may be unfair
-  (SQLite's is a matter of luck), and a waiting writer must not keep readers from a connection.
+- A request reads in one transaction and writes in one transaction, with no state between them.
+- Writers are serialized. Each one first increments `state.revision`, whose row stays locked until
+  it commits. A writer's reads therefore stay valid until it has written, with any number of servers
+  on one store and without a leader.
+- Writers of one process queue before they take a connection. A database's own queue may be unfair
+  (SQLite's is random), and a waiting writer must not keep a connection from readers.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ __all__ = ["Database", "now_ms"]
 
 
 def now_ms() -> int:
-    """The clock of the store: milliseconds since 1970."""
+    """Return the clock of the store: milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 class Database:
-    """The store at a URL, migrated by `steps` to its present form; safe to share between threads.
+    """The store at a URL, migrated by `steps` to its current form; safe to share between threads.
 
-    `store` is `sqlite:///FILE` or `postgresql://..`; `clock` gives milliseconds since 1970.
-    Raises UsageError if it cannot be opened, UnreachableError if no database answers there.
+    `store` is `sqlite:///FILE` or `postgresql://..`, and `clock` returns milliseconds since 1970.
+    Raises UsageError if the store cannot be opened, and UnreachableError if no database answers.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class Database:
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self.clock = clock
-        self._state = own.state
-        self._listeners: list[Callable[[], None]] = []
-        self._turn = Lock()
+        self._state = own.state  # the table with the revision
+        self._listeners: list[Callable[[], None]] = []  # called after every change
+        self._writer = Lock()  # held by the one writer of this process
         self._engine = dialects.connect(store)
-        self._reading = dialects.reading(self._engine)
-        self._writing = dialects.writing(self._engine)
+        self._reading = dialects.reading(self._engine)  # the engine with snapshot reads
+        self._writing = dialects.writing(self._engine)  # the engine that locks for writing
         try:
             with self._writing.begin() as connection:
                 dialects.lock_for_migration(connection)
@@ -67,31 +67,29 @@ class Database:
         what = f"cannot open the store {self._engine.url.render_as_string()}: {reason}"
         if dialects.is_unreachable(error):
             return UnreachableError(what, fix="start the database, or check the address in --store")
-        return UsageError(
-            what, fix="check the address given with --store, and who may read and write there"
-        )
+        return UsageError(what, fix="check the address in --store, and its permissions")
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that sees the store as it is at one moment."""
+        """Open a transaction that sees a snapshot of the store."""
         with self._reading.begin() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction that changes the store; no other writer runs meanwhile."""
-        with self._turn, self._writing.begin() as connection:
+        """Open a transaction that changes the store; no other writer runs at the same time."""
+        with self._writer, self._writing.begin() as connection:
             connection.execute(update(self._state).values(revision=self._state.c.revision + 1))
             yield connection
         for listener in self._listeners:
             listener()
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after every change made here, before its maker hears of success."""
+        """Call `listener` after every change by this process, before the writer returns."""
         self._listeners.append(listener)
 
     def revision(self) -> int:
-        """A number that grows with every change of the store."""
+        """Return a number that grows with every change of the store."""
         with self._reading.begin() as connection:
             return int(connection.scalar(select(self._state.c.revision)) or 0)
 

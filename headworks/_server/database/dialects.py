@@ -1,12 +1,12 @@
-"""Everything that differs between SQLite and PostgreSQL, so that nothing else needs to know.
+"""All differences between SQLite and PostgreSQL.
+
+Rule: SQL that only one of the two understands is allowed here and nowhere else.
 
 | | SQLite | PostgreSQL |
 | --- | --- | --- |
 | a read | deferred transaction (a snapshot, WAL) | REPEATABLE READ (a snapshot) |
 | a write | BEGIN IMMEDIATE: waits for the writer before it | READ COMMITTED, after the state row |
 | durability | synchronous=FULL | the server's |
-
-Rule: a statement that only one database understands may stand here and nowhere else.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _MIGRATION_LOCK = 0x4865_6164
 
 
 def connect(store: str) -> Engine:
-    """An engine for the store at a URL: `sqlite:///FILE` or `postgresql://..`.
+    """Return an engine for the store at a URL: `sqlite:///FILE` or `postgresql://..`.
 
-    Raises UsageError for any other URL, a missing driver or a folder that does not exist.
+    Raises UsageError for any other URL, a missing driver, or a missing folder.
     """
     try:
         url = make_url(store)
@@ -63,29 +63,29 @@ def connect(store: str) -> Engine:
 
 
 def reading(engine: Engine) -> Engine:
-    """The engine for transactions that only read, and must see one moment."""
+    """Return the engine for transactions that only read, from a snapshot."""
     if engine.dialect.name == "postgresql":
         return engine.execution_options(isolation_level="REPEATABLE READ")
     return engine
 
 
 def writing(engine: Engine) -> Engine:
-    """The engine for transactions that write."""
+    """Return the engine for transactions that write."""
     if engine.dialect.name == "postgresql":
         return engine.execution_options(isolation_level="READ COMMITTED")
     return engine.execution_options(**{_WRITES: True})
 
 
 def is_unreachable(error: SQLAlchemyError) -> bool:
-    """Whether no database answered at all."""
+    """Return whether no database answered at all."""
     if not isinstance(error, OperationalError) or isinstance(error.orig, sqlite3.Error):
         return False
-    # A server that answers and refuses says so with a code, or with FATAL while one connects.
+    # A server that refuses sends a code, or FATAL during the connection.
     return getattr(error.orig, "sqlstate", None) is None and "FATAL" not in str(error.orig)
 
 
 def lock_for_migration(connection: Connection) -> None:
-    """Keep other processes from migrating at the same time (before there is a state row)."""
+    """Lock out other processes that migrate, before the state row exists."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
 
@@ -113,7 +113,7 @@ def _connect_sqlite(url: URL) -> Engine:
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    # Python's own transaction control would begin too late; `_begin_sqlite` does it.
+    # Python's own transaction control would begin too late. `_begin_sqlite` begins instead.
     connection.isolation_level = None
     cursor = connection.cursor()
     _write_ahead(cursor)
@@ -123,7 +123,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 
 
 def _write_ahead(cursor: sqlite3.Cursor) -> None:
-    """Choose the write-ahead log; for who does so at the same time SQLite itself does not wait."""
+    """Enable the write-ahead log; retries, because SQLite itself does not wait for this lock."""
     end = time.monotonic() + _BUSY_SECONDS
     while True:
         try:

@@ -1,10 +1,10 @@
-"""How a store comes to its present form: a numbered list of steps, each applied once.
+"""Migrations: the numbered steps that bring a store to its current form, each applied once.
 
 Rules:
 
-- A step that has been released is never edited; a change of the tables is a new step.
-- All steps that a store lacks are applied in one transaction, under the lock that writers take.
-- A store with a step that this program does not know is refused, never guessed at.
+- A released step is never edited. A change of the tables is a new step.
+- All missing steps are applied in one transaction, under the writers' lock.
+- A store with a step that this program does not know is refused.
 """
 
 from __future__ import annotations
@@ -35,18 +35,14 @@ Step = tuple[str, Callable[[Connection], None]]
 
 @dataclass(frozen=True, slots=True)
 class Bookkeeping:
-    """The two tables that every store has.
+    """The two tables that every store has."""
 
-    `state` has one row: every writer changes it first, which makes writers wait for each other on
-    any database.
-    """
-
-    migrations: Table
-    state: Table
+    migrations: Table  # the applied steps
+    state: Table  # one row; every writer changes it first, which serializes writers
 
 
 def bookkeeping(metadata: MetaData, *, prefix: str = "") -> Bookkeeping:
-    """The tables, declared among a part's own; `prefix` keeps two parts in one database apart."""
+    """Declare the two tables; `prefix` separates two parts in one database."""
     return Bookkeeping(
         Table(
             f"{prefix}schema_migrations",
@@ -65,7 +61,7 @@ def bookkeeping(metadata: MetaData, *, prefix: str = "") -> Bookkeeping:
 
 
 def migrate(connection: Connection, own: Bookkeeping, steps: Sequence[Step], now_ms: int) -> None:
-    """Apply, inside the caller's transaction, every step that the store lacks.
+    """Apply every missing step inside the caller's transaction.
 
     Raises UsageError if the store was written by a newer program.
     """

@@ -1,12 +1,15 @@
-"""Who may connect and what they may do: one file of users and one of grants for every server.
+"""Authentication and authorization of all servers, by one file of users and one of grants.
 
-    users.py     names and salted passwords: what SCRAM, PLAIN and HTTP basic check against
-    access.py    grants: who is reader, writer or admin of which topics, subjects and groups
-    exposure.py  addresses to listen on, and when one beyond this machine is refused
-    tls.py       certificates
+- `users`: names and salted passwords, for SCRAM, PLAIN, and HTTP basic.
+- `grants`: readers, writers, and admins of topics, subjects, and groups.
+- `sasl`: the server's side of PLAIN and SCRAM.
+- `http`: HTTP basic and bearer tokens, and the permissions of a principal.
+- `exposure`: listen addresses, and the refusal of exposed ones.
+- `reloaded_file`: a file that is read again when it changes.
+- `tls`: certificates.
 
-Rules: passwords are never kept, written or logged; a file that changes is reread, and one that
-cannot be read or understood never admits anybody.
+Rules: passwords are never stored, written, or logged. A changed file is read again. A file that
+cannot be read or parsed admits nobody.
 """
 
 from headworks._server.security.exposure import parse_listen, refuse_exposure, refuse_plaintext

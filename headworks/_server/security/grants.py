@@ -1,20 +1,19 @@
-"""Grants: who may read, write and administer which topics, subjects and consumer groups.
+"""Grants: the roles of principals on topics, subjects, and consumer groups.
 
     [[grants]]
-    to = ["alice", "group:etl"]     # users, groups of a token; "*": all who said who they are;
-                                    # "anonymous": who did not
+    to = ["alice", "group:etl"]     # users, groups of a token; "*": every authenticated user;
+                                    # "anonymous": clients without credentials
     roles = ["reader", "writer"]    # reader, writer, admin
-    prefix = "shop."                # of the name; all names if left out
-    name = "shop.orders"            # in place of a prefix: this one and no other
-    on = ["topics", "subjects"]     # topics, subjects, groups; all three if left out
+    prefix = "shop."                # of the name; default: all names
+    name = "shop.orders"            # instead of a prefix: exactly this name
+    on = ["topics", "subjects"]     # topics, subjects, groups; default: all three
 
 Rules:
 
-- What is not granted is refused. `admin` includes the other two; `writer` does not include
-  `reader`: each server says which roles an operation takes.
-- Without a file, whoever is authenticated may do everything and nobody else anything.
-- Nothing here knows of requests: a server asks `allows`.
-- Only `Grant.gives` compares names, so that broker, registry and console read a grant alike.
+- Everything that is not granted is refused. `admin` includes the other two roles. `writer` does not
+  include `reader`: each server decides which roles an operation requires.
+- Without a file, every authenticated client may do everything, and other clients nothing.
+- Only `Grant.gives` compares names, so that broker, registry, and console interpret a grant alike.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _GROUP = "group:"
 
 
 class Role(StrEnum):
-    """What somebody may be."""
+    """The role of a principal on a resource."""
 
     READER = "reader"
     WRITER = "writer"
@@ -44,7 +43,7 @@ class Role(StrEnum):
 
 
 class ResourceType(StrEnum):
-    """What is guarded."""
+    """The types of resources that grants are about."""
 
     TOPICS = "topics"
     SUBJECTS = "subjects"
@@ -53,7 +52,7 @@ class ResourceType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who somebody is, and the groups that a token says they are in."""
+    """An authenticated name, and its groups as a token lists them."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -73,24 +72,24 @@ class Grant:
     name: str | None = None
 
     def gives(self, principal: Principal, role: Role, kind: ResourceType, name: str) -> bool:
-        """Whether it gives the principal the role for the thing of that kind and name.
+        """Return whether it gives the principal the role on a resource.
 
-        "" asks for every name, so a grant on one name or on a prefix does not give it.
+        The name "" stands for every name: a grant on one name or a prefix does not give it.
         """
         named = name.startswith(self.prefix) if self.name is None else name == self.name
         return named and self.gives_somewhere(principal, role, kind)
 
     def gives_somewhere(self, principal: Principal, role: Role, kind: ResourceType) -> bool:
-        """Whether it gives the principal the role for some thing of that kind, whatever its name.
+        """Return whether it gives the principal the role on some resource of a type.
 
-        This alone never admits anybody to a thing that has a name: ask `gives`.
+        This admits nobody to a resource with a name: use `gives`.
         """
         if kind not in self.on or not (role in self.roles or Role.ADMIN in self.roles):
             return False
         if principal == ANONYMOUS:
             return ANONYMOUS.name in self.to
         names = {"*", *(f"{_GROUP}{group}" for group in principal.groups)}
-        if not principal.name.startswith(_GROUP):  # a token may name anybody, but make no group
+        if not principal.name.startswith(_GROUP):  # a token's name must not look like a group
             names.add(principal.name)
         return not self.to.isdisjoint(names)
 
@@ -99,7 +98,7 @@ _EVERYTHING = Grant(frozenset({"*"}), frozenset(Role), "", frozenset(ResourceTyp
 
 
 def read_grants(text: str) -> tuple[Grant, ...]:
-    """The grants of a file's text. UsageError names the grant that is wrong and the rule."""
+    """Parse a file of grants. UsageError names the wrong grant and the rule."""
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -156,31 +155,31 @@ def _members(number: int, grant: Mapping[str, Any], key: str, kind: type[_E]) ->
 
 
 class Access:
-    """Who may do what, by a file that is reread when it changes; `load(None)` has no file."""
+    """The grants of a file, reloaded when it changes; `load(None)` has no file."""
 
     def __init__(self, file: ReloadedFile[tuple[Grant, ...]] | None) -> None:
         self._file = file
 
     @classmethod
     def load(cls, path: Path | None) -> Access:
-        """The grants of a file; UsageError if it cannot be read or understood."""
+        """Load a file of grants; UsageError if it cannot be read or parsed."""
         return cls(None if path is None else ReloadedFile(path, read_grants))
 
     @property
     def grants(self) -> tuple[Grant, ...]:
-        """The grants as they are now; the same object as long as they do not change."""
+        """The current grants; the same object until they change."""
         return _EVERYBODY if self._file is None else self._file.get()
 
     def allows(self, principal: Principal, role: Role, kind: ResourceType, name: str) -> bool:
-        """Whether the principal has the role for the thing of that name."""
+        """Return whether the principal has the role on the resource with this name."""
         return any(grant.gives(principal, role, kind, name) for grant in self.grants)
 
     def allows_everywhere(self, principal: Principal, role: Role, kind: ResourceType) -> bool:
-        """Whether the principal has the role for every name."""
+        """Return whether the principal has the role on every name."""
         return self.allows(principal, role, kind, "")
 
     def allows_somewhere(self, principal: Principal, role: Role, kind: ResourceType) -> bool:
-        """Whether there can be a name for which the principal has the role."""
+        """Return whether the principal can have the role on some name."""
         return any(grant.gives_somewhere(principal, role, kind) for grant in self.grants)
 
 

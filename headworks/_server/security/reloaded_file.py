@@ -1,8 +1,7 @@
 """A file that is read again when it changes.
 
-Rules: the file is looked at no more than once a second, so a check costs no system call in the
-common case. A changed file that cannot be read or understood keeps nobody in: the error is raised
-at every use until the file is mended.
+Rules: the file is checked at most once a second, so that most uses need no system call. If a
+changed file cannot be read or parsed, every use raises the error until the file is fixed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class ReloadedFile(Generic[_T]):
-    """The parsed content of `path`, by `parse(text)`; thread-safe. UsageError if unreadable."""
+    """The content of `path`, parsed by `parse`; thread-safe. UsageError if unreadable."""
 
     def __init__(
         self,
@@ -33,18 +32,18 @@ class ReloadedFile(Generic[_T]):
     ) -> None:
         self._path = path
         self._parse = parse
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._mark: tuple[int, int, int] | None = None
+        self._clock = clock  # seconds
+        self._lock = threading.Lock()  # one thread reads the file
+        self._mark: tuple[int, int, int] | None = None  # mtime, size, and inode; None: after errors
         self._content = self._read()
-        self._looked = clock()
+        self._checked = clock()  # when the file was last checked
 
     def get(self) -> _T:
-        """The content as it is now, at most a second old."""
-        if self._clock() - self._looked >= _CHECK_SECONDS:
+        """Return the current content, at most a second old."""
+        if self._clock() - self._checked >= _CHECK_SECONDS:
             with self._lock:
                 self._content = self._read()
-                self._looked = self._clock()
+                self._checked = self._clock()
         return self._content
 
     def _read(self) -> _T:

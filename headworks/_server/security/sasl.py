@@ -1,8 +1,8 @@
 """SASL PLAIN (RFC 4616) and SCRAM-SHA-256 (RFC 7677), the server's side, without I/O.
 
-Rules: what a client sends is not trusted to be text or to be short; whatever does not fit raises
-`LoginError`, which says what for the log and not to the client. A name that nobody has costs the
-same steps as one that somebody has.
+Rules: a client's message may be of any length and need not be text. An invalid message raises
+`LoginError`, whose text is for the log and never for the client. An unknown name costs the same
+steps as a known one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from headworks.errors import RefusedError
 __all__ = ["MECHANISMS", "LoginError", "Password", "ScramExchange", "read_plain"]
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256")
-_KEY = secrets.token_bytes(32)  # of this process: made-up salts must not change between two tries
+_KEY = secrets.token_bytes(
+    32
+)  # of this process: the salts of unknown users must not change between two attempts
 _NOBODY = Secret(ITERATIONS, b"", bytes(32), bytes(32))
 _CLIENT_FIRST = re.compile(
     r"(?P<header>[ny],(a=(?P<wanted>[^,]+))?,)(?P<bare>n=(?P<name>[^,]+),r=(?P<nonce>[!-+\--~]+)(,.*)?)"
@@ -34,7 +36,7 @@ _CLIENT_FINAL = re.compile(
 
 
 class LoginError(RefusedError):
-    """A login that did not succeed; `name` is who it was for, as far as that is known."""
+    """A failed login; `name` is the user that it was for, as far as it is known."""
 
     def __init__(self, message: str, name: str = "") -> None:
         super().__init__(message)
@@ -42,14 +44,14 @@ class LoginError(RefusedError):
 
 
 class Password(NamedTuple):
-    """What PLAIN brings."""
+    """The name and the password of PLAIN."""
 
     name: str
     password: str
 
 
 def read_plain(token: bytes) -> Password:
-    """The message of PLAIN: [authorisation name] NUL name NUL password."""
+    """Parse the message of PLAIN: [authorization name] NUL name NUL password."""
     parts = token.split(b"\0")
     if len(parts) != 3:
         raise LoginError("the PLAIN message does not have three parts")
@@ -65,7 +67,7 @@ def read_plain(token: bytes) -> Password:
 
 
 class ScramExchange:
-    """One exchange of SCRAM-SHA-256; `secret_of` finds what is kept of a user's password."""
+    """One exchange of SCRAM-SHA-256; `secret_of` returns the secret of a user."""
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class ScramExchange:
         self.name = ""
 
     def step(self, token: bytes) -> tuple[bytes, bool]:
-        """The answer to the client's next message, and whether it has shown that it is `name`."""
+        """Return the reply to the client's next message, and whether `name` is authenticated."""
         try:
             message = token.decode()
         except UnicodeDecodeError:
@@ -100,7 +102,7 @@ class ScramExchange:
         if found["wanted"] not in (None, found["name"]):
             raise LoginError(f"may not act for {found['wanted'][:128]!r}", self.name)
         self._secret = self._secret_of(self.name)
-        if self._secret is None:  # nobody's salt stays the same too
+        if self._secret is None:  # an unknown user has the same salt in every attempt
             salt = hmac.digest(_KEY, self.name.encode(), "sha256")[:24]
             self._kept = replace(_NOBODY, salt=salt)
         else:

@@ -1,4 +1,4 @@
-"""Certificates: the server's own, for TLS 1.2 and newer."""
+"""The server's certificate, for TLS 1.2 and newer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["server_tls"]
 
 
 def server_tls(certificate: Path, key: Path) -> ssl.SSLContext:
-    """A server's context from PEM files; UsageError names the file that will not do."""
+    """Return a server's context from PEM files; UsageError names the unusable file."""
     for path in (certificate, key):
         try:
             path.read_bytes()
@@ -24,11 +24,11 @@ def server_tls(certificate: Path, key: Path) -> ssl.SSLContext:
     except ssl.SSLError as error:
         raise UsageError(
             f"{certificate} and {key} are not a certificate and its key: {error.reason or error}",
-            fix="give PEM files: the certificate with its chain, and its key without a password",
+            fix="pass PEM files: the certificate with its chain, and its key without a password",
         ) from None
     return context
 
 
 def _no_password() -> str:
-    """Never wait for somebody at a terminal."""
+    """Return no password instead of prompting for one."""
     return ""

@@ -1,12 +1,12 @@
 """The file of users: names and salted passwords (SCRAM-SHA-256, RFC 5802 and RFC 7677).
 
-One user a line; empty lines and lines that begin with `#` mean nothing:
+One user per line; empty lines and lines that begin with `#` are ignored:
 
     NAME:SCRAM-SHA-256$ITERATIONS:SALT$STORED_KEY:SERVER_KEY        (base64)
 
 Rules:
 
-- What is kept lets a server check a password, and not pretend to be the user elsewhere.
+- A secret lets a server verify a password, but not impersonate the user elsewhere.
 - An unknown name costs the same time as a wrong password.
 - The file is replaced as a whole, readable by its owner only.
 """
@@ -39,7 +39,7 @@ __all__ = [
     "write_users",
 ]
 
-ITERATIONS = 16384  # the most that every Kafka client and broker takes
+ITERATIONS = 16384  # the maximum that every Kafka client and broker accepts
 _SCHEME = "SCRAM-SHA-256"
 _SALT_BYTES = 24
 _MAX_CACHED_PASSWORDS = 1024
@@ -52,7 +52,7 @@ _NAME = re.compile(r"[A-Za-z0-9._@-]{1,128}")
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """What is kept of a password: enough to check it, not to know it."""
+    """The secret of a password: enough to verify it, but not to recover it."""
 
     iterations: int
     salt: bytes
@@ -64,7 +64,7 @@ _NOBODY = Secret(ITERATIONS, b"no such user, the same work", bytes(32), bytes(32
 
 
 def derive(password: str, salt: bytes, iterations: int) -> Secret:
-    """The secret of a password (RFC 5802 section 3)."""
+    """Return the secret of a password (RFC 5802 section 3)."""
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", "sha256")
     return Secret(
@@ -76,7 +76,7 @@ def derive(password: str, salt: bytes, iterations: int) -> Secret:
 
 
 def check_name(name: str) -> None:
-    """UsageError for what cannot be a user's name."""
+    """Raise UsageError if a name is not allowed for a user."""
     if not _NAME.fullmatch(name) or name == "anonymous":
         raise UsageError(
             f"{name!r} is not a user name",
@@ -85,7 +85,7 @@ def check_name(name: str) -> None:
 
 
 def read_users(text: str) -> dict[str, Secret]:
-    """The users of a file's text. UsageError names the line that is wrong, never its content."""
+    """Parse a file of users. UsageError names the wrong line, never its content."""
     users: dict[str, Secret] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -131,28 +131,27 @@ def _line(name: str, secret: Secret) -> str:
 
 
 def new_secret(password: str) -> Secret:
-    """The secret of a password with fresh salt. UsageError if the password is empty."""
+    """Return the secret of a password with a new salt. UsageError if the password is empty."""
     if not password:
         raise UsageError("the password is empty")
     return derive(password, secrets.token_bytes(_SALT_BYTES), ITERATIONS)
 
 
 class Users:
-    """The users of a file, reread when it changes; thread-safe."""
+    """The users of a file, reloaded when it changes; thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._file = ReloadedFile(path, read_users)
-        self._lock = threading.Lock()
-        # A password that was right for this secret is right again, without the long way round.
-        self._key = secrets.token_bytes(32)
-        self._verified: OrderedDict[bytes, None] = OrderedDict()
+        self._lock = threading.Lock()  # guards the cache
+        self._key = secrets.token_bytes(32)  # of this process; keys the hashes of passwords
+        self._verified: OrderedDict[bytes, None] = OrderedDict()  # hashes of right passwords
 
     def secret(self, name: str) -> Secret | None:
-        """What is kept of a user's password, or None if there is no such user."""
+        """Return the secret of a user, or None if there is no such user."""
         return self._file.get().get(name)
 
     def remembers(self, name: str, password: str) -> bool:
-        """Whether `verify` has found this to be the user's password before; microseconds."""
+        """Return whether `verify` has accepted this password before; microseconds."""
         secret = self.secret(name)
         return secret is not None and self._mark(secret, password) in self._verified
 
@@ -160,7 +159,7 @@ class Users:
         return hmac.digest(self._key, secret.stored_key + password.encode(), "sha256")
 
     def verify(self, name: str, password: str) -> bool:
-        """Whether this is the user's password; about 10 ms the first time, then microseconds."""
+        """Return whether this is the user's password; 10 ms the first time, then microseconds."""
         secret = self.secret(name)
         kept = secret or _NOBODY
         mark = self._mark(kept, password)

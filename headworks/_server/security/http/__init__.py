@@ -1,12 +1,12 @@
 """Authentication over HTTP, and the permissions of a principal: shared by registry and console.
 
-    options.py          what the operator configures, and the authenticator that follows from it
-    authenticator.py    from a request's `Authorization` header to the permissions of its sender
-    basic_passwords.py  HTTP basic, against the file of users
-    bearer_tokens.py    HTTP bearer: tokens (JWT) signed with a key of an identity provider
-    key_set.py          those keys (JWKS), fetched and refreshed
-    permissions.py      what one principal may do
-    request.py          the header, and the error of a sender who is not authenticated
+- `options`: the options of the operator, and the authenticator that they configure.
+- `authenticator`: from a request's `Authorization` header to the permissions of its sender.
+- `basic_passwords`: HTTP basic, against the file of users.
+- `bearer_tokens`: HTTP bearer, with tokens (JWT) signed by an identity provider.
+- `key_set`: the keys of that provider (JWKS), fetched and refreshed.
+- `permissions`: the permissions of one principal.
+- `request`: the header, and the error of authentication.
 
 Rules:
 

@@ -1,4 +1,4 @@
-"""What a server needs of a request before it authenticates; loads no library of signatures."""
+"""The `Authorization` header and the error of authentication; loads no library of signatures."""
 
 from __future__ import annotations
 
