@@ -159,17 +159,28 @@ def _encode(
         bench.record("encode", who, _rate(call, seconds), "events/s")
 
 
-def _decode( bench: Bench, measured: Measured, client: RegistryClient, registry: str, schema_id: int
-) -> None: seconds = 0.3 if bench.quick else 1.5 kind = measured.module.PageView.__headworks__
-schema = fastavro.parse_schema(json.loads(measured.text)) data = kind.encode(measured.event) value =
-prefix(schema_id) + data decoder = Decoder(client, TOPIC, kind) deserializer =
-AvroDeserializer(SchemaRegistryClient({"url": registry})) context = SerializationContext(TOPIC,
-MessageField.VALUE) assert decoder.decode(value)[0] == measured.event cases: list[tuple[str,
-Callable[[], object]]] = [ (US, lambda: decoder.decode(value)), ( CONSTRUCTED, lambda:
-measured.typed(fastavro.schemaless_reader(io.BytesIO(data), schema, None)),  # type:
-ignore[arg-type] ), ("confluent-kafka + construction", lambda: measured.typed(deserializer(value,
-context))), ] for who, call in cases: bench.record("decode into objects", who, _rate(call, seconds),
-"events/s")
+def _decode(
+    bench: Bench, measured: Measured, client: RegistryClient, registry: str, schema_id: int
+) -> None:
+    seconds = 0.3 if bench.quick else 1.5
+    kind = measured.module.PageView.__headworks__
+    schema = fastavro.parse_schema(json.loads(measured.text))
+    data = kind.encode(measured.event)
+    value = prefix(schema_id) + data
+    decoder = Decoder(client, TOPIC, kind)
+    deserializer = AvroDeserializer(SchemaRegistryClient({"url": registry}))
+    context = SerializationContext(TOPIC, MessageField.VALUE)
+    assert decoder.decode(value)[0] == measured.event
+    cases: list[tuple[str, Callable[[], object]]] = [
+        (US, lambda: decoder.decode(value)),
+        (
+            CONSTRUCTED,
+            lambda: measured.typed(fastavro.schemaless_reader(io.BytesIO(data), schema, None)),  # type: ignore[arg-type]
+        ),
+        ("confluent-kafka + construction", lambda: measured.typed(deserializer(value, context))),
+    ]
+    for who, call in cases:
+        bench.record("decode into objects", who, _rate(call, seconds), "events/s")
 
 
 def _send(bench: Bench, measured: Measured, broker: str, registry: str) -> None:
