@@ -1,11 +1,11 @@
-"""The audit trail: counts from every tier, brought together to prove that nothing was lost.
+"""The audit: counts of every tier, reconciled to prove that no message was lost.
 
-- `increments`: one audit message, read;
-- `balance`: the arithmetic of loss and duplication (pure);
-- `reconciler`: the audit topic, followed into the `store`;
-- `queries`, `answers`, `statements`: what the store knows, asked;
-- `ledger`, `reader`: the same sums the naive way, to hold the store against.
+- `increments`: decodes one audit message.
+- `balance`: the arithmetic of loss and duplication (pure).
+- `reconciler`: follows the audit topic into the `store`; `service` adds findings and alerts.
+- `queries`, `results`, `sql`: questions to the store.
+- `ledger`, `reader`: the same sums computed naively, to check the store.
 
-Rules: the producer tier is the reference; an increment counts once per id, however often it was
-sent; the audit topic itself is not counted.
+Rules: the producer tier is the reference. An increment counts once per id, however often it was
+sent. The audit topic itself is not counted.
 """

@@ -1,8 +1,8 @@
-"""Findings told to a webhook: once when they begin, once when they are over.
+"""Findings sent to a webhook: once when they start, and once when they are resolved.
 
-Rules: what has been told is in the store, and is written there after the webhook has taken it:
-a restart repeats nothing, and a webhook that is away hears of it later. One message has all that
-changed since the last.
+Rules: the store holds what was sent, and is updated after the webhook has accepted it. A restart
+therefore repeats nothing, and an unavailable webhook gets the alerts later. One request has all
+changes since the last one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SendAlert = Callable[[dict[str, Any]], None]
 
 
 def webhook(url: str) -> SendAlert:
-    """A function that posts JSON to `url`, and raises if it is not taken."""
+    """Return a function that posts JSON to `url`, and raises unless the status is 2xx."""
     pool = urllib3.PoolManager(retries=False, timeout=urllib3.Timeout(_TIMEOUT_SECONDS))
 
     def post(message: dict[str, Any]) -> None:
@@ -38,7 +38,7 @@ def webhook(url: str) -> SendAlert:
 
 
 def send_alerts(store: AuditStore, found: Sequence[AuditFinding], now: int, post: SendAlert) -> int:
-    """Tell what is new and what is over; the number of findings told of."""
+    """Send new and resolved findings. Return their number."""
     with store.read() as connection:
         rows = connection.execute(select(tables.alerts)).all()
     known = {row.key: (json.loads(row.content), row.since) for row in rows}

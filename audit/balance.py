@@ -1,14 +1,13 @@
-"""What one tier has of what the producers sent: the arithmetic of loss and duplication.
+"""The balance of a tier against the producers: the arithmetic of loss and duplication.
 
-Rules: pure. Per topic and window, and summed over windows without ever cancelling out (a loss in
-one window is not repaired by a duplicate in another).
+Rules: pure. A balance is per topic and window. Sums over windows never cancel out: a loss in one
+window is not repaired by a duplicate in another.
 
-- Expected is what was attempted and neither failed nor was dropped, both of which the application
-  was told. So what a killed producer took with it (`unresolved`, and `in_flight` while nobody has
-  reported its end) is expected, and lost unless it arrived.
-- Lost is what is expected and not accounted for. Seen while messages travel, it includes those.
-- What failed may have arrived all the same (the answer was lost, not the message), so duplicated
-  is only what is accounted for beyond all that was attempted and not dropped.
+- Expected: attempted, without failed and dropped, both of which the application knows of. Messages
+  of a killed producer (`unresolved`, and `in_flight` until that is reported) are expected.
+- Lost: expected and not accounted for. This includes messages that are still on their way.
+- Duplicated: accounted for beyond all that was attempted and not dropped. A failed message may
+  have arrived, if only its acknowledgement was lost.
 """
 
 from __future__ import annotations
@@ -25,9 +24,10 @@ _ROUNDING_TOLERANCE = 1e-6
 class Balance:
     """The reference and one tier, for one topic and one window (None: all windows).
 
-    `sent` is what the broker acknowledged; `gone` is what the tier says the broker no longer had,
-    `unsure` what it passed on itself without hearing of its fate (a mirror's; it came again).
-    `referenced` is False for a topic that no producer has counted: nothing is claimed about it.
+    `sent` were acknowledged by the broker. `gone` were removed by the broker before the tier read
+    them. `unsure` were passed on by a mirror without an acknowledgement, and came again.
+
+    `referenced` is False if no producer has counted the topic: nothing is claimed about it.
     """
 
     topic: str
@@ -48,32 +48,32 @@ class Balance:
 
     @property
     def expected(self) -> int:
-        """Messages that should be there."""
+        """The messages that should have arrived."""
         return self.attempted - self.failed - self.dropped
 
     @property
     def in_flight(self) -> int:
-        """Messages attempted of whose fate nobody has reported yet."""
+        """The messages that were attempted and not yet reported as delivered or failed."""
         return self.expected - self.sent - self.unresolved
 
     @property
     def completeness(self) -> float:
-        """The share of what is expected that is accounted for, 0 to 1; nothing is complete."""
+        """The share of expected messages that arrived, 0 to 1; 1 if none is expected."""
         return 1.0 if self.expected <= 0 else (self.expected - self.lost) / self.expected
 
     @property
     def complete(self) -> bool:
-        """Whether every message expected is accounted for exactly once."""
+        """Return whether every expected message arrived exactly once."""
         return self.lost == 0 and self.duplicated == 0
 
     def meets(self, share: float) -> bool:
-        """Whether no more than 1 - `share` of what is expected is lost, nor is duplicated."""
+        """Return whether at most 1 - `share` of the expected messages is lost or duplicated."""
         allowed = allowed_of(self.expected, share)
         return self.lost <= allowed and self.duplicated <= allowed
 
 
 def allowed_of(expected: int, share: float) -> float:
-    """How many messages of `expected` may be wrong for an SLA of `share`."""
+    """Return how many of the expected messages may be wrong for an SLA of `share`."""
     # A hair more, because 1 - 0.8 is less than a fifth.
     return (1 - share) * max(0, expected) + _ROUNDING_TOLERANCE
 
@@ -86,7 +86,7 @@ def balance_of(
     *,
     referenced: bool,
 ) -> Balance:
-    """Balance the producers' counts `sent` and a tier's `seen`, both by column of the store."""
+    """Return the balance of the producers' counts and a tier's, both by column of the store."""
     attempted, failed, dropped = sent["attempted"], sent["failed"], sent["dropped"]
     accounted = seen["accounted"]
     return Balance(
@@ -109,7 +109,7 @@ def balance_of(
 
 
 def total(balances: Iterable[Balance], topic: str = "") -> Balance:
-    """The sum of balances over windows (and topics), shown under the name `topic`."""
+    """Return the sum of balances over windows (and topics), under the name `topic`."""
     rows = list(balances)
     return Balance(
         topic=topic,

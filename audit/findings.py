@@ -1,9 +1,11 @@
-"""What is wrong, by the store: windows below the SLA, silent tiers, clocks, unknown topics.
+"""Findings from the store: windows below the SLA, silent tiers, clocks, and unmatched topics.
 
-Rules: reads only; the same store and the same `now` give the same findings in the same order. A
-window is judged when it has ended `complete_within_ms` ago and nobody has counted into it for two
-minutes, so that messages on their way are not called lost. A tier other than hadoop is judged on
-the topics that it has ever counted; hadoop is to have them all.
+Rules:
+
+- Reads only. The same store and the same `now` give the same findings in the same order.
+- A window is judged `complete_within_ms` after its end, and two minutes after its last count.
+  Messages on their way are therefore not called lost.
+- The hadoop tier must have every topic. Other tiers are judged on topics that they ever counted.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _MAX_AGE_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """When something is worth an alert: shares of 1, times in milliseconds."""
+    """The limits of a finding: a share of 1, and times in milliseconds."""
 
     sla: float = 0.999
     complete_within_ms: int = 1_800_000
@@ -39,7 +41,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """One thing that is wrong; `key` is the same as long as it is the same thing."""
+    """One problem; `key` stays the same as long as the problem lasts."""
 
     kind: str
     key: str
@@ -48,12 +50,12 @@ class AuditFinding:
     text: str
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return it as JSON values."""
         return asdict(self)
 
 
 def findings(store: AuditStore, now: int, thresholds: Thresholds) -> list[AuditFinding]:
-    """Everything that is wrong at `now`, by kind, tier and topic."""
+    """Return all findings at `now`, by kind, tier, and topic."""
     tiers = sorted(state.tier for state in queries.tiers(store))
     breaches = _breaches(store, now, thresholds, tiers)
     found = [*breaches, *general_findings(store, now, thresholds)]
@@ -61,7 +63,7 @@ def findings(store: AuditStore, now: int, thresholds: Thresholds) -> list[AuditF
 
 
 def general_findings(store: AuditStore, now: int, thresholds: Thresholds) -> list[AuditFinding]:
-    """What is wrong at `now` and is no window's: cheap to ask, however many windows there are."""
+    """Return the findings at `now` that concern no window; cheap for any number of windows."""
     states = {state.tier: state for state in queries.tiers(store)}
     found = [
         *_silent_tiers(states, now, thresholds),

@@ -1,7 +1,7 @@
-"""An increment: one audit message, read. From the bytes of the topic, as fast as it can be done.
+"""An increment: one decoded audit message.
 
-Rules: logical types are not made into objects (the counts are summed, not shown); what is not an
-audit event is CorruptError with the reason, and the caller says where it lay.
+Rules: decoding is fast: logical types stay integers, because counts are summed and not shown. Any
+other message is a CorruptError with the reason, and the caller adds its position.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class CountedRange:
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """What one tier counted since it last reported.
+    """The counts of one tier since its last report.
 
-    `window_start` and `sent_at` are milliseconds since 1970 UTC; `counts` is by outcome; `commit`
-    and `ranges` come from a tier that knows them (the loader).
+    `window_start` and `sent_at` are milliseconds since 1970 UTC. `counts` is by outcome. Only the
+    loader sets `commit` and `ranges`.
     """
 
     id: str
@@ -53,14 +53,14 @@ class Increment:
 
 
 class IncrementDecoder:
-    """Decodes values of the audit topic with the schemas that they were written with."""
+    """Decodes values of the audit topic with their writer's schemas."""
 
     def __init__(self, registry: RegistryClient) -> None:
         self._registry = registry
         self._schemas: dict[int, Any] = {}
 
     def __call__(self, value: bytes) -> Increment:
-        """The increment in a message; CorruptError if it is none."""
+        """Return the increment in a message. Raises CorruptError if it is none."""
         try:
             schema_id, payload = unframe(value)
             schema = self._schemas.get(schema_id)
@@ -95,7 +95,7 @@ class IncrementDecoder:
 
 
 def id_bytes(increment_id: str) -> bytes:
-    """An id in 16 bytes: the UUID that our own tiers write, or the hash of another text."""
+    """Return an id in 16 bytes: a UUID as our tiers write it, or the hash of any other text."""
     try:
         return uuid.UUID(increment_id).bytes
     except ValueError:
@@ -103,7 +103,7 @@ def id_bytes(increment_id: str) -> bytes:
 
 
 def _plain(schema: Any) -> Any:
-    """A schema without its logical types: instants stay the integers that they are."""
+    """Return a schema without logical types, so that timestamps stay integers."""
     if isinstance(schema, dict):
         return {key: _plain(value) for key, value in schema.items() if key != "logicalType"}
     if isinstance(schema, list):

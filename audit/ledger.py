@@ -1,8 +1,8 @@
-"""The sums of the audit, the naive way: every increment in memory, added up when asked.
+"""The sums of the audit, computed naively: every increment in memory, added up on demand.
 
-Rules: pure, no clock and no I/O; adding an increment twice (same id) changes nothing; the answer
-does not depend on the order of addition. It shares no code with the store but the arithmetic of
-a balance, so that `audit verify` can hold one against the other.
+Rules: pure, without clock and I/O. Adding an increment twice (same id) changes nothing, and the
+order does not matter. It shares only the arithmetic of a balance with the store, so that `audit
+verify` can compare the two.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _ACCOUNTED_OUTCOMES = ("loaded", "quarantined", "consumed", "skipped", "mirrored
 
 
 class Ledger:
-    """Increments by topic, tier and window."""
+    """Increments by topic, tier, and window."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
         self._counts: defaultdict[tuple[str, str, int], Counter[str]] = defaultdict(Counter)
 
     def add(self, increment: Increment) -> bool:
-        """Count an increment; False if it was counted before."""
+        """Count an increment. Return False if it was counted before."""
         if increment.id in self._seen:
             return False
         self._seen.add(increment.id)
@@ -37,15 +37,15 @@ class Ledger:
         return True
 
     def topics(self) -> list[str]:
-        """Every topic that some tier has reported, sorted."""
+        """Return every topic that a tier has reported, sorted."""
         return sorted({topic for topic, _, _ in self._counts})
 
     def tiers(self) -> list[str]:
-        """Every tier below the producers that has reported, sorted."""
+        """Return every tier below the producers that has reported, sorted."""
         return sorted({tier for _, tier, _ in self._counts} - {_PRODUCER_TIER})
 
     def balances(self, tier: str, topic: str | None = None) -> list[Balance]:
-        """The balance of `tier` against the producers per topic and window, in that order."""
+        """Return the balance of `tier` against the producers, by topic and window."""
         return list(self._balances(tier, topic))
 
     def _balances(self, tier: str, topic: str | None) -> Iterator[Balance]:

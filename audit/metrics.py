@@ -1,7 +1,7 @@
-"""The audit's figures in Prometheus' form.
+"""The audit's figures as Prometheus metrics.
 
-Rules: tiers are labels, and of topics only the worst few, so the number of series is bounded.
-Figures are of the last 24 hours and as of the last look; a scrape asks the store nothing.
+Rules: labels are tiers, and only the worst few topics, so the number of series is bounded. Figures
+cover the last 24 hours as of the last check; a scrape does not read the store.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TierSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class MetricsSnapshot:
-    """What the store said when it was last looked at."""
+    """The figures of the store at the last check."""
 
     at: int
     findings: Sequence[AuditFinding]
@@ -49,7 +49,7 @@ class MetricsSnapshot:
 
 
 def take_snapshot(store: AuditStore, now: int, found: Sequence[AuditFinding]) -> MetricsSnapshot:
-    """Ask the store for all figures."""
+    """Read all figures from the store."""
     since, tiers = now - _DAY_MS, []
     for state in queries.tiers(store):
         rows = []
@@ -69,7 +69,7 @@ def take_snapshot(store: AuditStore, now: int, found: Sequence[AuditFinding]) ->
 
 
 class AuditMetrics:
-    """A Prometheus collector of the last look and the reconciler's progress."""
+    """A Prometheus collector of the last snapshot and the reconciler's progress."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -80,7 +80,7 @@ class AuditMetrics:
         self.last: MetricsSnapshot | None = None
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics, as of the last look."""
+        """Yield the metrics as of the last check."""
         yield CounterMetricFamily(
             f"{_PREFIX}_messages_read", "messages of the audit topic", value=self.progress.read
         )

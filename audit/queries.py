@@ -1,11 +1,10 @@
-"""What the store knows, asked: balances, heatmap, one topic's page, time to complete, explanations.
+"""Questions to the store: balances, heatmap, one topic, time to complete, and explanations.
 
-For `audit` commands, the loader's completion marks and the console. Rules:
+The `audit` commands, the loader's completion marks, and the console use them. Rules:
 
-- Reads only, each question in one transaction; answers are frozen dataclasses of plain values.
-- Times are milliseconds since 1970 (UTC). `now` is the caller's.
-- A list is asked for by pages and ranked by the database: no question brings every topic's every
-  window into memory.
+- Reads only, each question in one transaction. Results are frozen dataclasses of plain values.
+- Times are milliseconds since 1970 (UTC). The caller passes `now`.
+- The database ranks and pages lists: no question loads every window of every topic into memory.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ _windows = tables.windows.c
 
 
 def topics(store: AuditStore) -> list[str]:
-    """Every topic that some tier has counted, sorted."""
+    """Return every topic that a tier has counted, sorted."""
     with store.read() as connection:
         column = tables.topics.c.topic
         return list(connection.scalars(select(column).distinct().order_by(column)))
@@ -84,10 +83,10 @@ def balances(
     since: int | None = None,
     until: int | None = None,
 ) -> list[Balance]:
-    """The balance of `tier` against the producers, per topic and window in that order.
+    """Return the balance of `tier` against the producers, by topic and window.
 
-    `since` and `until` bound the windows' starts (until: exclusive). Meant for one topic, or for
-    few windows: every row is brought into memory.
+    `since` and `until` bound the windows' starts (until: exclusive). Every row is loaded into
+    memory, so ask for one topic or for few windows.
     """
     with store.read() as connection:
         rows = states_in(connection, tier, WindowBounds(since, until, [topic] if topic else None))
@@ -103,7 +102,7 @@ def topic_sums(
     limit: int = 1_000_000,
     offset: int = 0,
 ) -> list[Balance]:
-    """Every topic's balance with `tier` summed over windows, the worst first."""
+    """Return every topic's balance with `tier`, summed over windows, the worst first."""
     with store.read() as connection:
         return topic_sums_in(connection, tier, WindowBounds(since, until), limit, offset)
 
@@ -118,10 +117,10 @@ def health(
     offset: int = 0,
     containing: str = "",
 ) -> Health:
-    """The heatmap: topics by windows, the worst topic first.
+    """Return the heatmap: topics by windows, the worst topic first.
 
-    The windows are the newest `windows` that hold anything for the producers or `tier`, oldest
-    first; the rows are page `offset`, `limit` of the topics whose name contains `containing`.
+    The windows are the newest `windows` with counts of the producers or `tier`, oldest first. The
+    rows are page `offset`, `limit` of the topics whose name contains `containing`.
     """
     with store.read() as connection:
         starts = newest_windows(connection, tier, now, windows)
@@ -154,7 +153,7 @@ def health(
 
 
 def topic_audit(store: AuditStore, topic: str, *, now: int, windows: int = 144) -> TopicAudit:
-    """One topic's page: a line per tier over its newest `windows`, drops, time to complete."""
+    """Return one topic's newest `windows` with a line per tier, drops, and time to complete."""
     with store.read() as connection:
         starts = newest_windows(connection, None, now, windows, topic)
         names = list(
@@ -196,7 +195,7 @@ def time_to_complete(
     since: int | None = None,
     until: int | None = None,
 ) -> TimeToComplete:
-    """How long after a window's end 99.9 % of it was at `tier`: percentiles over windows."""
+    """Return percentiles of the seconds from a window's end until 99.9 % of it was at `tier`."""
     seen, sent = tables.windows.alias("seen"), tables.windows.alias("sent")
     bounds = [sent.c.tier == PRODUCER_TIER, sent.c.attempted > sent.c.failed + sent.c.dropped]
     if topic is not None:
@@ -229,10 +228,10 @@ def complete_until(
     tier: str = "hadoop",
     share: float = 0.999,
 ) -> Completeness:
-    """How far a topic is complete at a tier: up to `until`, or to the first window that is not.
+    """Return how far a topic is complete at a tier: to `until`, or to the first incomplete window.
 
-    Judged are the windows that start in [since, until), a window that begins before `until` and
-    ends after it included. That everything was reported by then is the caller's to know.
+    It judges the windows that start in [since, until), also one that ends after `until`. The caller
+    must know that everything was reported by then.
     """
     bounds = WindowBounds(None if since is None else window_of(since), until, [topic])
     with store.read() as connection:
@@ -249,7 +248,7 @@ def complete_until(
 
 
 def tiers(store: AuditStore) -> list[TierState]:
-    """Every tier that has ever reported, and when it last did, in order of name."""
+    """Return every tier that has ever reported, by name, with its last report."""
     c = tables.sources.c
     question = select(
         c.tier, func.count(), func.min(c.first_sent), func.max(c.last_sent), func.sum(c.unsettled)
@@ -260,7 +259,7 @@ def tiers(store: AuditStore) -> list[TierState]:
 
 
 def sources(store: AuditStore, *, tier: str | None = None) -> list[TierSource]:
-    """Who reports: each host and application of each tier, the longest silent first."""
+    """Return each host and application of each tier, the longest silent first."""
     question = select(tables.sources).order_by(tables.sources.c.last_sent)
     if tier is not None:
         question = question.where(tables.sources.c.tier == tier)
@@ -274,9 +273,9 @@ def sources(store: AuditStore, *, tier: str | None = None) -> list[TierSource]:
 
 
 def explain(store: AuditStore, topic: str, window_start: int) -> Explanation:
-    """Who counted what of a topic's window: hosts and applications of every tier, and loads.
+    """Return the counts of a topic's window by host and application of every tier, and by load.
 
-    Only of increments that upkeep has not removed; the sums per tier stay.
+    Increments that retention has removed are missing; the sums per tier stay.
     """
     with store.read() as connection:
         name_of = {row.id: row.name for row in connection.execute(select(tables.names))}
@@ -305,7 +304,7 @@ def explain(store: AuditStore, topic: str, window_start: int) -> Explanation:
 
 
 def holes(store: AuditStore) -> Holes:
-    """What of the audit topic is not in the sums."""
+    """Return the audit messages that the sums lack."""
     missed = select(tables.facts.c.value).where(tables.facts.c.name == MISSED)
     with store.read() as connection:
         unreadable = connection.scalar(select(func.count()).select_from(tables.unreadable))

@@ -1,7 +1,7 @@
-"""The audit topic, read from its beginning to the end it had when asked.
+"""The audit topic, read from its beginning to its current end.
 
-Rules: reads without a consumer group (asking changes nothing); a message that is not an audit
-event stops the reading with its partition and offset, because a sum with a hole proves nothing.
+Rules: it reads without a consumer group, so asking changes nothing. A message that is not an audit
+event stops the reading with its partition and offset: a sum with a hole proves nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def read_ledger(bootstrap: str, registry: str) -> Ledger:
     """Sum the whole audit topic of the broker at `bootstrap`.
 
     An absent topic is an empty ledger. Raises UnreachableError if broker or registry does not
-    answer, CorruptError for a message that is not an audit event.
+    answer, and CorruptError for a message that is not an audit event.
     """
     ledger = Ledger()
     for increment in _increments(bootstrap, RegistryClient(registry)):
@@ -46,7 +46,7 @@ def _increments(bootstrap: str, registry: RegistryClient) -> Iterator[Increment]
 
 
 def read_whole(bootstrap: str, registry: str) -> Ledger | None:
-    """As `read_ledger`, or None if the beginning of the topic is gone."""
+    """Return the ledger as `read_ledger`, or None if the beginning of the topic is gone."""
     consumer = audit_consumer(bootstrap, "earliest")
     try:
         marks = watermarks(consumer, bootstrap)
@@ -64,7 +64,7 @@ def _messages(bootstrap: str) -> Iterator[Message]:
 
 
 def audit_consumer(bootstrap: str, reset: str) -> Consumer:
-    """A consumer that commits nothing; `reset` is what it does where its offset is gone."""
+    """Return a consumer that commits nothing; `reset` applies if its offset is gone."""
     return Consumer(
         {
             **broker_client(bootstrap),
@@ -80,9 +80,9 @@ def audit_consumer(bootstrap: str, reset: str) -> Consumer:
 
 
 def watermarks(consumer: Consumer, bootstrap: str) -> dict[int, tuple[int, int]]:
-    """First and next offset of each partition of the audit topic; empty if there is none yet.
+    """Return the first and next offset of each partition of the audit topic, or {} without a topic.
 
-    UnreachableError if the broker does not answer.
+    Raises UnreachableError if the broker does not answer.
     """
     leaderless: list[int] = []
     try:
@@ -111,7 +111,7 @@ def watermarks(consumer: Consumer, bootstrap: str) -> dict[int, tuple[int, int]]
 
 
 def broker_unreachable(bootstrap: str, error: KafkaException) -> UnreachableError:
-    """The error of a broker that does not answer."""
+    """Return the error for a broker that does not answer."""
     return UnreachableError(
         f"the broker at {bootstrap} does not answer: {error.args[0].str()}",
         fix="start it with `headworks up`, or give --bootstrap",

@@ -2,14 +2,14 @@
 
 Rules:
 
-- Reads without a consumer group, from the positions in the store; nothing is read twice and
-  nothing is passed over, whoever else reconciles into the same store.
-- A message that is no audit event is written down with its place (a sum with a hole proves
-  nothing, so `audit status` says so) and does not stop the rest.
-- Where the topic ends is asked over a connection of its own: on the one that reads, the answer
-  would wait behind a fetch that waits for messages.
-- A batch is bounded in messages: memory does not grow with what there is to read.
-- A store belongs to one audit topic of one cluster; another one's is refused.
+- It reads without a consumer group, from the positions in the store. Nothing is read twice or
+  skipped, also if another reconciler uses the same store.
+- A message that is not an audit event is recorded with its position, and the reading continues.
+  `audit status` reports it, because a sum with a hole proves nothing.
+- A second connection asks for the end of the topic. On the reading one, the answer would wait
+  behind a fetch that waits for messages.
+- A batch is bounded in messages, so memory does not grow with the backlog.
+- A store belongs to the audit topic of one cluster; another cluster is refused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _REFRESH_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ReconcilerProgress:
-    """How far the reconciler is: messages read since it was made, and messages to read."""
+    """The messages read since the start, and the messages left to read."""
 
     read: int
     lag: int
@@ -51,7 +51,7 @@ class ReconcilerProgress:
 class Reconciler:
     """Follows the audit topic of the broker at `bootstrap` into `store`.
 
-    Raises UnreachableError if the broker does not answer, UsageError if the store belongs to
+    Raises UnreachableError if the broker does not answer, and UsageError if the store belongs to
     another cluster.
     """
 
@@ -91,18 +91,18 @@ class Reconciler:
         self.close()
 
     def close(self) -> None:
-        """Let go of the broker; the store stays open."""
+        """Close the connections; the store stays open."""
         self._consumer.close()
         self._metadata_consumer.close()
 
     @property
     def progress(self) -> ReconcilerProgress:
-        """How far it is, by the ends that it last saw."""
+        """The progress by the last known ends."""
         lag = sum(max(0, end - self._positions.get(p, end)) for p, end in self._ends.items())
         return ReconcilerProgress(self._messages_read, lag)
 
     def catch_up(self) -> int:
-        """Read to the ends that the topic has now; the number of increments that were new."""
+        """Read to the current ends of the topic. Return the number of new increments."""
         self._refresh_ends()
         goal, new = dict(self._ends), 0
         last_answer = time.monotonic()
@@ -119,7 +119,9 @@ class Reconciler:
         return new
 
     def follow(self, stop: threading.Event, seen: Callable[[int], None] | None = None) -> None:
-        """Read until `stop` is set; `seen` hears after every batch how many were new."""
+        """Read until `stop` is set; call `seen` after every batch with its number of new
+        increments.
+        """
         while not stop.is_set():
             if time.monotonic() - self._refreshed_at > (
                 _REFRESH_SECONDS if self._ends else _POLL_SECONDS
@@ -204,7 +206,7 @@ class Reconciler:
                 )
 
     def _refresh_ends(self) -> None:
-        """See which partitions there are, and their ends."""
+        """Ask for the partitions and their ends."""
         known = set(self._ends)
         self._ends = {
             p: high for p, (_, high) in watermarks(self._metadata_consumer, self._bootstrap).items()
@@ -214,7 +216,7 @@ class Reconciler:
             self._seek()
 
     def _seek(self) -> None:
-        """Read on from the store's positions; what the topic no longer has is noted as missed."""
+        """Continue from the store's positions, and record messages that the topic has lost."""
         marks = watermarks(self._metadata_consumer, self._bootstrap)
         self._ends = {p: high for p, (_, high) in marks.items()}
         self._refreshed_at = time.monotonic()

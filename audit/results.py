@@ -1,4 +1,4 @@
-"""What `audit.queries` answers with: frozen, plain values, ready to be shown or written as JSON.
+"""The results of `audit.queries`: frozen, plain values, ready for a page or for JSON.
 
 Times are milliseconds since 1970 (UTC); durations are seconds.
 """
@@ -37,9 +37,9 @@ _REOPENED_AFTER_MS = 3_600_000
 class WindowState:
     """One window of one topic at one tier.
 
-    `first_sent` and `last_sent` are when the producers first and last counted into it (None:
-    they never did), `last_heard` when any of the two did; `complete_at` is when 99.9 % of what
-    the producers sent was at the tier, None if it is not.
+    `first_sent` and `last_sent`: when producers first and last counted into it (None: never).
+    `last_heard`: when producers or the tier last did. `complete_at`: when 99.9 % of the expected
+    messages were at the tier (None: not yet).
     """
 
     balance: Balance
@@ -51,31 +51,31 @@ class WindowState:
 
     @property
     def window_end(self) -> int:
-        """Where the window ends."""
+        """The end of the window."""
         return self.window_start + WINDOW_MS
 
     @property
     def seconds_to_complete(self) -> float | None:
-        """From the window's end until it was complete; 0 if it was so before its end."""
+        """The seconds from the window's end until it was complete, at least 0."""
         if self.complete_at is None:
             return None
         return max(0.0, (self.complete_at - self.window_end) / 1000)
 
     @property
     def reopened(self) -> bool:
-        """Whether producers counted into it an hour after it had ended and been counted first."""
+        """Return whether producers counted into it an hour after its end and its first count."""
         if self.first_sent is None or self.last_sent is None:
             return False
         return self.last_sent > max(self.window_end, self.first_sent) + _REOPENED_AFTER_MS
 
     def settled(self, now: int) -> bool:
-        """Whether it has ended and nobody has counted into it for two minutes."""
+        """Return whether it has ended, and its last count is two minutes old."""
         return now > max(self.window_end, self.last_heard) + SETTLED_MS
 
 
 @dataclass(frozen=True, slots=True)
 class HealthRow:
-    """A topic's line in the heatmap: None where neither producers nor the tier have anything."""
+    """A topic's line in the heatmap; None for a window without counts."""
 
     sum: Balance
     cells: tuple[WindowState | None, ...]
@@ -109,7 +109,7 @@ class TimeToComplete:
 
 @dataclass(frozen=True, slots=True)
 class TierLine:
-    """A tier's windows, in step with `TopicAudit.windows`."""
+    """A tier's windows, in the order of `TopicAudit.windows`."""
 
     tier: str
     cells: tuple[WindowState | None, ...]
@@ -118,7 +118,7 @@ class TierLine:
 
 @dataclass(frozen=True, slots=True)
 class TopicAudit:
-    """One topic: what producers attempted per window, a line per tier, drops by reason."""
+    """One topic: the attempts per window, a line per tier, and drops by reason."""
 
     topic: str
     windows: tuple[int, ...]
@@ -129,7 +129,7 @@ class TopicAudit:
 
 @dataclass(frozen=True, slots=True)
 class TierState:
-    """A tier: how many sources report for it, since when, until when, and what is open there."""
+    """A tier: the number of its sources, their first and last report, and unsettled messages."""
 
     tier: str
     sources: int
@@ -142,8 +142,8 @@ class TierState:
 class TierSource:
     """A host and application that report for a tier.
 
-    `unsettled` messages were attempted and their fate is not reported; `lag_ms` is the shortest
-    way from its clock to the reconciler's when last seen live (negative: its clock is ahead).
+    `unsettled` messages were attempted, and their fate is not reported. `lag_ms` is the shortest
+    delay from its clock to the reconciler's, when read live (negative: its clock is ahead).
     """
 
     tier: str
@@ -157,7 +157,7 @@ class TierSource:
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one host and application counted of a window, in how many increments."""
+    """The counts of one host and application for a window."""
 
     tier: str
     host: str
@@ -171,7 +171,7 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class LoadShare:
-    """What one load counted of a window, and the offsets that it covered."""
+    """The counts of one load for a window, and the offsets that it covered."""
 
     load: int
     counts: Mapping[str, int]
@@ -181,7 +181,7 @@ class LoadShare:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A topic's window: its state by tier, who counted it, and which loads."""
+    """A topic's window: its state by tier, its counts by source, and its loads."""
 
     topic: str
     window_start: int
@@ -200,7 +200,7 @@ class Holes:
 
 @dataclass(frozen=True, slots=True)
 class Completeness:
-    """A topic is complete up to `until`; `waits_for` is the window that holds it up, if one does.
+    """A topic is complete up to `until`; `waits_for` is its first incomplete window, if any.
 
     `counted` is False if no producer counts the topic: then nothing is known of it.
     """

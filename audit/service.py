@@ -1,7 +1,7 @@
-"""The reconciler as a service: follows the topic, looks at what is wrong, tells, tidies up.
+"""The reconciler as a service: it follows the topic, checks the store, sends alerts, and cleans up.
 
-Rules: a broker, registry or database that is away is waited for, and nothing is lost meanwhile:
-the positions are in the store. What is told and shown is as of the last look.
+Rules: an unavailable broker, registry, or database is retried, and nothing is lost, because the
+store has the positions. Alerts and metrics are as of the last check.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REMOVAL_INTERVAL_SECONDS = 3600.0
 
 @dataclass(slots=True)
 class AuditService:
-    """Runs until `stop` is set; `post` is where alerts go."""
+    """Runs until `stop` is set."""
 
     reconciler: Reconciler
     store: AuditStore
@@ -45,7 +45,7 @@ class AuditService:
     _next_removal: float = field(default=0.0, init=False)
 
     def run(self, stop: threading.Event) -> None:
-        """Follow the topic."""
+        """Follow the topic until `stop` is set."""
         while not stop.is_set():
             try:
                 self.reconciler.follow(stop, self._after_batch)

@@ -1,7 +1,7 @@
-"""The statements under `audit.queries`: rows of the store to balances, in one transaction.
+"""The SQL of `audit.queries`: rows of the store to balances, in one transaction.
 
-Rules: a sum over topics or windows is the database's work; what comes back is small. A question
-is a handful of statements, however many windows it is about: each costs more than what it asks.
+Rules: the database sums over topics and windows, and returns few rows. A question takes a few
+statements for any number of windows, because each statement has a fixed cost.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _MAX_AHEAD_MS = 3_600_000  # windows further in the future are somebody's broken
 
 @dataclass(frozen=True, slots=True)
 class WindowBounds:
-    """Which windows: those that start in [since, until), of topics named or named like."""
+    """The windows that start in [since, until), of the named topics or of matching names."""
 
     since: int | None = None
     until: int | None = None
@@ -65,7 +65,7 @@ class WindowBounds:
     containing: str = ""
 
     def of(self, columns: _Columns) -> list[ColumnElement[bool]]:
-        """As conditions on these columns."""
+        """Return the conditions on these columns."""
         found = []
         if self.since is not None:
             found.append(columns.window_start >= self.since)
@@ -81,7 +81,7 @@ class WindowBounds:
 def newest_windows(
     connection: Connection, tier: str | None, now: int, count: int, topic: str | None = None
 ) -> list[int]:
-    """The starts of the newest windows that hold anything, oldest first."""
+    """Return the starts of the newest windows with counts, oldest first."""
     of = {} if topic is None else {"topic": topic}
     kinds = [of] if tier is None else [{**of, "tier": name} for name in {tier, PRODUCER_TIER}]
     before = literal(now + _MAX_AHEAD_MS + 1)
@@ -90,9 +90,9 @@ def newest_windows(
 
 
 def _chain(before: ColumnElement[int], count: int, of: Mapping[str, str]) -> Select[Any]:
-    """The newest windows before a time, of a tier or a topic or both; the last may be null.
+    """Select the newest windows before a time, of a tier, a topic, or both; the last may be null.
 
-    One seek in an index for each: a scan would read every topic of every window.
+    Each window takes one seek in an index: a scan would read every topic of every window.
     """
     window = tables.windows.alias()
     mine = [window.c[name] == value for name, value in of.items()]
@@ -110,7 +110,7 @@ def states_in(
     tier: str,
     bounds: WindowBounds,
 ) -> list[WindowState]:
-    """The windows of `tier` and the producers within bounds, by topic and time."""
+    """Return the windows of `tier` and the producers within bounds, by topic and time."""
     columns = (
         _windows.topic,
         _windows.window_start,
@@ -167,7 +167,7 @@ def topic_sums_in(
     limit: int | None = None,
     offset: int = 0,
 ) -> list[Balance]:
-    """Every topic's balance summed over windows, the worst first."""
+    """Return every topic's balance summed over windows, the worst first."""
     # Summed before they are put together: sorted are the windows of a topic, not of all at once.
     parts = (_sums_of(_produced(tier, bounds)), _sums_of(_foreign(tier, bounds)))
     s = union_all(*parts).subquery().c
@@ -194,7 +194,7 @@ def topic_sums_in(
 
 
 def _sums_of(pairs: Select[Any]) -> Select[Any]:
-    """Per topic: the sums of its windows, and of what is lost and duplicated in each."""
+    """Select the sums of a topic's windows, with the losses and duplicates of each window."""
     p = pairs.subquery().c
     gap = p.attempted - p.failed - p.dropped - p.accounted
     over = p.accounted - p.attempted + p.dropped
@@ -230,12 +230,12 @@ def _topic_sum(row: Row[*tuple[Any, ...]]) -> Balance:
 
 
 def _paired(tier: str, bounds: WindowBounds) -> CompoundSelect[Any]:
-    """Per topic and window, what the producers sent and what the tier has of it, in one row."""
+    """Select one row per topic and window with the counts of producers and tier."""
     return union_all(_produced(tier, bounds), _foreign(tier, bounds))
 
 
 def _produced(tier: str, bounds: WindowBounds) -> Select[Any]:
-    """The windows that producers counted into."""
+    """Select the windows that producers counted into."""
     sent, seen = tables.windows.alias("sent"), tables.windows.alias("seen")
     both = sent.outerjoin(seen, _same_window(seen, sent) & (seen.c.tier == tier))
     pairs = _pair(sent.c, sent.c, seen.c).select_from(both)
@@ -243,7 +243,7 @@ def _produced(tier: str, bounds: WindowBounds) -> Select[Any]:
 
 
 def _foreign(tier: str, bounds: WindowBounds) -> Select[Any]:
-    """The windows that only the tier counted into."""
+    """Select the windows that only the tier counted into."""
     sent, seen = tables.windows.alias("sent"), tables.windows.alias("seen")
     missing = select(1).where(_same_window(sent, seen), sent.c.tier == PRODUCER_TIER)
     return _pair(seen.c, None, seen.c).where(
@@ -271,7 +271,7 @@ def _same_window(one: FromClause, other: FromClause) -> ColumnElement[bool]:
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A topic's windows that a tier does not have as it should, summed."""
+    """The sums of a topic's windows below the SLA at a tier."""
 
     topic: str
     windows: int
@@ -291,10 +291,11 @@ def breaches_in(
     share: float,
     every_topic: bool,
 ) -> list[Breach]:
-    """Topics with windows below the SLA `share`, the worst first.
+    """Return the topics with windows below the SLA `share`, the worst first.
 
-    Judged are windows that start at `since` or later, have ended at `ended` and were last counted
-    into before `heard_before`, of topics that producers count and, unless `every_topic`, `tier`.
+    It judges windows that start at `since` or later, have ended at `ended`, and were last counted
+    into before `heard_before`. The topics are those that producers count and, unless `every_topic`,
+    `tier` too.
     """
     paired = _paired(tier, WindowBounds(since, ended - WINDOW_MS)).subquery()
     p = paired.c
@@ -326,7 +327,7 @@ def first_below(
     bounds: WindowBounds,
     share: float,
 ) -> int | None:
-    """The start of the first window within bounds that lacks more than 1 - `share` at a tier."""
+    """Return the first window within bounds that lacks more than 1 - `share` at a tier."""
     p = _paired(tier, bounds).subquery().c
     expected = p.attempted - p.failed - p.dropped
     allowed = (1 - share) * expected + allowed_of(0, share)
@@ -336,7 +337,7 @@ def first_below(
 
 
 def attempted_in(connection: Connection, bounds: WindowBounds) -> dict[int, int]:
-    """What producers attempted to send of a topic, by window."""
+    """Return the attempts of the producers by window."""
     rows = connection.execute(
         select(_windows.window_start, _windows.attempted).where(
             _windows.tier == PRODUCER_TIER, *bounds.of(_windows)
@@ -346,7 +347,7 @@ def attempted_in(connection: Connection, bounds: WindowBounds) -> dict[int, int]
 
 
 def drops_in(connection: Connection, topic: str, starts: Sequence[int]) -> dict[str, int]:
-    """Drops by reason."""
+    """Return the drops by reason."""
     if not starts:
         return {}
     o = tables.outcomes.c
@@ -360,14 +361,14 @@ def drops_in(connection: Connection, topic: str, starts: Sequence[int]) -> dict[
 
 
 def seconds_to_complete(window_start: int, complete_at: int | None) -> float | None:
-    """Seconds from the end of a window until it was complete."""
+    """Return the seconds from the end of a window until it was complete."""
     if complete_at is None:
         return None
     return max(0.0, (complete_at - window_start - WINDOW_MS) / 1000)
 
 
 def percentiles(tier: str, seconds_to_complete: Sequence[float | None]) -> TimeToComplete:
-    """Percentiles over windows; one that is not complete waits for ever."""
+    """Return percentiles over windows; an incomplete window counts as infinite."""
     known = sorted(seconds for seconds in seconds_to_complete if seconds is not None)
 
     def at(share: float) -> float | None:

@@ -27,7 +27,7 @@ __all__ = ["run"]
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """What the reconciler checks, how often, and where it sends alerts."""
+    """The checks of the reconciler, their interval, and the webhook for alerts."""
 
     alert_webhook: Annotated[
         str | None, typer.Option(help="post new and resolved findings to this URL, as JSON")

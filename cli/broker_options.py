@@ -206,7 +206,7 @@ class ConnectionLimits:
 
 @dataclass(frozen=True, slots=True)
 class BrokerAccessOptions(AccessOptions):
-    """Who may use the broker, and whether it uses TLS."""
+    """The broker's users, grants, and TLS."""
 
     # The broker has --no-insecure, too.
     insecure: Annotated[

@@ -30,7 +30,7 @@ def _registry() -> None:
 
 @dataclass(frozen=True, slots=True)
 class RegistryLimits:
-    """What the registry refuses because it is too much or too large."""
+    """The limits above which the registry refuses."""
 
     max_connections: Annotated[
         int, typer.Option(min=1, help="accept at most this many connections at a time")

@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Anonymous(StrEnum):
-    """What a client may do without authentication."""
+    """The permissions of a client without authentication."""
 
     NONE = "none"
     READ = "read"
@@ -65,7 +65,7 @@ class LogOptions:
 
 @dataclass(frozen=True, slots=True)
 class AccessOptions:
-    """Who may use a server, and whether it uses TLS."""
+    """A server's users, grants, and TLS."""
 
     users: Annotated[
         Path | None,
@@ -105,7 +105,7 @@ class AccessOptions:
 
 @dataclass(frozen=True, slots=True)
 class HttpAccessOptions(AccessOptions):
-    """Who may use an HTTP server: users with passwords, tokens, and anonymous clients."""
+    """An HTTP server's users, tokens, grants, and TLS."""
 
     jwks: Annotated[
         str | None,

@@ -1,11 +1,14 @@
-"""The web console: schema, stream, audit and warehouse of a Headworks installation on one address.
+"""The web console: schemas, streams, audit, and warehouse of an installation in one place.
 
-- `sources`: what is asked in the background, one thread each, and kept with its age;
-- `views`: one module a screen, from what the sources said to frozen values;
-- `app`: routes, who may see what, and values to HTML or JSON;
-- `templates`, `static`: how a page looks; htmx is vendored, nothing is fetched from elsewhere.
+- `sources`: read in the background, one thread each, and kept with their age.
+- `views`: one module per screen, from source snapshots to frozen values.
+- `app`: routes, visibility, and the conversion of values to HTML or JSON.
+- `templates`, `static`: the look of the pages; htmx is vendored, and nothing is loaded from
+  elsewhere.
 
-Rules: it reads and never changes anything; it asks the other parts through their public reading
-functions and keeps no state of its own that could disagree with theirs; what it shows came from
-outside (docs, messages, names) and is escaped.
+Rules:
+
+- The console only reads. It uses the other parts through their public reading functions.
+- It keeps no state that could disagree with theirs.
+- Everything that it shows came from outside (docs, messages, names), so it is escaped.
 """

@@ -1,15 +1,15 @@
-"""Which fields of a schema are `sensitive`, and events without what they hold.
+"""The `sensitive` fields of a schema, and events with their values masked.
 
-A field, or a type, with the property `"sensitive": true` (any value but false and null) is not
+A field or type with the property `"sensitive": true` (any value except false and null) is not
 shown: its value becomes MASK.
 
 Rules:
 
-- Paths decide, not names: `customer.name` may be sensitive where `product.name` is not. A path is
-  masked if any of the topic's schemas marks it, so that marking a field covers older messages too.
-- Where a path cannot be told apart (inside a recursive type, a map or a record in a union), more is
-  masked rather than less.
-- Masking comes before anything else is done with a value: filters see only what is shown.
+- Paths decide, not names: `customer.name` may be sensitive while `product.name` is not. A path is
+  masked if any of the topic's schemas marks it, so a mark covers older messages, too.
+- If a path is ambiguous (inside a recursive type, a map, or a record in a union), more is masked
+  rather than less.
+- Masking comes before any other use of a value: filters see only masked values.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Paths = frozenset[tuple[str, ...]]
 
 
 def sensitive_paths(schema: Schema) -> Paths:
-    """The paths whose values are not to be shown; () is the whole event."""
+    """Return the paths of sensitive values; () is the whole event."""
     return frozenset(_walk(schema, (), ()))
 
 
 def masked(value: Any, paths: Paths) -> Any:
-    """The value with MASK in place of what lies at the paths; the value itself is not changed."""
+    """Return a copy of the value with MASK at the paths."""
     if not paths:
         return value
     if () in paths:
@@ -80,7 +80,7 @@ def _marked(props: Mapping[str, Json]) -> bool:
 
 
 def _marks(schema: Record) -> bool:
-    """Whether anything inside a recursive type is sensitive."""
+    """Return whether anything inside a recursive type is sensitive."""
     seen: set[int] = set()
     stack: list[Schema] = [schema]
     while stack:

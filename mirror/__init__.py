@@ -1,13 +1,13 @@
-"""The mirror: copies topics from one cluster, or several, into another, at least once each.
+"""The mirror: copies topics from one or more clusters into another, at least once each message.
 
-- `options`: what it is told; the clients' properties for both sides.
-- `topics`: which topics, how many partitions; creates them on the target.
-- `schema_ids`: both registries agree on each schema id met, or are made to.
-- `reader`, `sender`: the two sides; `trouble`: which errors another try may overcome.
+- `options`: its options, and the client properties of both sides.
+- `topics`: which topics with how many partitions; creates them on the target.
+- `schema_ids`: checks that both registries agree on each schema id, or copies the schema.
+- `reader`, `sender`: the two sides; `errors`: which Kafka errors end a session.
 - `session`: one life of a reader and a sender; commits what the target acknowledged.
 - `stream`: one source, session after session.
-- `tier`: what was copied, as a tier of the audit.
-- `progress`: what was copied and what lags, for the metrics; `metrics` shows it.
+- `audit_tier`: the copied messages as a tier of the audit.
+- `progress`: copied messages and lag; `metrics` shows them.
 - `run`: the process.
 
 Rules: both sides are reached by Kafka's protocol alone, so either may be Apache Kafka. Nothing in

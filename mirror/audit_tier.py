@@ -1,8 +1,8 @@
-"""The mirror as a tier of the audit: what it copied, per topic and window, told to the target.
+"""The mirror as a tier of the audit: copied messages per topic and window, published to the target.
 
-Rules: what is handed to the target is counted as attempted before, and as mirrored after the
-target has acknowledged it; what a killed mirror, or a broken session, had on the way is
-`unresolved`, and comes again. The audit topic itself is not counted.
+Rules: a message counts as attempted before it is sent, and as mirrored after the target has
+acknowledged it. Messages in flight when a mirror is killed or a session ends are `unresolved`, and
+are sent again. The audit topic itself is not counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PUBLISH_SECONDS = 10.0
 
 
 class MirrorAuditTier:
-    """Counts what all sources of a mirror copy, and publishes it to the target's audit topic."""
+    """Counts the messages of all sources of a mirror, and publishes the counts to the target."""
 
     def __init__(
         self, client: Mapping[str, Any], registry: str, folder: Path, *, tier: str
@@ -40,27 +40,27 @@ class MirrorAuditTier:
         self._counters = self._publisher.counters
 
     def attempted(self, counts: Counts) -> None:
-        """These are about to be sent."""
+        """Count messages that are about to be sent."""
         for topic, window, messages, size in _audited(counts):
             self._counters.count(topic, window, size, ATTEMPTED, messages)
 
     def mirrored(self, counts: Counts) -> None:
-        """The target has these."""
+        """Count messages that the target has acknowledged."""
         for topic, window, messages, _ in _audited(counts):
             self._counters.count(topic, window, 0, MIRRORED, messages)
 
     def unresolved(self, counts: Counts) -> None:
-        """Whether the target has these is not known; they are sent again."""
+        """Count messages with an unknown outcome, which are sent again."""
         for topic, window, messages, _ in _audited(counts):
             self._counters.count(topic, window, 0, UNRESOLVED, messages)
 
     def too_large(self, topic: str, window: int) -> None:
-        """The target did not take this one, and it was left out."""
+        """Count a message that the target rejected and the mirror skipped."""
         if topic != AUDIT_TOPIC:
             self._counters.count(topic, window, 0, TOO_LARGE)
 
     def close(self) -> None:
-        """Publish what is left within a few seconds; the next process publishes the remainder."""
+        """Publish the remaining counts for a few seconds; the next process publishes the rest."""
         self._publisher.close()
 
 

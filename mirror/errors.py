@@ -1,6 +1,6 @@
-"""What ends a session and not the mirror, and the kinds of Kafka's errors that decide it.
+"""The error that ends a session but not the mirror, and the Kafka error codes that decide it.
 
-Rules: an error that another try may overcome is a TroubleError; one of the project's own errors
+Rules: an error that a retry may overcome is a SessionEndedError. One of the project's own errors
 ends the mirror.
 """
 
@@ -43,9 +43,9 @@ TRANSIENT_CODES = CONNECTION_CODES | {KafkaError._ALL_BROKERS_DOWN}
 
 
 class SessionEndedError(Exception):
-    """The session cannot go on, and the next one may.
+    """The session cannot continue, and the next one may.
 
-    `careful`: a message failed, and the next session is to find out which one. It may stop being
+    `careful`: a message failed, and the next session must find out which one. It may stop being
     careful at `careful_until`.
     """
 

@@ -1,4 +1,4 @@
-"""The mirror's Prometheus metrics. Rules: a scrape reads numbers that are there, and asks nobody.
+"""The mirror's Prometheus metrics. Rules: a scrape reads numbers in memory and asks no server.
 
 prometheus-client is imported only here.
 """
@@ -35,7 +35,7 @@ class _MirrorCollector:
         self._sources = sources
 
     def describe(self) -> list[Metric]:
-        """Nothing: registering must not collect."""
+        """Return nothing: registration must not collect."""
         return []
 
     def collect(self) -> Iterator[Metric]:

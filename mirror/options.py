@@ -1,7 +1,7 @@
-"""What a mirror is told, and from that the properties of its clients.
+"""The options of a mirror, and the properties of its clients.
 
-Rules: passwords come from files or settings, never from the command line. What the mirror's
-promises rest on (idempotence, commits, where a group begins) cannot be set from a file.
+Rules: passwords come from files or settings, never from the command line. A file cannot set the
+properties that the mirror's guarantees rest on: idempotence, commits, and the start of a group.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIXED_PROPERTIES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class MirrorSource:
-    """A cluster to read: its address, its clients' properties, and its schema registry, if told."""
+    """A cluster to read: its address, its client properties, and its schema registry, if any."""
 
     bootstrap: str
     client: Mapping[str, Any]
@@ -36,9 +36,9 @@ class MirrorSource:
 
 @dataclass(frozen=True, slots=True)
 class MirrorOptions:
-    """One mirror: from where, to where, which topics, and how.
+    """One mirror: its sources, its target, the topics, and how it copies.
 
-    `name` names the group on the sources and the tier in the audit. `registry` is the target's;
+    `name` names the group on the sources and the tier in the audit. `registry` is the target's.
     `audit` says whether the mirror counts itself there.
     """
 
@@ -94,7 +94,7 @@ class MirrorOptions:
 
     @property
     def refresh_ms(self) -> int:
-        """How often clients look for partitions that topics have gained."""
+        """The interval at which clients look for new partitions, in milliseconds."""
         return int(self.refresh_every * 1000)
 
     @property
@@ -103,14 +103,14 @@ class MirrorOptions:
         return f"mirror:{self.name}"
 
     def wants(self, topic: str) -> bool:
-        """Whether a topic is to be copied; those that brokers keep for themselves are not."""
+        """Return whether a topic is copied; topics of the brokers themselves are not."""
         if topic.startswith("__") or not self.topics.fullmatch(topic):
             return False
         return self.excluding is None or not self.excluding.fullmatch(topic)
 
 
 def whole_names(pattern: str, option: str) -> re.Pattern[str]:
-    """A regular expression for whole names of topics; UsageError, with its place, if it is not."""
+    """Return a regular expression for whole topic names. Raises UsageError."""
     try:
         return re.compile(pattern)
     except re.error as error:
@@ -121,9 +121,10 @@ def whole_names(pattern: str, option: str) -> re.Pattern[str]:
 
 
 def read_properties(bootstrap: str, path: Path | None) -> dict[str, Any]:
-    """Properties of librdkafka for a side: by its file (`name=value` a line), or by the settings.
+    """Return the librdkafka properties of a side, from its file (`name=value` per line) or the
+    settings.
 
-    UsageError for a file that cannot be read, a line that is no property, and one that is ours.
+    Raises UsageError for an unreadable file, a malformed line, and a property that cannot be set.
     """
     if path is None:
         return broker_client(bootstrap)

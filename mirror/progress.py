@@ -1,7 +1,7 @@
-"""What a mirror has done and how far it lags, as numbers that another thread may read.
+"""The counts and the lag of a mirror, as numbers that another thread may read.
 
-Rules: each source has its own, written by its own thread alone; a reader sees numbers that are a
-moment old, and never waits. Lag is by what the target has acknowledged.
+Rules: each source has its own counts, and only its thread writes them. A reader sees numbers that
+are a moment old, and never waits. Lag counts messages that the target has not acknowledged.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ __all__ = ["MirrorProgress", "TopicLag"]
 
 @dataclass(frozen=True, slots=True)
 class TopicLag:
-    """What is left of a topic: messages, and the age of the last copied one if any is left.
+    """The lag of a topic: messages, and the age of the last copied one if any is left.
 
-    `seconds` is by the record timestamp; None while nothing of the topic has been copied.
+    `seconds` is by the record timestamp; None before a message of the topic was copied.
     """
 
     messages: int
@@ -26,7 +26,7 @@ class TopicLag:
 
 @dataclass(slots=True)
 class MirrorProgress:
-    """The counts of one source, by topic where that makes sense."""
+    """The counts of one source, mostly by topic."""
 
     source: str
     messages: Counter[str] = field(default_factory=Counter)

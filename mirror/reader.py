@@ -1,8 +1,11 @@
-"""The source's side of a session: a member of the mirror's group, which never commits by itself.
+"""The source's side of a session: a member of the mirror's group that commits only when told.
 
-Rules: partitions begin at their committed offsets, or at the beginning; an offset that is not there
-any more is never skipped silently. What librdkafka reads ahead is bounded by bytes. Callbacks of
-librdkafka raise nothing: `check` raises what they met.
+Rules:
+
+- Partitions start at their committed offsets, or at the beginning. An offset that the source has
+  removed is never skipped silently.
+- Bytes bound the messages that librdkafka reads ahead.
+- Callbacks of librdkafka raise nothing: `check` raises their errors.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ _MIN_QUEUED_MESSAGES = 100_000  # messages
 
 
 class SourceReader:
-    """Reads for a session; `before_revoke` is called while its partitions are still its own."""
+    """Reads for a session; `before_revoke` is called while it still owns its partitions."""
 
     def __init__(
         self,
@@ -88,7 +91,7 @@ class SourceReader:
         self._subscribed = names
 
     def read(self, most: int, timeout: float) -> list[confluent_kafka.Message]:
-        """Messages that are there, or the first ones to come within `timeout` seconds."""
+        """Return available messages, or the first ones to arrive within `timeout` seconds."""
         found = self._consumer.consume(1, timeout)
         if found:
             found += self._consumer.consume(most, 0)
@@ -96,9 +99,9 @@ class SourceReader:
         return self._messages(found)
 
     def keep_alive(self) -> list[confluent_kafka.Message]:
-        """To be called often while nothing is read: stays a member of the group.
+        """Stay a member of the group; call it often while nothing is read.
 
-        Messages come only if partitions have just been assigned anew.
+        It returns messages only if partitions have just been assigned.
         """
         if time.monotonic() - self._polled < _KEEP_ALIVE_SECONDS:
             return []
@@ -111,7 +114,7 @@ class SourceReader:
         return self._messages(found)
 
     def commit(self, position: Position) -> None:
-        """Commit on the source, and wait for it; TroubleError if it is not done."""
+        """Commit on the source, synchronously. Raises SessionEndedError."""
         changed = {
             at: offset for at, offset in position.items() if self.committed.get(at) != offset
         }
@@ -125,14 +128,14 @@ class SourceReader:
         self.committed.update(changed)
 
     def is_committed(self, position: Position) -> bool:
-        """Whether everything before `position` is committed, or another member's."""
+        """Return whether everything before `position` is committed, or owned by another member."""
         mine = {(place.topic, place.partition) for place in self._consumer.assignment()}
         return all(
             self.committed.get(at, 0) >= offset for at, offset in position.items() if at in mine
         )
 
     def lags(self, last_times: Mapping[str, int]) -> dict[str, TopicLag]:
-        """What is left of each topic, by what the source last told; `last_times` in ms."""
+        """Return the lag of each topic by the last fetched ends; `last_times` in milliseconds."""
         left: dict[str, int] = {}
         for place in self._consumer.assignment():
             _, high = self._consumer.get_watermark_offsets(place, cached=True)
@@ -145,12 +148,12 @@ class SourceReader:
         }
 
     def check(self) -> None:
-        """TroubleError for what a callback has met."""
+        """Raise SessionEndedError for an error of a callback."""
         if self._failure is not None:
             raise SessionEndedError(self._failure)
 
     def close(self) -> None:
-        """Leave the group, committing nothing."""
+        """Leave the group without a commit."""
         self._closing = True
         self._consumer.close()
 
@@ -186,7 +189,7 @@ class SourceReader:
             raise SessionEndedError(f"source {self._source.bootstrap}: {problem.str()}")
 
     def _handle_missing_offset(self, message: confluent_kafka.Message) -> None:
-        """The offset to go on at is not there any more: say what is gone, or go on behind it."""
+        """Raise FindingsError for a removed offset, or continue after the gap with `skip_lost`."""
         topic, index = message.topic() or "", message.partition() or 0
         place = TopicPartition(topic, index)
         low, high = self._consumer.get_watermark_offsets(place, timeout=_TIMEOUT_SECONDS)

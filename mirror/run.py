@@ -1,7 +1,7 @@
-"""The mirror as a process: checks first, then a thread per source until a signal comes.
+"""The mirror as a process: checks first, then one thread per source until a signal.
 
-Rules: it starts only if both sides (and the registries it was told to compare) answer; it ends with
-what was acknowledged committed, and with the error of the first source that cannot go on.
+Rules: it starts only if both sides, and the registries to compare, answer. It ends with every
+acknowledged message committed, and with the error of the first source that cannot continue.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def run(options: MirrorOptions) -> None:
 
 
 def _source_context(options: MirrorOptions, source: MirrorSource) -> SourceContext:
-    """Check that what the source needs answers."""
+    """Return what a source's sessions share, after checking that its servers answer."""
     topics = MirroredTopics(source.client, options.target_client, options.wants)
     topics.check()
     ids = None

@@ -1,8 +1,8 @@
-"""The schema ids in mirrored messages: they must mean on the target what they mean on the source.
+"""The schema ids in mirrored messages must mean the same on the target as on the source.
 
-Rules: bytes are never changed, so an id that the target's registry does not know, or knows as
-something else, must not pass: the mirror stops before that message, or copies the schema first.
-What begins with the magic byte and no registry's id is no governed message, and passes.
+Rules: bytes are never changed. If the target's registry does not have an id, or has another schema
+under it, the mirror stops before that message, or copies the schema first. A value that starts with
+the magic byte and an id unknown to the source's registry is not governed, and passes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_CACHED_PREFIXES = 100_000
 
 
 class SchemaIdCheck:
-    """Compares ids between `source` and `target`, once each; with `copy` makes them agree."""
+    """Compares each id between `source` and `target` once; `copy` copies missing schemas."""
 
     def __init__(self, source: RegistryClient, target: RegistryClient, *, copy: bool) -> None:
         self._source = source
@@ -32,9 +32,11 @@ class SchemaIdCheck:
         self._checked: set[bytes] = set()
 
     def check(self, data: bytes | None, where: Callable[[], str]) -> None:
-        """See to the id that a key or a value begins with, if it is one; `where` names its place.
+        """Check the id at the start of a key or a value, if there is one; `where` names its
+        position.
 
-        Raises FindingsError if the registries do not agree, UnreachableError if one is away.
+        Raises FindingsError if the registries disagree, and UnreachableError if one does not
+        answer.
         """
         if not data or data[0] != MAGIC or len(data) < HEADER_SIZE:
             return
@@ -70,14 +72,14 @@ class SchemaIdCheck:
             )
 
     def _copy_uses(self, schema_id: int) -> None:
-        """Copy every subject that has the schema, all its versions."""
+        """Copy all versions of every subject that has the schema."""
         done: set[tuple[str, int]] = set()
         for subject, number in self._source.uses(schema_id):
             for version in sorted({number, *self._source.versions(subject)}):
                 self._copy_version(subject, version, done)
 
     def _copy_version(self, subject: str, number: int, done: set[tuple[str, int]]) -> None:
-        """Copy a version after those that it refers to."""
+        """Copy a version after the versions that it references."""
         if (subject, number) in done:
             return
         done.add((subject, number))
@@ -101,6 +103,6 @@ def _text(registry: RegistryClient, schema_id: int) -> str | None:
 
 
 def _names(registry: RegistryClient, schema_id: int) -> str:
-    """The subjects that have it, as an error names them."""
+    """Return the subjects that have the schema, for an error text."""
     names = sorted({subject for subject, _ in registry.uses(schema_id)})
     return ", ".join(names[:3]) or "no subject"

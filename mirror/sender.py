@@ -1,13 +1,13 @@
-"""The target's side of a session: messages go out as they came, in order, and are acknowledged.
+"""The target's side of a session: messages are sent in their order, and acknowledged.
 
 Rules:
 
-- Nothing in a message is changed: key, value, headers and time are the source's. The producer is
-  idempotent, and retries for as long as the target is away.
-- If a message fails, none after it is sent (librdkafka's gapless guarantee) and `check` raises. A
-  batch fails as a whole, so a `careful` sender sends each message in a batch of its own, and can
-  name the one that the target refuses, or leave it out.
-- Only failures are reported: `flush` that returns 0, followed by `check`, is the acknowledgement.
+- Key, value, headers, and timestamp are the source's. The producer is idempotent, and retries for
+  as long as the target is unavailable.
+- If a message fails, none after it is sent (librdkafka's gapless guarantee), and `check` raises.
+- A batch fails as a whole. A `careful` sender therefore puts each message in its own batch. It can
+  name the one that the target rejects, or skip it.
+- Only failures are reported. A `flush` that returns 0, followed by `check`, is the acknowledgment.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MAX_QUEUED_MESSAGES = 100_000  # messages: bounds what librdkafka keeps beside 
 
 
 class TargetSender:
-    """Sends for a session; `on_skipped` is told of messages that are too large and are skipped."""
+    """Sends for a session; `on_skipped` gets each message that is too large and skipped."""
 
     def __init__(
         self,
@@ -83,8 +83,8 @@ class TargetSender:
     def send(self, message: confluent_kafka.Message) -> None:
         """Queue a message of the source.
 
-        Raises BufferError if the queue is full, UnreachableError if a registry is away,
-        FindingsError if the registries do not agree on its schema.
+        Raises BufferError if the queue is full, UnreachableError if a registry does not answer, and
+        FindingsError if the registries disagree on its schema.
         """
         topic, index, key = message.topic() or "", message.partition() or 0, message.key()
         if self._schema_ids is not None:
@@ -120,14 +120,14 @@ class TargetSender:
             raise
 
     def poll(self, seconds: float) -> None:
-        """Let callbacks come for so long."""
+        """Serve callbacks for this many seconds."""
         try:
             self._producer.poll(seconds)
         except (KafkaException, SystemError) as error:
             self._note_fatal(error)
 
     def flush(self, seconds: float) -> int:
-        """Wait so long for acknowledgements; how many are missing."""
+        """Wait this many seconds for acknowledgments. Return how many are missing."""
         try:
             return self._producer.flush(seconds)
         except (KafkaException, SystemError) as error:
@@ -135,7 +135,7 @@ class TargetSender:
             return len(self._producer)
 
     def check(self) -> None:
-        """Raise what a callback has met: TroubleError, or what another try cannot mend."""
+        """Raise the error of a callback: SessionEndedError, or an error that no retry can fix."""
         if self._failure is None:
             return
         error, what = self._failure
@@ -162,16 +162,16 @@ class TargetSender:
         raise SessionEndedError(f"{target}, {what}: {error.str()}", careful=True)
 
     def close(self) -> None:
-        """Forget what is not acknowledged."""
+        """Discard unacknowledged messages."""
         self._closing = True
         self._producer.purge()
         self.flush(1.0)
 
     def _note_fatal(self, error: Exception) -> None:
-        """The client has given up, to send nothing out of order: note what it says about why.
+        """Record why the client has given up, so that nothing is sent out of order.
 
-        confluent_kafka raises a fatal error in the midst of serving callbacks, and Python makes a
-        SystemError of it if another callback follows: the cause has the words.
+        confluent_kafka raises a fatal error while it serves callbacks. If another callback follows,
+        Python turns it into a SystemError, whose cause has the reason.
         """
         cause = error if isinstance(error, KafkaException) else error.__cause__
         if not isinstance(cause, KafkaException):
@@ -179,7 +179,7 @@ class TargetSender:
         self._failure = self._failure or (cause.args[0], "a message")
 
     def _delivery_report(self, error: KafkaError | None, message: confluent_kafka.Message) -> None:
-        """A delivery report of a sender that is not careful: of a whole batch."""
+        """Record the failure of a batch; the sender is not careful."""
         if error is not None and not self._closing:
             self._failure = self._failure or (error, f"a message of {message.topic()}")
 
@@ -189,7 +189,7 @@ class TargetSender:
         error: KafkaError | None,
         _sent: confluent_kafka.Message,
     ) -> None:
-        """A delivery report of a careful sender; `original` is the source's message."""
+        """Record or skip the failure of one message; `original` is the source's message."""
         if error is None or self._closing:
             return
         if error.code() in TOO_LARGE_CODES and self._options.skip_too_large:
@@ -217,7 +217,7 @@ class TargetSender:
 
 
 def place_of(message: confluent_kafka.Message) -> str:
-    """Where a message lies on the source, for people."""
+    """Return the topic, partition, and offset of a message in words."""
     return f"{message.topic()} partition {message.partition()} offset {message.offset()}"
 
 

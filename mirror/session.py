@@ -1,12 +1,12 @@
-"""One life of a mirror's reader and sender: it begins and ends at committed offsets.
+"""One life of a mirror's reader and sender: it starts and ends at committed offsets.
 
 Rules:
 
 - An offset is committed on the source only after the target has acknowledged every message before
-  it (a checkpoint). Any trouble ends the session; the next one begins at the committed offsets, so
-  the worst that can happen is that messages since the last checkpoint come twice.
-- If a message fails, the next session is careful (see `sender`) up to where this one was.
-- When the sender is full, reading stops until the target has taken something: memory is bounded.
+  it (a checkpoint). An error ends the session, and the next one starts at the committed offsets.
+  At worst, the messages since the last checkpoint are duplicated.
+- If a message fails, the next session is careful (see `sender`) up to the end of this one.
+- When the sender is full, reading stops until the target has acknowledged: memory is bounded.
 - Everything runs in the source's own thread.
 """
 
@@ -46,7 +46,7 @@ _LAG_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """What outlives the sessions of a source."""
+    """The objects of a source that outlive its sessions."""
 
     topics: MirroredTopics
     schema_ids: SchemaIdCheck | None
@@ -55,7 +55,7 @@ class SourceContext:
 
 
 class MirrorSession:
-    """Copies until `stopping` is set; a careful one until it is past `careful_until`."""
+    """Copies until `stopping` is set; a careful one until `careful_until` is committed."""
 
     def __init__(
         self,
@@ -85,9 +85,9 @@ class MirrorSession:
         self._reader = SourceReader(options, source, context.progress, self._before_revoke)
 
     def run(self) -> None:
-        """Copy; returns when asked to stop, or when carefulness is no longer needed.
+        """Copy until asked to stop, or until the session need not be careful any more.
 
-        Raises TroubleError for what the next session may overcome, and errors for what it may not.
+        Raises SessionEndedError if the next session may succeed, and other errors if it cannot.
         """
         try:
             self._copy()
@@ -135,7 +135,7 @@ class MirrorSession:
         self._reader.subscribe(set(self._topics.mappings))
 
     def _enqueue(self, found: list[confluent_kafka.Message]) -> None:
-        """Put messages in line, and count them as attempted."""
+        """Queue messages, and count them as attempted."""
         counts: Counts = {}
         for message in found:
             _count(counts, message)
@@ -169,9 +169,9 @@ class MirrorSession:
         self._enqueue(self._reader.keep_alive())
 
     def _checkpoint(self, limit: float | None = None) -> bool:
-        """Wait for the target's acknowledgement of all that was sent, then commit it on the source.
+        """Wait until the target has acknowledged all that was sent, then commit it on the source.
 
-        False if `limit` seconds, or without a limit the wish to stop, came first.
+        Return False after `limit` seconds, or without a limit when asked to stop.
         """
         end = None if limit is None else time.monotonic() + limit
         while self._sender.flush(_POLL_SECONDS):
@@ -187,7 +187,7 @@ class MirrorSession:
         return True
 
     def _count_mirrored(self) -> None:
-        """Count as mirrored what was sent and acknowledged; what is in line stays open."""
+        """Count acknowledged messages as mirrored; queued ones stay unacknowledged."""
         waiting: Counts = {}
         for message in self._pending:
             _count(waiting, message)
@@ -201,7 +201,7 @@ class MirrorSession:
             self._tier.mirrored(done)
 
     def _before_revoke(self) -> None:
-        """All partitions go: commit what can be, and forget the rest; it is read again."""
+        """Commit before all partitions are revoked, and discard the rest, which is read again."""
         try:
             if not self._checkpoint(_REVOKE_SECONDS):
                 raise SessionEndedError("the target did not acknowledge in time for a rebalance")
@@ -220,7 +220,7 @@ class MirrorSession:
             self._tier.too_large(topic, window)
 
     def _next_careful_until(self, error: SessionEndedError) -> Position:
-        """Where the next session may stop being careful."""
+        """Return the offsets at which the next session may stop being careful."""
         careful_until = dict(self._careful_until)
         if error.careful:
             for at, offset in self._sent.items():
@@ -228,7 +228,7 @@ class MirrorSession:
         return careful_until
 
     def _abandon(self) -> None:
-        """What is open may or may not have arrived, and is sent again."""
+        """Count unacknowledged messages as unresolved: they may arrive, and are sent again."""
         if self._tier is not None:
             self._tier.unresolved(self._unacknowledged)
         self._unacknowledged = {}

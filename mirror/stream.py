@@ -1,7 +1,7 @@
 """One source of a mirror: session after session, until it is asked to stop.
 
-Rules: trouble that may pass is logged, counted and tried again after a pause that grows to some
-seconds, for ever; what another try cannot mend is raised, and the mirror ends with it.
+Rules: an error that may pass is logged and counted. The next session starts after a pause that
+grows to ten seconds, without a limit of attempts. Any other error ends the mirror.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STABLE_SECONDS = 60.0  # a session that lasted so long was no failure of the on
 
 
 class MirrorStream:
-    """Copies one source in a thread of its own; `ended` is called when it is over."""
+    """Copies one source in its own thread; `ended` is called when the thread ends."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class MirrorStream:
         self._thread = threading.Thread(target=self._run, name=f"mirror-{source.bootstrap}")
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def join(self) -> None:
-        """Wait for the end; raises what ended it, if that was not the wish to stop."""
+        """Wait for the end. Raises the error that ended the stream, if any."""
         self._thread.join()
         if self.failure is not None:
             raise self.failure

@@ -1,8 +1,7 @@
-"""Which topics are copied, and where their partitions go; topics are created on the target.
+"""The topics to copy, and the partitions of their messages; topics are created on the target.
 
-Rules: a topic is created with the partitions and the configs that it has on the source, and never
-changed after that, but for partitions that it gains on the source while the mirror runs. What a
-copy must not inherit (who stamps the time, how many replicas must answer) is the target's own.
+Rules: a topic is created with the partitions and configs of the source. Later it gains only the
+partitions that the source gains. The target keeps its own settings for timestamps and replicas.
 """
 
 from __future__ import annotations
@@ -45,21 +44,22 @@ _UNREACHABLE = {
 
 @dataclass(frozen=True, slots=True)
 class PartitionMapping:
-    """How many partitions a topic has on either side, and so where its messages go."""
+    """The partitions of a topic on both sides, and the target partition of its messages."""
 
     source: int
     target: int
 
     @property
     def keeps(self) -> bool:
-        """Whether a message keeps its partition."""
+        """Return whether a message keeps its partition."""
         return self.source == self.target
 
     def partition(self, partition: int, *, keyed: bool) -> int:
-        """Where a message of a source partition goes.
+        """Return the target partition of a message.
 
-        With as many partitions it stays where it was. Otherwise a key decides, as for any
-        producer; without a key all messages of a source partition go to one, in order.
+        With equal numbers of partitions, it stays the same. Otherwise the key decides, as for any
+        producer. Messages without a key go from one source partition to one target partition, in
+        order.
         """
         if self.source == self.target:
             return partition
@@ -83,7 +83,7 @@ class MirroredTopics:
         self.refused: dict[str, str] = {}
 
     def check(self) -> None:
-        """Both sides answer, and are two; UnreachableError or UsageError if not."""
+        """Check that both sides answer and differ. Raises UnreachableError or UsageError."""
         ours = self._metadata(self._source, self._from, "source", _CHECK_TIMEOUT_SECONDS)
         theirs = self._metadata(self._target, self._to, "target", _CHECK_TIMEOUT_SECONDS)
         if ours.cluster_id is not None and ours.cluster_id == theirs.cluster_id:
@@ -93,9 +93,10 @@ class MirroredTopics:
             )
 
     def refresh(self) -> None:
-        """Look for topics, and see to it that each wanted one is on the target.
+        """Look for topics, and create each wanted one on the target.
 
-        A topic that the target refuses is left out and told in `refused`, until it is taken.
+        A topic that the target refuses is skipped, and its reason is in `refused`, until the target
+        accepts it.
         """
         counts = _counts(self._metadata(self._source, self._from, "source"))
         wanted = {name: count for name, count in counts.items() if self._wants(name)}
@@ -170,7 +171,7 @@ class MirroredTopics:
         return partitions
 
     def _configs(self, name: str) -> dict[str, str]:
-        """What was set for the topic itself on the source."""
+        """Return the configs that are set for the topic itself on the source."""
         resource = ConfigResource(ResourceType.TOPIC, name)
         found = self._source.describe_configs([resource], request_timeout=_TIMEOUT_SECONDS)
         return {

@@ -1,12 +1,12 @@
-"""The reconciler's own store: what the audit topic said, deduplicated and summed.
+"""The reconciler's store: the increments of the audit topic, deduplicated and summed.
 
-- `tables`: what is kept, and for how long;
-- `database`: opens the store;
-- `aggregate`: increments to the sums that they change (pure);
-- `writing`: a batch of the audit topic into the store, with the topic's offsets;
-- `upkeep`: what is old is rolled up, and later forgotten.
+- `tables`: the tables, and how long their rows stay.
+- `database`: opens the store.
+- `aggregate`: from increments to changes of the sums (pure).
+- `apply`: writes a batch of the audit topic with the topic's offsets.
+- `retention`: rolls up old rows, and later removes them.
 
-`audit.queries` is how it is read.
+`audit.queries` reads the store.
 """
 
 from headworks._audit.store.database import AuditStore

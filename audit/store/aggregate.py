@@ -1,12 +1,11 @@
-"""Increments to the sums that they change: pure, and the same in any order.
+"""From increments to changes of the sums: pure, and independent of their order.
 
-Rules: the caller has removed what was counted before; the audit topic itself is not counted.
+Rules: the caller has removed increments that were counted before. The audit topic is not counted.
 
-What a tier below the producer accounts for is what it had in its hands: rows, quarantined,
-consumed, skipped, mirrored. `late` is part of `loaded` and `lost` (here `gone`) never reached the
-tier, so neither is added to it. What was given up on its way (timed out, or left when a producer
-closed) may have arrived, so it is `failed`. What a producer sends again for a dead one (`resent`)
-was attempted before.
+- A tier below the producer accounts for loaded, quarantined, consumed, skipped, and mirrored
+  messages. `late` is part of `loaded`. `lost` (here `gone`) never reached the tier.
+- A message that a producer gave up (timed out, or left at close) is `failed`; it may have arrived.
+- A message that a producer sends again for a dead one (`resent`) was attempted before.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ WindowKey = tuple[str, int, str]
 
 @dataclass(slots=True)
 class WindowChange:
-    """What is added to a row of `windows`, by column, and when it was said."""
+    """The additions to a row of `windows`, by column, and the times of the reports."""
 
     first_sent: int
     last_sent: int
@@ -44,7 +43,7 @@ class WindowChange:
 
 @dataclass(slots=True)
 class SourceChange:
-    """What is added to a row of `sources`; `lag_ms` is the shortest way to here, if known."""
+    """The additions to a row of `sources`, and the times of the reports."""
 
     first_sent: int
     last_sent: int
@@ -53,7 +52,7 @@ class SourceChange:
 
 @dataclass(frozen=True, slots=True)
 class StoreChanges:
-    """All that a batch changes. Keys: (tier, window, topic); (topic, window, tier, ...)."""
+    """All changes of a batch. Keys: (tier, window, topic); (topic, window, tier, ...)."""
 
     windows: dict[WindowKey, WindowChange]
     outcomes: Counter[tuple[str, int, str, str]]
@@ -62,7 +61,7 @@ class StoreChanges:
 
 
 def aggregate(increments: Iterable[Increment]) -> StoreChanges:
-    """What `increments`, each of them new, add up to."""
+    """Return the sum of `increments`, each of them new."""
     windows: dict[WindowKey, WindowChange] = {}
     outcomes: Counter[tuple[str, int, str, str]] = Counter()
     progress: defaultdict[tuple[str, int, str, int], int] = defaultdict(int)
@@ -94,7 +93,7 @@ def aggregate(increments: Iterable[Increment]) -> StoreChanges:
 def _add(
     one: Increment, added: dict[str, int], outcomes: Counter[tuple[str, int, str, str]]
 ) -> tuple[int, int]:
-    """Add an increment to its window; messages accounted for, and attempted but not resolved."""
+    """Add an increment to its window. Return the messages accounted for, and the unsettled ones."""
     accounted = unsettled = 0
     for outcome, n in one.counts.items():
         column = _COLUMN_OF.get(outcome)

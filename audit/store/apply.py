@@ -5,7 +5,7 @@ Rules:
 - A batch is applied to the positions that it was read from, or not at all. If two reconcilers use
   one store, the second one gets a PositionsMovedError and continues from the new positions.
 - An increment is added once per id: ids are compared within the batch and with the store.
-- What cannot be read is written down with its place and its reason, never passed over silently.
+- An unreadable message is recorded with its position and the reason, and never skipped silently.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _TierWindow = tuple[str, int, str]  # topic, window, tier
 
 
 class PositionsMovedError(Exception):
-    """Another reconciler has moved the store: read on from its positions."""
+    """Another reconciler has moved the positions of the store: continue from those."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncrementBatch:
-    """What was read: from which positions, to which, and when (`live`: as it was written)."""
+    """Increments, the positions before and after, and the time (`live`: read as written)."""
 
     start: Mapping[int, int]
     end: Mapping[int, int]
@@ -49,13 +49,13 @@ class IncrementBatch:
 
 
 def positions(connection: Connection) -> dict[int, int]:
-    """The next offset of each partition of the audit topic."""
+    """Return the next offset of each partition of the audit topic."""
     found = connection.execute(select(tables.positions)).all()
     return {row.partition: row.next_offset for row in found}
 
 
 def apply(store: AuditStore, batch: IncrementBatch) -> int:
-    """Add a batch; the number of increments that were new. Raises MovedError."""
+    """Add a batch. Return the number of new increments. Raises PositionsMovedError."""
     with store.write() as connection:
         if positions(connection) != dict(batch.start):
             raise PositionsMovedError
@@ -192,7 +192,7 @@ def _add_topics(connection: Connection, changes: StoreChanges) -> None:
 
 
 def _lags(batch: IncrementBatch) -> dict[tuple[str, str, str], int]:
-    """The shortest way from each source's clock to ours."""
+    """Return the shortest delay from each source's clock to ours, in milliseconds."""
     lags: dict[tuple[str, str, str], int] = {}
     for one in batch.increments:
         who = (one.tier, one.host, one.application)
@@ -228,7 +228,7 @@ def _add_sources(
 
 
 def _update_completion(connection: Connection, touched: set[tuple[str, int]]) -> None:
-    """Say of each tier of the windows touched when it was complete, if it is."""
+    """Set the completion time of each tier in the changed windows."""
     c = tables.windows.c
     for keys in _chunks(sorted(touched)):
         rows = connection.execute(
@@ -262,7 +262,7 @@ def _update_completion(connection: Connection, touched: set[tuple[str, int]]) ->
 def _completion_times(
     connection: Connection, wanted: Mapping[_TierWindow, int]
 ) -> dict[_TierWindow, int]:
-    """The first moment at which the sums reached what was wanted of them."""
+    """Return the first time at which each sum reached the wanted count."""
     p = tables.progress.c
     moments: dict[_TierWindow, int] = {}
     sums: dict[_TierWindow, int] = {}
@@ -322,7 +322,7 @@ def _upsert(
     most: Sequence[str] = (),
     newest: Sequence[str] = (),
 ) -> None:
-    """Insert rows, or merge them into those that are there."""
+    """Insert rows, or merge them into existing ones."""
     if not rows:
         return
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite

@@ -24,7 +24,7 @@ _STEPS: Sequence[Step] = (("first tables", _first_tables),)
 
 
 class AuditStore(Database):
-    """The store at a URL (`sqlite:///FILE`, `postgresql://..`); errors as `Database`."""
+    """The store at a URL (`sqlite:///FILE`, `postgresql://..`). Errors are those of `Database`."""
 
     def __init__(self, store: str, *, clock: Callable[[], int] = now_ms) -> None:
         super().__init__(store, tables.own, _STEPS, clock=clock)

@@ -1,8 +1,9 @@
-"""What is old is rolled up and later forgotten, in small transactions.
+"""Retention: old rows are rolled up and later removed, in small transactions.
 
-Rules: an increment's own row goes after `details`, its share of the sums stays; from then on a
-further copy of it would count again, so `details` must be longer than a report may be repeated
-(a producer's machine that was down, a load that was not applied). Sums go after `sums`.
+Rules: the row of an increment is removed after `details_ms`; its share of the sums stays. A later
+copy of it would count again. `details_ms` must therefore exceed the time after which a report may
+be repeated, by a producer's machine that was down or a load that was not applied. Sums are removed
+after `sums_ms`.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long, in milliseconds."""
+    """How long increments and sums stay, in milliseconds."""
 
     details_ms: int = 14 * _DAY_MS
     sums_ms: int = 400 * _DAY_MS
 
 
 def remove_expired(store: AuditStore, now: int, retention: Retention) -> int:
-    """Remove what is older than it is to be kept; the number of rows removed."""
+    """Remove expired rows. Return their number."""
     removed = 0
     for step, before in (
         (_remove_increments, now - retention.details_ms),
@@ -56,7 +57,7 @@ def _remove_increments(connection: Connection, before: int) -> int:
 
 
 def _roll_up_progress(connection: Connection, before: int) -> int:
-    """One row for each window and tier that has not grown for so long."""
+    """Merge the rows of each window and tier that has not grown since `before`."""
     t = tables.progress
     keys = (t.c.topic, t.c.window_start, t.c.tier)
     last = func.max(t.c.second)

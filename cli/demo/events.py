@@ -1,8 +1,8 @@
-"""Rows of the source to typed events of the generated classes.
+"""From rows of the source to typed events of the generated classes.
 
-The classes are those of the module given (`nyc` of the package that `headworks gen` wrote), so
-that one function serves both versions of a schema: what version 2 adds is filled in when the
-class has it. A missing value is None, never zero.
+The caller passes the generated module (`nyc` of the package that `headworks gen` wrote). One
+function serves both versions of a schema: it sets the fields of version 2 if the class has them. A
+missing value is None, never zero.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SYMBOLS = {"4 Cycle": "FOUR_CYCLE"}  # a symbol may not begin with a digit
 
 
 def flights(module: ModuleType, rows: Iterable[Row], _as_of: datetime) -> Events:
-    """Flights: the scheduled departure is the event time."""
+    """Yield flights; the scheduled departure is the event time."""
     airport = module.NewYorkAirport
     punctuality = getattr(module, "Punctuality", None)
     added: dict[str, Any] = {} if punctuality is None else {"reporting_system": REPORTING_SYSTEM}
@@ -60,7 +60,7 @@ def flights(module: ModuleType, rows: Iterable[Row], _as_of: datetime) -> Events
 
 
 def weather(module: ModuleType, rows: Iterable[Row], _as_of: datetime) -> Events:
-    """Hourly weather observations."""
+    """Yield hourly weather observations."""
     for row in rows:
         yield module.WeatherObservation(
             station=module.WeatherStation(row["origin"]),
@@ -82,13 +82,13 @@ def weather(module: ModuleType, rows: Iterable[Row], _as_of: datetime) -> Events
 
 
 def airlines(module: ModuleType, rows: Iterable[Row], as_of: datetime) -> Events:
-    """The airlines of the reference table."""
+    """Yield the airlines of the reference table."""
     for row in rows:
         yield module.Airline(carrier=row["carrier"], name=row["name"], as_of=as_of)
 
 
 def airports(module: ModuleType, rows: Iterable[Row], as_of: datetime) -> Events:
-    """The airports of the reference table."""
+    """Yield the airports of the reference table."""
     for row in rows:
         yield module.Airport(
             faa=row["faa"],
@@ -108,7 +108,7 @@ def airports(module: ModuleType, rows: Iterable[Row], as_of: datetime) -> Events
 
 
 def planes(module: ModuleType, rows: Iterable[Row], as_of: datetime) -> Events:
-    """The aircraft of the reference table."""
+    """Yield the aircraft of the reference table."""
     for row in rows:
         yield module.Plane(
             tail_number=row["tailnum"],
@@ -150,7 +150,7 @@ def _float(text: str | None) -> float | None:
 
 
 def _known(row: Row, column: str) -> str:
-    """A value that the source always has; to make up a zero for a missing one would be a lie."""
+    """Return a value that the source always has. Raises CorruptError rather than invent one."""
     value = row[column]
     if value is None:
         raise CorruptError(

@@ -1,7 +1,7 @@
-"""What a person sees while the demo works: steps, and bars on a terminal; nothing on stdout.
+"""The progress of the demo on stderr: steps, and bars on a terminal.
 
-Rules: on a terminal steps and bars are drawn with rich; elsewhere each step is one line on
-stderr when it is done, so that a log stays readable.
+Rules: on a terminal, rich draws steps and bars. Elsewhere each finished step is one line, so that
+a log stays readable.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the demo asks the warehouse, over HiveServer2 with PyHive, as any Hive client would."""
+"""The demo's queries to the warehouse, over HiveServer2 with PyHive, as any Hive client would."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _DEFAULTS = {"reporting_system": "legacy", "punctuality": "UNKNOWN"}
 
 @dataclass(frozen=True, slots=True)
 class HiveAnswers:
-    """What Hive answered.
+    """The answers of Hive.
 
-    `months`: (year-month, schema version, flights); `carriers`: (airline's name, flights), the
-    busiest first; `old_values`: what version-1 rows show in the fields that version 2 added.
+    `months`: (year-month, schema version, flights). `carriers`: (airline's name, flights), the
+    busiest first. `old_values`: the values of version-1 rows in the fields that version 2 added.
     """
 
     tables: dict[str, int]
@@ -27,13 +27,13 @@ class HiveAnswers:
 
     @property
     def old_rows_show_default(self) -> bool:
-        """Whether there are version-1 rows and every one of them shows the schema's defaults."""
+        """Return whether version-1 rows exist and all show the schema's defaults."""
         expected = [{**_DEFAULTS, "rows": self.rows_by_version.get("1", 0)}]
         return self.old_values == expected and expected[0]["rows"] != 0
 
 
 def ask(address: str) -> HiveAnswers:
-    """Ask HiveServer2 at `address` (HOST:PORT) the demo's questions."""
+    """Run the demo's queries on HiveServer2 at `address` (HOST:PORT)."""
     from hadoop_loader._spark.sql import connect
 
     with connect(address) as connection:

@@ -1,7 +1,7 @@
-"""The demo's steps, in order; each is timed, and an error says in which step it happened.
+"""The demo's steps, in order; each is timed, and an error names its step.
 
-Rules: everything that is started is stopped, also on Ctrl-C; the demo drives the parts the way a
-user does: the gate, the generator and the registrations are the very commands, run as children.
+Rules: everything that was started is stopped, also on Ctrl-C. The demo uses the parts as a user
+does: the gate, the generator, and the registrations run as commands.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CHANGES = Path(__file__).parent / "changes"
 
 @dataclass(slots=True)
 class DemoOutcome:
-    """What the demo found: everything the summary shows."""
+    """The figures of a run, for the summary."""
 
     broker: str = ""
     sent: dict[str, int] = field(default_factory=dict)

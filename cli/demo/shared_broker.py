@@ -1,8 +1,8 @@
-"""A broker that is not the demo's own (`--bootstrap`): what the demo makes there, and takes away.
+"""A broker that is not the demo's own (`--bootstrap`): the demo's topics are created and deleted.
 
-Rules: a topic that is there already is somebody's, so the demo refuses to run before it has made
-any; what the demo made it deletes at the end, however it ended; a deletion that the broker refuses
-is said, and hides no other error.
+Rules: an existing topic belongs to someone else, so the demo refuses to run before it creates any.
+It deletes its own topics at the end, however it ended. A refused deletion is printed, and hides no
+other error.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _TIMEOUT_SECONDS = 30.0
 
 @contextmanager
 def temporary_topics(bootstrap: str, topics: Sequence[str]) -> Iterator[None]:
-    """Make `topics` on the broker at `bootstrap`, with four partitions each; delete them at exit.
+    """Create `topics` with four partitions each, and delete them at exit.
 
-    Raises UsageError if one of them is there, UnreachableError if no broker answers, RefusedError
-    if it makes no topics.
+    Raises UsageError if one of them exists, UnreachableError if no broker answers, and RefusedError
+    if the broker creates none.
     """
     from confluent_kafka.cimpl import NewTopic
 
@@ -56,7 +56,7 @@ def temporary_topics(bootstrap: str, topics: Sequence[str]) -> Iterator[None]:
 
 
 def _refusals(answers: Mapping[str, Future[Any]]) -> dict[str, str]:
-    """Those topics of a request that the broker refused, and why."""
+    """Return the topics of a request that the broker refused, with the reasons."""
     from confluent_kafka import KafkaException
 
     found = {}

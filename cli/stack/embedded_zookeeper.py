@@ -1,12 +1,12 @@
-"""A ZooKeeper of one's own, one server or an ensemble on this machine: to play and to test with.
+"""An embedded ZooKeeper, one server or an ensemble on this machine, for trials and tests.
 
 Rules:
 
-- It is the real one, from the jars that PySpark brings, run by Java; nothing is downloaded.
-- A server never outlives its parent: a shell between them holds a pipe that the kernel closes
+- It is the real ZooKeeper, from the jars of PySpark, run by Java. Nothing is downloaded.
+- A server never outlives its parent: a shell between them reads a pipe that the kernel closes
   however the parent dies.
 - Servers listen on loopback only. `start` returns when the server answers and knows its role.
-- The data stays in the folder: a server that is started again there goes on where it was.
+- The data stays in the folder: a restarted server continues with it.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ class Server:
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        """What runs; UsageError if nothing does."""
+        """The running process. Raises UsageError if there is none."""
         if self._process is None:
             raise UsageError(f"the ZooKeeper in {self.folder} is not running")
         return self._process
 
     def launch(self, tick_ms: int = 500) -> None:
-        """Begin to start, without waiting."""
+        """Start the process without waiting."""
         java = _java()
         classpath = _classpath()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ class Server:
         )
 
     def wait(self, timeout: float = 120.0) -> None:
-        """Wait until it answers; UnreachableError with its own words if it does not."""
+        """Wait until the server answers. Raises UnreachableError with its log if it does not."""
         end = time.monotonic() + timeout
         while not self.mode():
             if self.process.poll() is not None or time.monotonic() > end:
@@ -102,16 +102,16 @@ class Server:
             time.sleep(0.05)
 
     def start(self, timeout: float = 120.0) -> None:
-        """Start it and wait until it answers."""
+        """Start the server, and wait until it answers."""
         self.launch()
         self.wait(timeout)
 
     def mode(self) -> str:
-        """standalone, leader or follower; "" while it has no role or does not answer."""
+        """Return standalone, leader, or follower; "" while it has no role or does not answer."""
         return self._srvr_field("Mode")
 
     def transactions(self) -> int:
-        """How many changes its ensemble has made in this term: nodes written, sessions begun."""
+        """Return the number of changes of its ensemble in this term."""
         return int(self._srvr_field("Zxid") or "0", 16) & 0xFFFFFFFF
 
     def _srvr_field(self, what: str) -> str:
@@ -124,23 +124,23 @@ class Server:
         return answer.partition(f"{what}: ")[2].partition("\n")[0]
 
     def stop(self) -> None:
-        """End it by SIGTERM."""
+        """End it with SIGTERM."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it by SIGKILL."""
+        """End it with SIGKILL."""
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Let it hear nothing and say nothing, without ending it."""
+        """Suspend the process."""
         os.killpg(self.process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on after `pause`."""
+        """Continue it after `pause`."""
         os.killpg(self.process.pid, signal.SIGCONT)
 
     def log_text(self) -> str:
-        """Everything it has logged."""
+        """Return its log."""
         return (self.folder / "zookeeper.log").read_text(encoding="utf-8", errors="replace")
 
     def _end(self, number: signal.Signals) -> None:
@@ -180,7 +180,7 @@ class Server:
 class Ensemble:
     """One server, or several that vote; `address` names them all.
 
-    `port`: of a single server, 0 for any free one.
+    `port` is that of a single server, 0 for any free one.
     """
 
     def __init__(self, folder: Path, size: int = 1, *, port: int = 0) -> None:
@@ -202,19 +202,19 @@ class Ensemble:
         return ",".join(server.address for server in self.servers)
 
     def start(self) -> None:
-        """Start every server; returns when all have their roles."""
+        """Start every server, and return when all have their roles."""
         for server in self.servers:
             server.launch()
         for server in self.servers:
             server.wait()
 
     def stop(self) -> None:
-        """End every server."""
+        """Kill every server."""
         for server in self.servers:
             server.kill()
 
     def leader(self, timeout: float = 60.0) -> Server:
-        """The server that leads, when there is one; UnreachableError if none comes to lead."""
+        """Return the leading server. Raises UnreachableError if none leads in time."""
         end = time.monotonic() + timeout
         while True:
             for server in self.servers:

@@ -1,7 +1,7 @@
-"""Ports on loopback for servers that are told theirs, and keep it over their restarts.
+"""Ports on loopback for servers that keep theirs over restarts.
 
-Rule: nobody is given such a port by chance while its server is away. The kernel hands out ports of
-one range to whoever asks for any, and to every outgoing connection; these lie below that range.
+Rule: no other process gets such a port by chance while its server is down. The kernel takes ports
+for port 0 and for outgoing connections from one range; these lie below it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PORT_RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_ports(count: int, *, handed_out: Path = _PORT_RANGE_FILE) -> list[int]:
-    """Ports on loopback that nobody listens on now; `handed_out` names the kernel's range."""
+    """Return free ports on loopback; `handed_out` is the file of the kernel's range."""
     quiet = range(_LOWEST_PORT, _first_handed_out(handed_out))
     candidates = Random().sample(quiet, len(quiet))
     found: list[int] = []

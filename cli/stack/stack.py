@@ -1,7 +1,7 @@
-"""The all-in-one stack: broker, registry, console and audit on loopback, over one data folder.
+"""The all-in-one stack: broker, registry, console, and audit on loopback, over one data folder.
 
-Rules: what was started is stopped, in reverse order, however the block ends; the platform's own
-schemas (the audit event) are registered before anybody can produce.
+Rules: every started server is stopped, in reverse order, however the block ends. The platform's own
+schemas (the audit event) are registered before any client can produce.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RunningStack:
-    """A running broker and registry, and the folder of their state."""
+    """A running broker and registry, and their data folder."""
 
     broker: child_process.Service
     registry: child_process.Service
@@ -46,9 +46,9 @@ def running_stack(
     registry: str = "127.0.0.1:0",
     zookeeper: str | None = None,
 ) -> Iterator[RunningStack]:
-    """Start broker and registry at the addresses given (port 0: any free one); stop them at exit.
+    """Run broker and registry at the given addresses (port 0: any free one).
 
-    With `zookeeper` (an address, or "embedded" for one of its own) the broker is number 1 of that
+    With `zookeeper` (an address, or "embedded" to start one) the broker is number 1 of that
     cluster. Raises UsageError if the folder cannot be written or an address is taken.
     """
     _make(data_dir)
@@ -65,7 +65,7 @@ def running_stack(
 
 @contextmanager
 def _ensemble(data_dir: Path, zookeeper: str | None) -> Iterator[str | None]:
-    """The address of the ZooKeeper to use, started if it is to be an embedded one."""
+    """Yield the address of the ZooKeeper to use, and run an embedded one if requested."""
     if zookeeper != "embedded":
         yield zookeeper
         return
@@ -79,7 +79,7 @@ def _ensemble(data_dir: Path, zookeeper: str | None) -> Iterator[str | None]:
 def running_registry(
     data_dir: Path, *, listen: str = "127.0.0.1:0"
 ) -> Iterator[child_process.Service]:
-    """Start the registry alone, where the broker is somebody else's; errors as `running_stack`."""
+    """Run only the registry, beside another broker; errors as `running_stack`."""
     _make(data_dir)
     store = f"sqlite:///{(data_dir / 'registry.db').resolve()}"
     start = ["registry", "start", "--listen", listen, "--store", store]
@@ -97,7 +97,7 @@ def running_console(
     listen: str = "127.0.0.1:0",
     store: str | None = None,
 ) -> Iterator[child_process.Service]:
-    """Start the console over a broker, a registry, the folder's warehouse and the audit's store."""
+    """Run the console over a broker, a registry, the folder's warehouse, and the audit store."""
     start = ["console", "start", "--listen", listen, "--bootstrap", broker]
     start += ["--registry", registry, "--warehouse", str(data_dir / "warehouse")]
     start += ["--audit-store", store or f"sqlite:///{(data_dir / 'audit.db').resolve()}"]
@@ -107,9 +107,9 @@ def running_console(
 
 @contextmanager
 def starting_in_background(starting: AbstractContextManager[T]) -> Iterator[Callable[[], T]]:
-    """Enter a context beside the block; what is yielded waits until it is entered.
+    """Enter a context in the background; the yielded function waits for it.
 
-    It is left when the block ends, or not at all if it was never entered.
+    The context is left when the block ends, unless it was never entered.
     """
     with ThreadPoolExecutor(1, "starting") as pool:
         entering = pool.submit(starting.__enter__)
@@ -124,7 +124,7 @@ def starting_in_background(starting: AbstractContextManager[T]) -> Iterator[Call
 def running_audit(
     data_dir: Path, *, broker: str, registry: str, store: str | None = None
 ) -> Iterator[child_process.Service]:
-    """Start the reconciler over `store` (default: in the folder); its address has the metrics."""
+    """Run the reconciler over `store` (default: in the folder); its address has the metrics."""
     url = store or f"sqlite:///{(data_dir / 'audit.db').resolve()}"
     start = ["audit", "run", "--metrics", "127.0.0.1:0", "--bootstrap", broker]
     start += ["--registry", registry, "--store", url]

@@ -1,7 +1,7 @@
-"""The application: every screen under its path and under the same path with `.json`.
+"""The application: every screen under its path, and under the same path with `.json`.
 
-Rule: Starlette and nothing above it. There is no body to validate and no interface to describe,
-and what would do so takes longer to import than all the rest of the console.
+Rule: Starlette and nothing above it. The console has no request bodies to validate and no API to
+describe, and a larger framework would take longer to import than the rest of the console.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Screen = Callable[[PageRequest], Page]
 
 @dataclass(frozen=True, slots=True)
 class ProblemView:
-    """Why there is no answer, and what can be done."""
+    """The reason why a page cannot be shown, and the fix."""
 
     message: str
     fix: str | None
@@ -52,9 +52,10 @@ class ProblemView:
 def create_app(
     sources: Sources, *, authenticator: HttpAuthenticator | None = None, any_host: bool = False
 ) -> ASGIApp:
-    """The console over its sources; it starts to watch them, and ends that when it ends.
+    """Return the console over its sources; its lifespan starts and stops their threads.
 
-    Without `authenticator` everybody sees everything; `any_host`: answer to whatever name.
+    Without `authenticator`, everyone sees everything. `any_host` accepts requests under any host
+    name.
     """
 
     @asynccontextmanager
@@ -111,7 +112,7 @@ def _endpoint(
 
 
 def _problem(error: HeadworksError) -> Page:
-    """The page of an answer that is not to be had."""
+    """Return the page of an error."""
     if isinstance(error, PageNotFoundError):
         status, title = 404, "Not here"
     elif isinstance(error, UnreachableError | RefusedError):
@@ -139,6 +140,6 @@ def _http_error(request: Request, error: Exception) -> Response:
 
 
 def _internal_error(request: Request, error: Exception) -> Response:
-    """A fault of ours: the server logs it, the reader learns that."""
+    """Log an unexpected error, and answer 500."""
     _LOG.error("%s failed", request.url.path, exc_info=error)
     return JSONResponse({"error": "internal error: see the console's log"}, 500)

@@ -1,7 +1,7 @@
 """The command that gives a page's answer in a terminal, ready to be pasted.
 
-Rules: every name is quoted for a shell; an address that is not the default is part of the command,
-so that it asks what the console asks; no credential ever is: commands have their own settings.
+Rules: every name is quoted for a shell. An address that is not the default is part of the command,
+so that the command asks the same servers. A credential never is: commands have their own settings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FOLDER = Path(SETTINGS["data_dir"].default or "")
 def headworks(
     sources: Sources, *words: str, names: Sequence[str] = (), at: Iterable[str] = ()
 ) -> str:
-    """`headworks WORDS NAMES`, with the options `at` that say where to ask, if they are needed."""
+    """Return `headworks WORDS NAMES`, with those address options of `at` that are not defaults."""
     options = [word for one in at for word in _option(sources, one)]
     if any(name.startswith("-") for name in names):
         return shlex.join(["headworks", *words, *options, "--", *names])
@@ -32,7 +32,7 @@ def headworks(
 
 
 def gate_command(sources: Sources) -> str:
-    """The gate, as it repeats for a file what a schema that is tried is told here."""
+    """Return the command that checks a file the way the page checks a pasted schema."""
     against = f"registry:{sources.registry.url}"
     words = ("schema", "check", "proposed.avsc", "--against", against)
     # Only with a broker does it name who reads the topic.
@@ -40,7 +40,9 @@ def gate_command(sources: Sources) -> str:
 
 
 def curl(request: Request) -> str:
-    """For what no command shows in the same way: the JSON of the page."""
+    """Return a `curl` command for the JSON of the page, if no `headworks` command has the same
+    answer.
+    """
     url = request.url
     path = url.path if url.path.endswith(".json") else f"{url.path}.json"
     words = ["curl -s", *_credentials(request), shlex.quote(str(url.replace(path=path)))]
@@ -48,7 +50,7 @@ def curl(request: Request) -> str:
 
 
 def _credentials(request: Request) -> list[str]:
-    """What asks for the reader's own password or token, if the reader had to give one."""
+    """Return the `curl` options for the reader's own credentials, if the request had some."""
     scheme = request.headers.get("authorization", "").partition(" ")[0].lower()
     if scheme == "basic":
         return [f"-u {shlex.quote(request.state.visibility.name or '')}"]
@@ -71,5 +73,5 @@ def _option(sources: Sources, name: str) -> list[str]:
 
 
 def _data_dir(warehouse: AnyPath) -> str | None:
-    """The folder that the warehouse is in by default; of one that is elsewhere it is not known."""
+    """Return the folder that holds the warehouse, or None for a remote warehouse."""
     return str(warehouse.parent) if isinstance(warehouse, Path) else None

@@ -1,6 +1,6 @@
-"""Values as people read them, for templates: numbers, sizes, times, ages, links.
+"""Template filters: numbers, sizes, times, ages, and links as text for people.
 
-Rules: text only, never markup: whatever comes out is escaped where it is shown.
+Rules: the filters return text and never markup; the template escapes it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NO_VALUE = "\u2013"
 
 
 def number(value: float | None) -> str:
-    """With thousands apart; a dash for none."""
+    """Return a number with thousands separators, or a dash for None."""
     if value is None:
         return _NO_VALUE
     if isinstance(value, float) and not value.is_integer():
@@ -30,14 +30,14 @@ def number(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Messages a second."""
+    """Return messages per second."""
     if value is None:
         return _NO_VALUE
     return "0" if value == 0 else f"{value:,.2f}" if value < 10 else f"{value:,.0f}"
 
 
 def size(value: int) -> str:
-    """Bytes, in the unit that suits."""
+    """Return bytes in a unit that keeps the number below 1000."""
     amount = float(value)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1000:
@@ -47,7 +47,7 @@ def size(value: int) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A length of time, in the largest unit that it fills."""
+    """Return a duration in the largest unit that it fills."""
     if seconds is None:
         return _NO_VALUE
     for length, unit in _SECONDS:
@@ -61,7 +61,7 @@ def duration(seconds: float | None) -> str:
 
 
 def ago(millis: int | None) -> str:
-    """How long ago a moment was."""
+    """Return the time since a moment."""
     if millis is None:
         return _NO_VALUE
     passed = time.time() - millis / _MS_PER_SECOND
@@ -69,7 +69,7 @@ def ago(millis: int | None) -> str:
 
 
 def _moment(millis: int) -> datetime | None:
-    """A moment; None beyond what a calendar has (record timestamps may be anything)."""
+    """Return a moment in UTC, or None outside the calendar (record timestamps may be anything)."""
     try:
         return datetime.fromtimestamp(millis / _MS_PER_SECOND, UTC)
     except (ValueError, OverflowError, OSError):
@@ -77,7 +77,7 @@ def _moment(millis: int) -> datetime | None:
 
 
 def clock(millis: int | None) -> str:
-    """A moment in UTC, to the millisecond where it has some."""
+    """Return a moment in UTC, with milliseconds if it has some."""
     moment = None if millis is None else _moment(millis)
     if millis is None or moment is None:
         return _NO_VALUE if millis is None else f"{millis} ms"
@@ -86,31 +86,31 @@ def clock(millis: int | None) -> str:
 
 
 def iso(millis: int) -> str:
-    """A moment as commands take it, UTC."""
+    """Return a moment in UTC in the format of the command line."""
     moment = _moment(millis)
     return str(millis) if moment is None else f"{moment:%Y-%m-%dT%H:%MZ}"
 
 
 def datetime_input(millis: int | None) -> str:
-    """A moment as a browser's field for one takes it, UTC; empty for none."""
+    """Return a moment in UTC for a browser's `datetime-local` field; empty for None."""
     moment = None if millis is None else _moment(millis)
     return "" if moment is None else f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}"
 
 
 def short_clock(millis: int) -> str:
-    """Hour and minute, UTC."""
+    """Return hour and minute in UTC."""
     moment = _moment(millis)
     return str(millis) if moment is None else f"{moment:%H:%M}"
 
 
 def day(millis: int) -> str:
-    """Month and day, UTC."""
+    """Return month and day in UTC."""
     moment = _moment(millis)
     return "" if moment is None else f"{moment:%d %b}"
 
 
 def percent(share: float | None) -> str:
-    """A share of 1, rounded down: only what is whole is shown as 100 %."""
+    """Return a share of 1 as a percentage, rounded down: only 1 is shown as 100 %."""
     if share is None:
         return _NO_VALUE
     if share >= 1:
@@ -120,23 +120,23 @@ def percent(share: float | None) -> str:
 
 
 def segment(name: str) -> str:
-    """A name as one segment of a path."""
+    """Return a name as one segment of a path."""
     return quote(name, safe="")
 
 
 def query(parameters: Mapping[str, Any]) -> str:
-    """Parameters as a query; those without a value are left out."""
+    """Return parameters as a query string, without empty ones."""
     given = {name: value for name, value in parameters.items() if value not in (None, "")}
     return "&".join(f"{quote(n, safe='')}={quote(str(v), safe='')}" for n, v in given.items())
 
 
 def pretty(value: Any) -> str:
-    """A value as indented JSON."""
+    """Return a value as indented JSON."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
 def indented(text: str) -> str:
-    """JSON on one line, indented; any other text as it is."""
+    """Indent JSON that is on one line, and return any other text unchanged."""
     try:
         return pretty(json.loads(text)) if "\n" not in text else text
     except ValueError:
@@ -144,12 +144,12 @@ def indented(text: str) -> str:
 
 
 def compact(value: Any) -> str:
-    """A value as JSON on one line."""
+    """Return a value as JSON on one line."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def sparkline(values: tuple[float, ...]) -> str:
-    """Points of a line 100 wide and 20 high, zero at the bottom; empty for less than two values."""
+    """Return the points of a line 100 wide and 20 high, or "" for less than two values."""
     if len(values) < 2:
         return ""
     top = max(values) or 1.0
@@ -158,7 +158,7 @@ def sparkline(values: tuple[float, ...]) -> str:
 
 
 def curve(values: Sequence[int], top: int) -> str:
-    """Points of a line 1000 wide and 160 high, `top` at the upper edge."""
+    """Return the points of a line 1000 wide and 160 high; `top` is the value of the upper edge."""
     if len(values) < 2:
         return ""
     step = 1000 / (len(values) - 1)

@@ -1,12 +1,12 @@
-"""In front of every route: paths as they were sent, who asks, and the headers of every answer.
+"""Before every route: raw paths, authentication, and the headers of every response.
 
 Rules:
 
-- Nobody sees a page before the same check that the registry makes; `/static` and `/health` say
-  nothing about anybody's data and are free.
-- A console that asks nobody who they are answers only requests that name it by an address or as
-  localhost, so that no web page can reach it under a name of its own (DNS rebinding).
-- Every answer forbids scripts, styles, frames and connections from elsewhere.
+- Every page is authenticated as in the registry. Only `/static` and `/health` are free: they hold
+  no data.
+- A console without authentication answers only requests to an address or to localhost. A web page
+  therefore cannot reach it under a name of its own (DNS rebinding).
+- Every response forbids scripts, styles, frames, and connections from elsewhere.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _UNGUARDED_PATHS = ("/static/", "/health")
 
 
 class ConsoleMiddleware:
-    """Wraps the application: raw paths, security headers, and the names it answers to."""
+    """Wraps the application: raw paths, security headers, and the accepted host names."""
 
     def __init__(self, app: ASGIApp, *, any_host: bool) -> None:
         self._app = app
         self._any_host = any_host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or pass on what is not one."""
+        """Answer an HTTP request, and pass other scopes on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -72,7 +72,7 @@ class ConsoleMiddleware:
 
 
 async def authenticate(request: Request) -> None:
-    """Find out who asks and what they may see; AuthenticationError if that is nobody."""
+    """Store the visibility of the request's principal. Raises AuthenticationError."""
     authenticator: HttpAuthenticator | None = request.app.state.authenticator
     request.state.visibility = ALL_VISIBLE
     if authenticator is not None:
@@ -83,7 +83,7 @@ async def authenticate(request: Request) -> None:
 
 
 def refusal_response(request: Request, error: Exception) -> Response:
-    """The answer to who is not admitted."""
+    """Return the response to a request that failed authentication."""
     assert isinstance(error, AuthenticationError)
     refusal = PlainTextResponse(error.message, error.status)
     authenticator: HttpAuthenticator | None = request.app.state.authenticator
@@ -94,7 +94,7 @@ def refusal_response(request: Request, error: Exception) -> Response:
 
 
 def _sees_anything(visibility: Visibility) -> bool:
-    """Whether there is anything for them here; who has not said who they are may have grants."""
+    """Return whether any page is open to the principal; anonymous clients may have grants."""
     permission = visibility.permission
     if visibility.name is not None or permission.anonymous_reads or permission.grants is None:
         return True

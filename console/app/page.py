@@ -1,7 +1,7 @@
 """A page: one view, shown as HTML or, under the same path with `.json`, as JSON.
 
-Rules: both forms show the same view, so that what is masked or left out in one is so in the other;
-templates escape everything; the JSON says what the page says about its sources.
+Rules: both forms show the same view, so masking applies to both. Templates escape everything. The
+JSON includes the state of the page's sources.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _ESCAPED = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a route answers: a view and its template, and what is said around it.
+    """A route's result: a view, its template, and the frame around it.
 
-    `command` gives the same answer in a terminal; `live` pages renew themselves.
+    `command` gives the same answer in a terminal. `live` pages reload their content.
     """
 
     template: str
@@ -44,7 +44,7 @@ class Page:
 
     @property
     def unread(self) -> bool:
-        """Whether it shows less than it will, because a source is being read for the first time."""
+        """Return whether a source has not been read for the first time yet."""
         return any(one.age_seconds is None and one.problem is None for one in self.sources)
 
 
@@ -65,7 +65,7 @@ _JINJA = _environment()
 
 
 def respond(request: Request, page: Page) -> Response:
-    """The page in the form that the path asks for."""
+    """Return the page in the format that the path asks for."""
     if request.url.path.endswith(".json"):
         body = json.dumps(
             {
@@ -92,7 +92,7 @@ def respond(request: Request, page: Page) -> Response:
 
 
 def as_json(value: Any) -> Any:
-    """A view as JSON values."""
+    """Return a view as JSON values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: as_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):

@@ -1,7 +1,7 @@
-"""What a page is asked: who asks, for which thing, with which parameters.
+"""A request for a page: the principal, the names in the path, and the parameters.
 
-Rules: names in a path come percent-encoded and are decoded here, once; a parameter that will not
-do is the reader's mistake, said on the page, never an error of the server.
+Rules: names in a path are percent-encoded, and decoded here, once. An invalid parameter is a
+UsageError, shown on the page, and never an internal error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_FORM_BYTES = 4_000_000
 
 
 class PageNotFoundError(HeadworksError):
-    """What was asked for does not exist, or may not be seen; nobody learns which."""
+    """The requested thing does not exist or is not visible; the reader cannot tell which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,40 +37,40 @@ class PageRequest:
     form: Mapping[str, str] = field(default_factory=dict)
 
     def form_value(self, key: str) -> str:
-        """A field of the form that was sent, or else the parameter of that name."""
+        """Return a field of the posted form, or else the query parameter of that name."""
         return self.form.get(key) or self.http.query_params.get(key, "")
 
     def name(self, key: str) -> str:
-        """A name in the path."""
+        """Return a name in the path."""
         try:
             return unquote(self.http.path_params[key], errors="strict")
         except UnicodeDecodeError:
             raise PageNotFoundError(f"the {key} in the address is not UTF-8") from None
 
     def text(self, key: str, default: str = "") -> str:
-        """A parameter, without the space around it."""
+        """Return a parameter, stripped."""
         return self.http.query_params.get(key, default).strip()
 
     def number(self, key: str, default: int, *, minimum: int = 0, maximum: int = 2**63 - 1) -> int:
-        """A parameter that is a whole number."""
+        """Return a parameter that is a whole number."""
         found = self.optional_number(key, minimum=minimum, maximum=maximum)
         return default if found is None else found
 
     def optional_number(
         self, key: str, *, minimum: int = 0, maximum: int = 2**63 - 1
     ) -> int | None:
-        """A parameter that is a whole number, or None if it is not given."""
+        """Return a parameter that is a whole number, or None if it is absent."""
         given = self.text(key)
         if not given:
             return None
         return _whole(key, given, minimum, maximum)
 
     def path_number(self, key: str) -> int:
-        """A whole number in the path."""
+        """Return a whole number in the path."""
         return _whole(key, self.http.path_params[key], 0, 2**63 - 1)
 
     def list_query(self) -> ListQuery:
-        """The part of a list that is asked for."""
+        """Return the requested search, page, and order of a list."""
         return ListQuery(
             self.text("q"), self.number("page", 1, minimum=1, maximum=_MAX_PAGES), self.text("sort")
         )
@@ -85,7 +85,7 @@ def _whole(key: str, given: str, minimum: int, maximum: int) -> int:
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """The form in a request's body; UsageError if it is too long or is none."""
+    """Return the form in a request's body. Raises UsageError if it is too long or malformed."""
     data = bytearray()
     async for chunk in request.stream():
         data += chunk

@@ -1,4 +1,4 @@
-"""One function a screen: from a request to its page. No route changes anything."""
+"""One function per screen: from a request to its page. No route changes anything."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _AUDIT = (*_BROKER, "registry", "store")
 
 
 def health(request: PageRequest) -> Page:
-    """Completeness: topics by windows."""
+    """Show completeness: topics by windows."""
     audit, registry, loads = (
         request.sources.audit.latest,
         request.sources.subjects.latest,
@@ -70,12 +70,12 @@ def health(request: PageRequest) -> Page:
 
 
 def audits(request: PageRequest) -> Page:
-    """The audit of all topics, in sums."""
+    """Show the sums of the audit for all topics."""
     return replace(health(request), template="audits.html", title="Audit")
 
 
 def audit(request: PageRequest) -> Page:
-    """The audit of one topic."""
+    """Show the audit of one topic."""
     topic = request.name("topic")
     found = request.sources.audits.topic(topic) if request.visibility.topic(topic) else None
     if found is None or not found.windows:
@@ -94,7 +94,7 @@ def audit(request: PageRequest) -> Page:
 
 
 def window(request: PageRequest) -> Page:
-    """One window of a topic's audit."""
+    """Show one window of a topic's audit."""
     topic, start = request.name("topic"), request.path_number("start")
     found = (
         request.sources.audits.explain(topic, start) if request.visibility.topic(topic) else None
@@ -107,7 +107,7 @@ def window(request: PageRequest) -> Page:
 
 
 def groups(request: PageRequest) -> Page:
-    """The consumer groups."""
+    """List the consumer groups."""
     found = request.sources.groups.latest
     view = group_list(found.value, request.visibility, request.list_query())
     command = headworks(request.sources, "group", "list", "--lag", at=_BROKER)
@@ -115,7 +115,7 @@ def groups(request: PageRequest) -> Page:
 
 
 def group(request: PageRequest) -> Page:
-    """One consumer group."""
+    """Show one consumer group."""
     name = request.name("group")
     found = request.sources.groups.latest
     view = group_page(found.value, name, request.visibility)
@@ -126,7 +126,7 @@ def group(request: PageRequest) -> Page:
 
 
 def topics(request: PageRequest) -> Page:
-    """The list of topics."""
+    """List the topics."""
     broker, registry, loads = (
         request.sources.topics.latest,
         request.sources.subjects.latest,
@@ -141,7 +141,7 @@ def topics(request: PageRequest) -> Page:
 
 
 def messages(request: PageRequest) -> Page:
-    """Messages of a topic."""
+    """Show messages of a topic."""
     topic = request.name("topic")
     governed = _topic_schemas(request, topic)
     seek = StartPosition(
@@ -170,7 +170,7 @@ def messages(request: PageRequest) -> Page:
 
 
 def message(request: PageRequest) -> Page:
-    """One message."""
+    """Show one message."""
     topic = request.name("topic")
     governed = _topic_schemas(request, topic)
     partition, offset = request.path_number("partition"), request.path_number("offset")
@@ -184,7 +184,7 @@ def message(request: PageRequest) -> Page:
 
 
 def schemas(request: PageRequest) -> Page:
-    """The list of subjects."""
+    """List the subjects."""
     registry = request.sources.subjects.latest
     view = subject_list(registry.value, request.visibility, request.list_query())
     command = headworks(request.sources, "schema", "list", at=("registry",))
@@ -192,7 +192,7 @@ def schemas(request: PageRequest) -> Page:
 
 
 def schema(request: PageRequest) -> Page:
-    """A subject: fields, versions, what changed."""
+    """Show a subject: its fields, versions, and changes."""
     subject = request.name("subject")
     history = _history(request, subject)
     numbers = [one.version for one in history]
@@ -230,7 +230,7 @@ def schema(request: PageRequest) -> Page:
 
 
 def try_schema(request: PageRequest) -> Page:
-    """Try a change: the form, and the verdict on what was sent with it."""
+    """Show the form for a schema change, and the verdict on a posted schema."""
     from headworks._console.views.try_schema import (  # the gate: not for the first page
         TrialResult,
         try_change,
@@ -262,7 +262,7 @@ def try_schema(request: PageRequest) -> Page:
 
 
 def loads(request: PageRequest) -> Page:
-    """Loads and tables."""
+    """Show loads and tables."""
     found = request.sources.loads.latest
     view = load_list(found.value, request.visibility, request.list_query())
     at = ("warehouse", *_BROKER)
@@ -271,7 +271,7 @@ def loads(request: PageRequest) -> Page:
 
 
 def run(request: PageRequest) -> Page:
-    """One load."""
+    """Show one load."""
     number = request.path_number("number")
     found = request.sources.loads.latest
     view = run_page(request.sources.endpoints.warehouse, found.value, number, request.visibility)
@@ -281,7 +281,7 @@ def run(request: PageRequest) -> Page:
 
 
 def table(request: PageRequest) -> Page:
-    """The table of a topic."""
+    """Show the table of a topic."""
     topic = request.name("topic")
     found = request.sources.loads.latest
     view = None
@@ -295,7 +295,9 @@ def table(request: PageRequest) -> Page:
 
 
 def _topic_schemas(request: PageRequest, topic: str) -> TopicSchemas:
-    """A topic and its subjects. Without the registry nothing is known of what must be masked."""
+    """Return a topic and its subjects. Raises UnreachableError without the registry, because the
+    masked fields are unknown.
+    """
     broker, registry = request.sources.topics.latest, request.sources.subjects.latest
     if broker.value is None:
         raise UnreachableError(broker.state.problem or "the broker was not heard of yet")
@@ -324,7 +326,7 @@ def _history(request: PageRequest, subject: str) -> list[SubjectVersion]:
 
 
 def _fields(request: PageRequest, subject: SubjectRow | None) -> tuple[str, ...]:
-    """The paths that a filter may name, as the form offers them."""
+    """Return the paths that the form offers for a filter."""
     if subject is None or not request.visibility.subject(subject.subject):
         return ()
     return field_paths(request.sources.registry.schema_text(subject.schema_id))
@@ -340,7 +342,7 @@ def _readers(request: PageRequest, topic: str | None) -> list[DownstreamConsumer
 
 
 def _producers(request: PageRequest, topic: str | None) -> list[str]:
-    """The applications that counted into a topic's newest window."""
+    """Return the applications that counted into a topic's newest window."""
     known = request.sources.audit.latest.value
     if topic is None or known is None or not (known.has_store and request.visibility.topic(topic)):
         return []
@@ -355,7 +357,7 @@ def _now_ms() -> int:
 
 
 def _referenced_schemas(request: PageRequest, latest: SubjectVersion | None) -> dict[str, str]:
-    """The schemas that the latest version refers to: a proposal may use their types."""
+    """Return the schemas that the latest version references: a proposal may use their types."""
     if latest is None:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""The console's process: who may use it, over what, and then serve until told to stop."""
+"""The console's process: authentication, TLS, and serving until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ConsoleOptions", "bind", "serve"]
 
 @dataclass(frozen=True, slots=True)
 class ConsoleOptions:
-    """How to serve: from which places, who may see what, over TLS or not, how to log."""
+    """The sources, authentication, TLS, and logging of a console."""
 
     endpoints: Endpoints
     security: SecurityOptions
@@ -30,7 +30,7 @@ class ConsoleOptions:
 def serve(sock: socket.socket, ready: Callable[[str], None], options: ConsoleOptions) -> None:
     """Serve the console on a bound socket until SIGTERM or SIGINT.
 
-    Calls `ready` with "HOST:PORT" once pages are answered.
+    Calls `ready` with "HOST:PORT" when pages are answered.
     """
     logs.configure(options.log_format, options.log_level)
     security = options.security

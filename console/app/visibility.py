@@ -1,7 +1,7 @@
-"""What one principal may see: topics, subjects and groups, by the registry's and broker's grants.
+"""The topics, subjects, and groups that a principal may see, by the grants of registry and broker.
 
-Rules: as in the registry, `writer` and `admin` include `reader`; the tables, loads and the audit of
-a topic are seen by who may read the topic; an open console shows everything.
+Rules: as in the registry, `writer` and `admin` include `reader`. A principal that may read a topic
+sees its tables, loads, and audit, too. An open console shows everything.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ __all__ = ["ALL_VISIBLE", "Visibility"]
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """What who holds the permission may see."""
+    """The topics, groups, and subjects that a principal may see."""
 
     permission: Permissions
 
     @property
     def name(self) -> str | None:
-        """Who it is; None for who did not say."""
+        """The principal's name, or None for an anonymous client."""
         principal = self.permission.principal
         return None if principal == ANONYMOUS else principal.name
 
     def topic(self, name: str) -> bool:
-        """Whether a topic may be seen, with its messages, audit and table."""
+        """Return whether a topic is visible, with its messages, audit, and table."""
         return self.permission.may_read(ResourceType.TOPICS, name)
 
     def group(self, name: str) -> bool:
-        """Whether a consumer group may be seen."""
+        """Return whether a consumer group is visible."""
         return self.permission.may_read(ResourceType.GROUPS, name)
 
     def subject(self, name: str) -> bool:
-        """Whether a subject may be seen, with its schemas."""
+        """Return whether a subject is visible, with its schemas."""
         return self.permission.may(Role.READER, name)
 
 

@@ -1,7 +1,7 @@
-"""What the console knows: registry, broker, groups, audit and loads, each read in the background.
+"""The console's sources: registry, broker, groups, audit, and loads, each read in the background.
 
-Rules: a page never asks a source for a list; it takes the last reading, however old, and says how
-old it is. What is asked while somebody waits is about one thing, with a deadline.
+Rules: a page never asks a server for a list. It uses the last snapshot, however old, and shows its
+age. A request that a reader waits for concerns one thing and has a deadline.
 """
 
 from headworks._console.sources.all_sources import Endpoints, Sources

@@ -1,4 +1,4 @@
-"""All sources of one console: where they are, and the threads that watch them."""
+"""All sources of one console: their addresses, and the threads that poll them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BACKGROUND_TIMEOUT_SECONDS = 30.0  # in the background: all subjects at once
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where everything is: the settings of those names."""
+    """The addresses of all sources, named like the settings."""
 
     bootstrap: str
     registry: str
@@ -37,7 +37,7 @@ class Endpoints:
 
 
 class Sources:
-    """What the console reads from; `start` begins to watch, `stop` ends it."""
+    """The sources of a console; `start` starts the threads, and `stop` ends them."""
 
     def __init__(self, endpoints: Endpoints) -> None:
         self.endpoints = endpoints
@@ -64,11 +64,11 @@ class Sources:
         )
 
     def start(self) -> None:
-        """Begin to read everything."""
+        """Start all pollers."""
         for one in self._pollers:
             one.start()
 
     def stop(self) -> None:
-        """End the reading."""
+        """Stop all pollers."""
         for one in self._pollers:
             one.stop()

@@ -1,8 +1,11 @@
 """The audit: completeness of every topic and window at every tier, from the reconciler's store.
 
-Rules: the store is opened, never made, and what it takes to open one (SQLAlchemy, a third of the
-console's start) is imported when there is one; it is asked again only when it has changed; what is
-kept is bounded (the worst topics first), and it says how much is left out.
+Rules:
+
+- The store is opened and never created. SQLAlchemy, a third of the console's start-up time, is
+  imported only if there is a store.
+- The store is read again only after it has changed.
+- A snapshot is bounded: it has the worst topics, and the number of topics left out.
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ class AuditReader:
         self._last: tuple[int, float, AuditSnapshot] | None = None
 
     def __call__(self) -> AuditSnapshot:
-        """Read now; UnreachableError if the database does not answer."""
+        """Read the store. Raises UnreachableError if the database does not answer."""
         store = self._opened()
         if store is None:
             return _NO_STORE
@@ -71,7 +74,7 @@ class AuditReader:
         return found
 
     def topic(self, topic: str) -> TopicAudit | None:
-        """One topic, window by window; None where nobody keeps a store."""
+        """Return one topic, window by window, or None without a store."""
         store = self._opened()
         if store is None:
             return None
@@ -81,7 +84,7 @@ class AuditReader:
             return queries.topic_audit(store, topic, now=round(self._now() * 1000))
 
     def explain(self, topic: str, window_start: int) -> Explanation | None:
-        """Who counted what of a window; None where nobody keeps a store."""
+        """Return the counts of a window by host and application, or None without a store."""
         store = self._opened()
         if store is None:
             return None
@@ -91,7 +94,7 @@ class AuditReader:
             return queries.explain(store, topic, window_start)
 
     def producers(self, topic: str) -> list[str]:
-        """The applications that sent what is in the topic's newest window."""
+        """Return the applications that sent messages of the topic's newest window."""
         store = self._opened()
         if store is None:
             return []
@@ -129,7 +132,7 @@ def _read(store: AuditStore, now: int) -> AuditSnapshot:
 
 @contextmanager
 def _database_errors() -> Iterator[None]:
-    """A database that does not answer is an UnreachableError."""
+    """Raise UnreachableError for any error of the database."""
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
@@ -142,7 +145,7 @@ def _database_errors() -> Iterator[None]:
 
 
 def _file_of(url: str) -> Path | None:
-    """The file of a SQLite store; None for another database."""
+    """Return the file of a SQLite store, or None for another database."""
     if not url.startswith(_SQLITE_PREFIX):
         return None
     return Path(url.removeprefix(_SQLITE_PREFIX).partition("?")[0])

@@ -1,13 +1,13 @@
-"""Is a consumer group well? Judged by what it did over the last readings, without thresholds.
+"""The state of a consumer group, from its last samples, without thresholds.
 
-- rewound: an offset went back;
-- stopped: nobody is in it, and messages wait;
-- stalled: somebody is in it, messages wait, and no offset of such a partition moved;
-- falling behind: it moves, and what waits in a partition grew at every reading;
-- ok: everything else. A group is as well as its worst partition.
+- rewound: an offset decreased;
+- stopped: the group has no members, and messages wait;
+- stalled: the group has members, messages wait, and no offset of such a partition moved;
+- falling behind: the group moves, and a partition's lag grew in every sample;
+- ok: everything else.
 
-Rules: pure. The verdict is about a window of readings, so a group that has just been seen for the
-first time is ok until it has shown otherwise.
+Rules: pure. A group has the state of its worst partition. A new group is ok until its samples show
+otherwise.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PartitionKey = tuple[str, int]
 
 
 class GroupState(StrEnum):
-    """How a group is, the worst first."""
+    """The state of a group, the worst first."""
 
     REWOUND = "rewound"
     STOPPED = "stopped"
@@ -35,7 +35,7 @@ class GroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupSample:
-    """One reading: when, whether somebody is in it, and (committed, lag) by partition."""
+    """One sample: its time, whether the group has members, and (committed, lag) by partition."""
 
     at: float
     active: bool
@@ -43,12 +43,12 @@ class GroupSample:
 
     @property
     def lag(self) -> int:
-        """Messages that wait, in all partitions."""
+        """The lag of all partitions together, in messages."""
         return sum(lag for _, lag in self.positions.values())
 
 
 def group_state(samples: Sequence[GroupSample]) -> tuple[GroupState, str]:
-    """The state of a group by its readings, oldest first, and why in a few words."""
+    """Return the state of a group and a short reason. `samples` are oldest first."""
     found = list(_partitions(samples))
     if not found:
         return GroupState.OK, "it has no offsets yet"

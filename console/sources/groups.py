@@ -1,7 +1,7 @@
-"""The consumer groups: members, lag in messages and in time, and how the lag has gone lately.
+"""The consumer groups: members, lag in messages and in time, and the recent course of the lag.
 
-Rules: all groups are described together, in the background, by `headworks.groups`; what they did
-over the last readings is kept as numbers only.
+Rules: `headworks.groups` describes all groups together, in the background. Only numbers are kept of
+earlier samples.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_SAMPLES = 10
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group and the verdict on it; `lags` oldest first."""
+    """A group and its state; `lags` are oldest first."""
 
     group: GroupDescription
     topics: tuple[str, ...]
@@ -35,7 +35,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupsSnapshot:
-    """All groups by name, and the names of those that committed in a topic."""
+    """All groups by name, and the names of those with committed offsets in a topic."""
 
     rows: Mapping[str, GroupRow]
     by_topic: Mapping[str, tuple[str, ...]]
@@ -58,7 +58,7 @@ class GroupReader:
         self._samples: dict[str, deque[GroupSample]] = {}
 
     def __call__(self) -> GroupsSnapshot:
-        """Read now; UnreachableError if the broker (or ZooKeeper) does not answer."""
+        """Read all groups. Raises UnreachableError if the broker or ZooKeeper does not answer."""
         if self._groups is None:
             self._groups = Groups(self._bootstrap, self._zookeeper)
         try:

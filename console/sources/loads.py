@@ -1,8 +1,8 @@
-"""The loader's commit log: every run in a line, and what is in each table.
+"""The loader's commit log: one line per run, and the contents of each table.
 
-Rules: a commit never changes, so it is read once; one that the loader has removed since is shown no
-more. What all loads together brought is in the last one. A folder without a commit log is a
-warehouse that nothing was loaded into yet, not an error.
+Rules: a commit never changes, so it is read once. A commit that the loader has removed is no longer
+shown. The last commit has the totals of all loads. A folder without a commit log is a warehouse
+before its first load, not an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["LoadReader", "LoadRun", "LoadedTable", "LoadsSnapshot", "open_log"]
 
 @dataclass(frozen=True, slots=True)
 class LoadRun:
-    """One load; `applied`: whether all that follows its commit is done."""
+    """One load; `applied` is False until every step after its commit is done."""
 
     number: int
     created_ms: int
@@ -34,7 +34,7 @@ class LoadRun:
 
 @dataclass(frozen=True, slots=True)
 class LoadedTable:
-    """A topic's Hive table and what all loads together brought into it."""
+    """A topic's Hive table, and the totals of all loads into it."""
 
     topic: str
     table: str
@@ -61,7 +61,7 @@ class LoadsSnapshot:
 
 
 def open_log(warehouse: AnyPath) -> CommitLog | None:
-    """The commit log of a warehouse; None before its first load. Makes no folder."""
+    """Return the commit log of a warehouse, or None before its first load. Creates no folder."""
     folder = warehouse / "_headworks"
     return CommitLog(folder) if (folder / "commits").is_dir() else None
 
@@ -74,7 +74,7 @@ class LoadReader:
         self._runs: dict[int, LoadRun] = {}
 
     def __call__(self) -> LoadsSnapshot:
-        """Read now; CorruptError for a record that is not what was written."""
+        """Read the commit log. Raises CorruptError for a damaged record."""
         log = open_log(self._folder)
         if log is None:
             return LoadsSnapshot()
@@ -93,7 +93,7 @@ class LoadReader:
 
 
 def _read(log: CommitLog, number: int) -> LoadRun | None:
-    """A run; None if its commit was removed a moment ago."""
+    """Return a run, or None if its commit has just been removed."""
     try:
         commit = log.read(number)
     except FileNotFoundError:

@@ -1,12 +1,12 @@
-"""Messages of one topic, decoded and masked, while somebody waits for them.
+"""Messages of one topic, decoded and masked, while a reader waits for them.
 
 Rules:
 
-- Bounded: a few readers at a time, each with a deadline, a number of messages it may look at and
-  of bytes it may fetch. It joins no group and commits nothing.
-- A message is masked before anything else is done with it (`console.masking`), by every schema
-  that the topic ever had and by the one it was written with. Where that cannot be found out,
-  messages are not shown. Bytes that do not decode are never shown of a topic that has secrets.
+- Reading is bounded: a few readers at a time, each with a deadline, a number of messages, and a
+  number of bytes. It joins no group and commits nothing.
+- A message is masked before any other use (`console.masking`), by every schema that the topic ever
+  had and by its writer's schema. If those are unknown, no message is shown.
+- Bytes that do not decode are never shown for a topic with sensitive fields.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ _SchemaVersions = tuple[str, int | None, int | None]
 
 
 class BusyError(UnreachableError):
-    """So many pages read messages that one more is not taken."""
+    """The maximum number of pages is reading messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownMessage:
-    """A message as it may be shown. `event` is None where `problem` says why it is not decoded."""
+    """A message as it may be shown. `event` is None if `problem` says why it is not decoded."""
 
     partition: int
     offset: int
@@ -78,7 +78,7 @@ class ShownMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageSlice:
-    """Messages, oldest first, how many were looked at, and where to go on in each partition."""
+    """Messages, oldest first, the number scanned, and the next offset of each partition."""
 
     rows: tuple[ShownMessage, ...]
     scanned: int
@@ -88,9 +88,10 @@ class MessageSlice:
 
 @dataclass(frozen=True, slots=True)
 class _MaskedPaths:
-    """What a topic's schemas, all together, do not want to be shown.
+    """The sensitive paths of all of a topic's schemas together.
 
-    `key`: the key is made of it. `key_paths`: those of the keys' own schemas; None: they have none.
+    `key` is True if the key is built from such a field. `key_paths` are those of the key schemas;
+    None: no schema.
     """
 
     paths: Paths
@@ -120,14 +121,14 @@ class MessageReader:
 
     @contextmanager
     def connected(self) -> Iterator[PageReader]:
-        """What one page is read by: one connection to the broker, whatever it asks."""
+        """Open the one broker connection of a page."""
         with self._consumer() as consumer:
             yield PageReader(self, consumer)
 
     def renderer(
         self, topic: str, latest_version: int | None, key_version: int | None
     ) -> Callable[[Raw], ShownMessage]:
-        """What makes of a topic's messages what may be shown of them."""
+        """Return a function that decodes and masks messages of a topic."""
         masked_paths = self._masked_paths((topic, latest_version, key_version))
         decoder = self._decoder(topic)
         return lambda message: self._shown(message, decoder, masked_paths)
@@ -168,7 +169,7 @@ class MessageReader:
         )
 
     def _key(self, key: bytes | None, decoder: Decoder, masked_paths: _MaskedPaths) -> str | None:
-        """A key as it may be shown; one that has a schema as JSON."""
+        """Return a key as it may be shown; a key with a schema as JSON."""
         if key is None or masked_paths.key_paths is None:
             return MASK if key is not None and masked_paths.key else _text(key)
         try:
@@ -182,7 +183,7 @@ class MessageReader:
         return shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
 
     def _may_be_sensitive(self, value: bytes) -> bool:
-        """Whether the schema that a value names has secrets, or cannot be asked."""
+        """Return whether a value's schema has sensitive fields or is unknown."""
         try:
             return bool(self._paths_of(unframe(value)[0]))
         except HeadworksError:
@@ -219,7 +220,7 @@ class MessageReader:
         return _MaskedPaths(paths, key, version is not None, Paths().union(*ever))
 
     def _all_versions(self, subject: str) -> Iterator[Schema]:
-        """Every schema that a subject has had, deleted ones too: their messages are still there."""
+        """Yield every schema of a subject, deleted ones too: their messages still exist."""
         for one in self._registry.list_versions(subject, deleted=True):
             if one.subject == subject:
                 text = self._registry.schema_text(one.id) if one.references else one.text
@@ -265,14 +266,14 @@ class MessageReader:
 
 
 class PageReader:
-    """A connection to the broker for one page; of a `MessageReader`, while it is `connected`."""
+    """The broker connection of one page, from `MessageReader.connected`."""
 
     def __init__(self, reader: MessageReader, consumer: Consumer) -> None:
         self._reader = reader
         self._consumer = consumer
 
     def bounds(self, topic: str, partitions: int) -> OffsetBounds:
-        """The first and the next offset of each partition."""
+        """Return the first and the next offset of each partition."""
         return {
             number: self._consumer.get_watermark_offsets(
                 TopicPartition(topic, number), timeout=_TIMEOUT_SECONDS
@@ -281,7 +282,7 @@ class PageReader:
         }
 
     def at_time(self, topic: str, bounds: OffsetBounds, millis: int) -> Mapping[int, int]:
-        """The first offset of each partition whose message is not older; the end if none is."""
+        """Return each partition's first offset at or after a time, or its end."""
         asked = [TopicPartition(topic, number, millis) for number in bounds]
         found = self._consumer.offsets_for_times(asked, timeout=_TIMEOUT_SECONDS)
         return {
@@ -300,10 +301,10 @@ class PageReader:
         limit: int,
         keep: Callable[[ShownMessage], bool] | None = None,
     ) -> MessageSlice:
-        """The messages between the offsets that are kept, at most `limit`.
+        """Return at most `limit` messages between the offsets for which `keep` is true.
 
-        `latest_version` is that of the topic's subject, `key_version` that of its keys' subject;
-        None if there is none.
+        `latest_version` is that of the topic's subject, and `key_version` that of its key subject;
+        None: no subject.
         """
         show = self._reader.renderer(topic, latest_version, key_version)
         wanted = {p: start for p, start in starts.items() if start < ends[p]}
@@ -325,7 +326,7 @@ class PageReader:
     def _messages(
         self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
     ) -> Iterator[Raw]:
-        """Each partition from its start to its end, or until the deadline."""
+        """Yield each partition from its start to its end, or until the deadline."""
         left = dict(starts)
         self._consumer.assign([TopicPartition(topic, p, start) for p, start in starts.items()])
         clock = self._reader.clock
@@ -343,7 +344,7 @@ class PageReader:
                     left.pop(partition, None)
 
     def _next_messages(self) -> list[Raw]:
-        """What is there, when something is: asked for many, librdkafka waits until they are."""
+        """Return available messages. librdkafka would wait until it has as many as requested."""
         first = self._consumer.consume(1, timeout=0.1)
         return first and first + self._consumer.consume(_MAX_FETCHED_MESSAGES, timeout=0)
 
@@ -355,12 +356,12 @@ def _cache(memory: OrderedDict[Any, Any], key: Any, value: Any) -> None:
 
 
 def _overlaps(path: tuple[str, ...], paths: Paths) -> bool:
-    """Whether a field, or what is inside of it or around it, is sensitive."""
+    """Return whether a field, a part of it, or its parent is sensitive."""
     return any(path[: len(one)] == one[: len(path)] for one in paths)
 
 
 def _printable(value: Any) -> Any:
-    """The value as JSON can hold it; numbers that JSON has no form for become text."""
+    """Return the value as JSON can hold it; other numbers become text."""
     if isinstance(value, Mapping):
         return {str(key): _printable(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -375,7 +376,7 @@ def _printable(value: Any) -> Any:
 
 
 def _raw(value: bytes) -> Any:
-    """A value that is not framed: as the JSON it is, or as text."""
+    """Return an unframed value as JSON if it is JSON, else as text."""
     if len(value) <= _MAX_RAW_BYTES:
         try:
             return _printable(json.loads(value))

@@ -1,12 +1,11 @@
-"""A source that is read again and again in the background, and what it said last.
+"""A source that a thread reads again and again, and its last result.
 
 Rules:
 
-- A failed reading keeps the last good one and says why there is no newer; it ends nothing.
-- One thread a source: a source that hangs makes nobody else wait.
-- Reading takes a fifth of a source's time at most: what takes long is read less often.
-- Nobody pays for what nobody looks at: a source that no page has asked for a while is read seldom,
-  and again at once when one does.
+- A failed read keeps the last good result and records the error. It ends nothing.
+- Each source has a thread: a source that hangs delays no other.
+- Reading takes at most a fifth of a source's time: a slow source is read less often.
+- A source that no page has asked for is read rarely, and again at once when a page asks.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _IDLE_INTERVAL_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """How fresh a source is: the age of the last good reading, and what is wrong since."""
+    """How fresh a source is: the age of the last good result, and the error since then."""
 
     name: str
     age_seconds: float | None
@@ -43,7 +42,7 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True)
 class PollResult(Generic[T]):
-    """What a source said last; `value` is None before it said anything."""
+    """The last result of a source; `value` is None before the first one."""
 
     value: T | None
     state: SourceState
@@ -81,17 +80,17 @@ class Poller(Generic[T]):
         self._thread = threading.Thread(target=self._run, name=f"watch-{name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to read, in a thread of its own."""
+        """Start the thread."""
         self._started_at = self._last_asked_at = self._clock()
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask the thread to end; a reading that is under way is not waited for."""
+        """Ask the thread to end, without waiting for a read in progress."""
         self._stopped.set()
         self._page_asked.set()
 
     def refresh(self) -> None:
-        """Read once, now; a failure is kept, not raised."""
+        """Read once, now. A failure is recorded, not raised."""
         try:
             self._value = self._read()
             self._read_at, self._problem = self._clock(), None
@@ -105,7 +104,7 @@ class Poller(Generic[T]):
 
     @property
     def latest(self) -> PollResult[T]:
-        """The last reading; before the first one, wait for it a little after the start."""
+        """The last result. Waits a little for the first one after the start."""
         self._last_asked_at = self._clock()
         self._page_asked.set()
         if not self._first_read_done.is_set() and self._thread.is_alive():

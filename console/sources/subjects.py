@@ -1,7 +1,7 @@
-"""The registry's subjects, each with what its latest schema says of itself.
+"""The registry's subjects, each with a summary of its latest schema.
 
-Rules: one listing for all subjects of all contexts, never a request for each; a schema is parsed
-once, because what a version is never changes; one that does not parse is shown with its problem.
+Rules: one request lists all subjects of all contexts. A schema is parsed once, because a version
+never changes. A schema that does not parse is shown with its error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OF_ALL_CONTEXTS = ":*:"
 
 @dataclass(frozen=True, slots=True)
 class SubjectRow:
-    """A subject and its latest version; `topic` is None if it is not one of values."""
+    """A subject and its latest version; `topic` is None unless the subject is for values."""
 
     subject: str
     topic: str | None
@@ -43,7 +43,7 @@ class SubjectsSnapshot:
     rows: Mapping[str, SubjectRow]
 
     def of_topic(self, topic: str) -> SubjectRow | None:
-        """The subject of a topic's values."""
+        """Return the subject of a topic's values."""
         return self.rows.get(subject_of(topic))
 
 
@@ -55,7 +55,7 @@ class SubjectReader:
         self._known: Mapping[str, SubjectRow] = {}
 
     def __call__(self) -> SubjectsSnapshot:
-        """Read now; UnreachableError if no registry answers."""
+        """Read all subjects. Raises UnreachableError if no registry answers."""
         listed = self._client.list_versions(_OF_ALL_CONTEXTS, latest_only=True)
         rows = {one.subject: self._row(one) for one in sorted(listed, key=lambda one: one.subject)}
         self._known = rows

@@ -1,4 +1,4 @@
-"""Who reads a topic: those that governance.toml declares, and the groups that committed in it."""
+"""A topic's readers: consumers that governance.toml declares, and groups with offsets in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["readers_of"]
 def readers_of(
     topic: str, governance: GovernanceFile, groups: Iterable[str]
 ) -> list[DownstreamConsumer]:
-    """The readers of a topic, declared ones first, each with how it is known."""
+    """Return the readers of a topic, declared ones first, each with its source."""
     declared = governance.of(subject_of(topic)).consumers
     found = [DownstreamConsumer(name, FILE_NAME) for name in declared]
     return found + [DownstreamConsumer(name, "committed offsets") for name in sorted(groups)]

@@ -1,7 +1,7 @@
-"""The broker's topics: partitions, messages kept, and how many come in a second.
+"""The broker's topics: partitions, messages, and messages per second.
 
-Rules: two kinds of requests for all topics together (metadata, offsets), never one for each; the
-rate is the growth of the end offsets over the last readings, so it costs nothing more.
+Rules: two requests cover all topics together (metadata and offsets), never one per topic. The rate
+is the growth of the end offsets between the last samples, so it needs no request.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_SAMPLES = 30
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic: `messages` it keeps, `end` counts all it ever had; `rates` oldest first."""
+    """A topic with its `messages` and the sum of its end offsets; `rates` are oldest first."""
 
     topic: str
     partitions: int
@@ -40,7 +40,7 @@ class TopicRow:
 
     @property
     def internal(self) -> bool:
-        """Whether it is Headworks' own or the broker's."""
+        """Return whether Headworks or the broker created the topic for itself."""
         return self.topic.startswith(("headworks.", "__"))
 
 
@@ -52,7 +52,7 @@ class TopicsSnapshot:
 
 
 def broker_unreachable(bootstrap: str, error: KafkaException) -> UnreachableError:
-    """The error of a broker that does not answer."""
+    """Return the error for a broker that does not answer."""
     return UnreachableError(
         f"no broker answers at {bootstrap}: {error.args[0].str()}",
         fix="start one with `headworks up`, or check the setting `bootstrap`",
@@ -69,7 +69,7 @@ class TopicReader:
         self._ends: deque[tuple[float, dict[str, int]]] = deque(maxlen=_MAX_SAMPLES + 1)
 
     def __call__(self) -> TopicsSnapshot:
-        """Read now; UnreachableError if no broker answers."""
+        """Read all topics. Raises UnreachableError if no broker answers."""
         try:
             found = self._admin.list_topics(timeout=_TIMEOUT_SECONDS).topics
             partitions = [
@@ -90,7 +90,7 @@ class TopicReader:
         )
 
     def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[str, int]:
-        """The sums over each topic's partitions; a partition without a leader counts nothing."""
+        """Return the sum per topic; a partition without a leader counts as 0."""
         sums: dict[str, int] = {}
         for batch in _batches(partitions):
             futures = self._admin.list_offsets(

@@ -1,5 +1,5 @@
-"""One module a screen: from what the sources said to the frozen values that a page shows.
+"""One module per screen: from the sources' snapshots to the frozen values that a page shows.
 
-Rules: pure reading. A view takes readings and what may be seen, and gives the same for HTML and
-JSON; it never asks a source for a list, and leaves out what may not be seen.
+Rules: pure reading. A view takes snapshots and a visibility, and returns the same values for HTML
+and JSON. It never asks a server for a list, and leaves out invisible names.
 """

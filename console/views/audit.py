@@ -14,7 +14,7 @@ __all__ = ["AuditPage", "TierColumn", "WindowPage", "audit_page", "window_page"]
 
 @dataclass(frozen=True, slots=True)
 class TierColumn:
-    """A tier: how long windows took to be there, its counts per window, and its sums."""
+    """A tier: the time that windows took to complete, its counts per window, and its sums."""
 
     tier: str
     p50: float | None
@@ -32,7 +32,7 @@ class TierColumn:
 
 @dataclass(frozen=True, slots=True)
 class AuditPage:
-    """A topic's audit; the windows are oldest first, and everything by window is in step."""
+    """A topic's audit; windows are oldest first, and every list by window has their order."""
 
     topic: str
     windows: tuple[int, ...]
@@ -44,7 +44,7 @@ class AuditPage:
 
 @dataclass(frozen=True, slots=True)
 class WindowPage:
-    """One window: what each tier has of it, who counted it, which loads took it."""
+    """One window: the counts of each tier, host, and application, and the loads that took it."""
 
     topic: str
     window_start: int
@@ -54,7 +54,7 @@ class WindowPage:
 
 
 def audit_page(found: TopicAudit, now_ms: int) -> AuditPage:
-    """A topic's answers as the page shows them."""
+    """Return a topic's audit as the page shows it."""
     columns = tuple(
         TierColumn(
             line.tier,
@@ -80,7 +80,7 @@ def audit_page(found: TopicAudit, now_ms: int) -> AuditPage:
 
 
 def window_page(found: Explanation, now_ms: int) -> WindowPage:
-    """One window's answers as the page shows them."""
+    """Return one window's counts as the page shows them."""
     return WindowPage(
         found.topic,
         found.window_start,

@@ -1,4 +1,4 @@
-"""The consumer groups: a verdict on each, and how far one of them is in every partition."""
+"""The consumer groups: the state of each, and a group's offset in every partition."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class GroupLine:
 
 @dataclass(frozen=True, slots=True)
 class GroupList:
-    """The groups that may be seen, the ones that are not well first."""
+    """The visible groups, those that need attention first."""
 
     known: bool
     part: ListPage[GroupLine]
@@ -52,7 +52,7 @@ class GroupList:
 
 @dataclass(frozen=True, slots=True)
 class PositionLine:
-    """How far a group is in one partition."""
+    """A group's offset and lag in one partition."""
 
     topic: str
     partition: int
@@ -65,7 +65,7 @@ class PositionLine:
 
 @dataclass(frozen=True, slots=True)
 class GroupPage:
-    """A group, its members and its positions."""
+    """A group, its members, and its offsets."""
 
     line: GroupLine
     members: tuple[MemberDescription, ...]
@@ -74,9 +74,9 @@ class GroupPage:
 
 @dataclass(frozen=True, slots=True)
 class TopicConsumer:
-    """Who reads a topic, and how it is known; of a group also how far it is in this topic.
+    """A reader of a topic and how it is known; for a group also its lag in this topic.
 
-    `state` is the group's, None for a reader that is only declared; `behind_ms` None: unknown.
+    `state` is None for a reader that is only declared, and `behind_ms` is None if it is unknown.
     """
 
     name: str
@@ -93,7 +93,7 @@ def topic_consumers(
     groups: GroupsSnapshot | None,
     can_see: CanSee,
 ) -> tuple[TopicConsumer, ...]:
-    """The readers of a topic, the groups that are worst first, those that are declared last."""
+    """Return a topic's readers: groups, the worst first, then those that are only declared."""
     rows = groups.rows if groups else {}
     # Who is declared and has committed as well is one reader.
     once = {one.name: one for one in reversed(list(readers))}
@@ -123,7 +123,7 @@ def _reader(
 
 
 def group_list(groups: GroupsSnapshot | None, can_see: CanSee, query: ListQuery) -> GroupList:
-    """The page that is wanted of the list of groups."""
+    """Return the requested page of the list of groups."""
     lines = group_lines(groups, can_see)
     part = list_page(
         lines,
@@ -137,7 +137,7 @@ def group_list(groups: GroupsSnapshot | None, can_see: CanSee, query: ListQuery)
 
 
 def group_lines(groups: GroupsSnapshot | None, can_see: CanSee) -> list[GroupLine]:
-    """A line for every group that may be seen."""
+    """Return a line for every visible group."""
     return [
         _line(row, can_see)
         for name, row in (groups.rows.items() if groups else ())
@@ -146,7 +146,7 @@ def group_lines(groups: GroupsSnapshot | None, can_see: CanSee) -> list[GroupLin
 
 
 def group_page(groups: GroupsSnapshot | None, name: str, can_see: CanSee) -> GroupPage | None:
-    """One group; None if it is not there or may not be seen."""
+    """Return one group, or None if it does not exist or is not visible."""
     row = groups.rows.get(name) if groups and can_see.group(name) else None
     if row is None:
         return None

@@ -1,4 +1,4 @@
-"""The first screen: is everything there? Topics by windows, the worst first, and what is new."""
+"""The first screen: completeness of topics by windows, the worst first, and recent changes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _NOT_READ_YET = "The audit has not been read yet."
 
 @dataclass(frozen=True, slots=True)
 class WindowCell:
-    """A topic's window at a tier. `mark` is what it shows, `grade` how good that is:
+    """A topic's window at a tier: its `mark`, and a `grade`.
 
-    0 nothing was sent, 1 all there, 2 still travelling, 3 a little lost or doubled, 4 more than
-    1 % lost, 5 more than a tenth lost.
+    Grades: 0 nothing was sent, 1 complete, 2 still arriving, 3 under 1 % lost or duplicates, 4 at
+    least 1 % lost, 5 at least 10 % lost.
     """
 
     window_start: int
@@ -48,7 +48,7 @@ class HealthLine:
 
 @dataclass(frozen=True, slots=True)
 class RecentChange:
-    """Something that has happened lately, the newest first."""
+    """A recent event: a registered version or a load."""
 
     at_ms: int
     what: str
@@ -58,7 +58,7 @@ class RecentChange:
 
 @dataclass(frozen=True, slots=True)
 class HealthProblem:
-    """Something that is not as it should be, and is no window's: a silent tier, a wrong clock."""
+    """A finding that concerns no window: a silent tier or a wrong clock, for example."""
 
     kind: str
     text: str
@@ -67,7 +67,7 @@ class HealthProblem:
 
 @dataclass(frozen=True, slots=True)
 class HealthPage:
-    """The heatmap of a tier, in one sentence and in cells; `further` troubles are left out."""
+    """The heatmap of a tier as a sentence and as cells; `further` counts problems left out."""
 
     kept: bool
     tier: str
@@ -93,7 +93,7 @@ def health_page(
     tier: str,
     now_ms: int,
 ) -> HealthPage:
-    """The heatmap of `tier`, with what may be seen of it."""
+    """Return the heatmap of `tier`, with the visible topics."""
     health = audit.health.get(tier) if audit else None
     rows = [row for row in (health.rows if health else ()) if can_see.topic(row.sum.topic)]
     windows = health.windows if health else ()
@@ -138,7 +138,7 @@ def health_page(
 
 
 def window_cell(state: WindowState | None, start: int, now_ms: int) -> WindowCell:
-    """What a window shows."""
+    """Return the cell of a window."""
     if state is None or (state.balance.expected <= 0 and state.balance.accounted == 0):
         return WindowCell(start, 0, "", "nothing was sent")
     balance = state.balance
@@ -169,7 +169,7 @@ def _sentence(topics: int, bad: int, expected: int, lost: int, duplicated: int, 
 
 
 def _problems(audit: AuditSnapshot | None, can_see: CanSee) -> tuple[HealthProblem, ...]:
-    """Those of hosts and tiers, which are of no topic, are for who may see every topic."""
+    """Return the visible findings; those without a topic need visibility of every topic."""
     return tuple(
         HealthProblem(one.kind, one.text, one.topic)
         for one in (audit.general_findings if audit else ())

@@ -1,4 +1,4 @@
-"""What the loader did: its runs, what one of them brought, and the columns of a topic's table."""
+"""The loader's work: its runs, the topics of one run, and the columns of a topic's table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LoadList:
 
 @dataclass(frozen=True, slots=True)
 class RunTopic:
-    """What one load did for one topic; `ranges` are (partition, from, to), `to` not included."""
+    """One topic of one load; `ranges` are (partition, start, end), the end excluded."""
 
     topic: str
     table: str
@@ -55,7 +55,7 @@ class RunPage:
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of a table; `origin`: data, loader or partition."""
+    """A column of a table; `origin`: data, loader, or partition."""
 
     name: str
     type: str
@@ -65,7 +65,7 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """From which load on the table's rows are written in which version."""
+    """The schema version of a table's rows from a load on."""
 
     load: int
     version: int
@@ -84,7 +84,7 @@ class TablePage:
 
 
 def load_list(loads: LoadsSnapshot | None, can_see: CanSee, query: ListQuery) -> LoadList:
-    """The tables that may be seen, and the newest runs of which every topic may be."""
+    """Return the visible tables, and the newest runs of which every topic is visible."""
     tables = [one for one in (loads.by_topic.values() if loads else ()) if can_see.topic(one.topic)]
     part = list_page(
         tables,
@@ -109,7 +109,7 @@ def _sees_all(run: LoadRun, can_see: CanSee) -> bool:
 def run_page(
     warehouse: AnyPath, loads: LoadsSnapshot | None, number: int, can_see: CanSee
 ) -> RunPage | None:
-    """One load; None if there is none, or if it has a topic that may not be seen."""
+    """Return one load, or None if it does not exist or has an invisible topic."""
     run = next((one for one in (loads.runs if loads else ()) if one.number == number), None)
     log = open_log(warehouse)
     if run is None or log is None or not _sees_all(run, can_see):
@@ -134,7 +134,7 @@ def run_page(
 
 
 def table_page(warehouse: AnyPath, loads: LoadsSnapshot | None, topic: str) -> TablePage | None:
-    """A topic's table with its columns; None if the topic has none."""
+    """Return a topic's table with its columns, or None if the topic has no table."""
     table = loads.by_topic.get(topic) if loads else None
     log = open_log(warehouse)
     latest = log.latest() if log else None

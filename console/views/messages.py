@@ -1,4 +1,4 @@
-"""The messages of a topic: where to begin, which to keep, and the one that a permalink names."""
+"""The messages of a topic: the start position, the filter, and the message of a permalink."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MAX_TAIL_MESSAGES = 2_000
 
 @dataclass(frozen=True, slots=True)
 class TopicSchemas:
-    """A topic, the subject of its values, and the latest version of that of its keys, if any."""
+    """A topic, the subject of its values, and the latest version of its key subject, if any."""
 
     row: TopicRow
     subject: SubjectRow | None
@@ -49,7 +49,7 @@ class TopicSchemas:
 
 @dataclass(frozen=True, slots=True)
 class StartPosition:
-    """Where to begin: the newest (nothing given), an offset, a moment, or a cursor."""
+    """Where to start: at the newest (nothing given), an offset, a time, or a cursor."""
 
     partition: int | None = None
     offset: int | None = None
@@ -59,19 +59,19 @@ class StartPosition:
 
     @property
     def tail(self) -> bool:
-        """Whether the newest messages are meant."""
+        """Return whether the newest messages are requested."""
         return self.offset is None and self.time_ms is None and self.cursor is None
 
 
 @dataclass(frozen=True, slots=True)
 class FieldFilter:
-    """A dotted field path, and the text that its value must be; `*` at an end is anything."""
+    """A dotted field path, and the text of its value; `*` at an end matches anything."""
 
     field: str = ""
     value: str = ""
 
     def keeps(self, shown: ShownMessage) -> bool:
-        """Whether a message is kept; it is looked at as it is shown, masked."""
+        """Return whether a message matches, after masking."""
         found = _at(shown.event, self.field.split("."))
         return any(_matches(one, self.value) for one in found)
 
@@ -103,7 +103,7 @@ class MessageList:
 
 @dataclass(frozen=True, slots=True)
 class OneMessage:
-    """One message, and its neighbours in the partition."""
+    """One message, and its neighbors in the partition."""
 
     topic: str
     subject: str | None
@@ -113,7 +113,7 @@ class OneMessage:
 
 
 def read_time(text: str) -> int | None:
-    """ISO text (UTC where it names no zone) or milliseconds since 1970; None for no text."""
+    """Return a time in milliseconds since 1970 from ISO text (UTC by default) or such a number."""
     if not text:
         return None
     if re.fullmatch(r"\d{1,15}", text):
@@ -129,7 +129,7 @@ def read_time(text: str) -> int | None:
 
 
 def read_cursor(text: str) -> Mapping[int, int] | None:
-    """PARTITION:OFFSET,.. as the links of a page write it; None for no text."""
+    """Return the offsets of a cursor, PARTITION:OFFSET,.., or None for no text."""
     if not text:
         return None
     if not re.fullmatch(r"\d{1,6}:\d{1,18}(,\d{1,6}:\d{1,18}){0,999}", text):
@@ -146,7 +146,7 @@ def message_list(
     fields: tuple[str, ...],
     readers: tuple[TopicConsumer, ...],
 ) -> MessageList:
-    """Read what is sought. UnreachableError if broker or registry do not answer."""
+    """Read a page of messages. Raises UnreachableError if broker or registry do not answer."""
     with reader.connected() as reading:
         return _message_list(reading, governed, seek, kept, fields, readers)
 
@@ -214,7 +214,7 @@ def one_message(
     partition: int,
     offset: int,
 ) -> OneMessage | None:
-    """The message at an offset; None if it is not there (any more)."""
+    """Return the message at an offset, or None if it does not exist."""
     row, subject, topic = governed.row, governed.subject, governed.row.topic
     with reader.connected() as reading:
         bound = reading.bounds(topic, row.partitions).get(partition)
@@ -260,7 +260,7 @@ def _older(
     *,
     filtered: bool,
 ) -> str | None:
-    """Where the page before this one begins; nothing before a filter's first."""
+    """Return the cursor of the previous page, or None at the start and for a filter."""
     if filtered:
         return None
     firsts = dict(starts)
@@ -280,7 +280,7 @@ def _cursor(offsets: Mapping[int, int]) -> str:
 
 
 def _at(value: Any, path: list[str]) -> list[Any]:
-    """What lies at a dotted path; lists are looked into."""
+    """Return the values at a dotted path, in every item of a list."""
     if isinstance(value, list):
         return [found for item in value for found in _at(item, path)]
     if not path:

@@ -1,4 +1,4 @@
-"""A part of a list: what is looked for, in which order, and which page of it."""
+"""One page of a list: the search, the order, and the page number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE_ROWS = 50
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """The words looked for, the page (from 1) and the order."""
+    """The words to search for, the page (from 1), and the order."""
 
     q: str = ""
     page: int = 1
@@ -23,7 +23,7 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[T]):
-    """One page of a list: `total` counts what matches, on all pages."""
+    """One page of a list: `total` counts the matches on all pages."""
 
     rows: tuple[T, ...]
     total: int
@@ -39,7 +39,7 @@ def list_page(
     text: Callable[[T], str],
     order: Callable[[T], object] | None = None,
 ) -> ListPage[T]:
-    """The page that is wanted of the rows whose text holds every word, in the order given."""
+    """Return the requested page of the rows whose text contains every word."""
     words = query.q.lower().split()
     found = [row for row in rows if not words or _holds(text(row).lower(), words)]
     if order is not None:

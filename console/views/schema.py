@@ -1,4 +1,4 @@
-"""A subject: its fields with their docs, its versions, and what changed between two of them."""
+"""A subject: its fields with their docs, its versions, and the changes between two of them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class SubjectLine:
 def subject_list(
     subjects: SubjectsSnapshot | None, can_see: CanSee, query: ListQuery
 ) -> ListPage[SubjectLine]:
-    """The page that is wanted of the list of subjects."""
+    """Return the requested page of the list of subjects."""
     rows = [
         row for row in (subjects.rows.values() if subjects else ()) if can_see.subject(row.subject)
     ]
@@ -111,7 +111,7 @@ def subject_list(
 
 @dataclass(frozen=True, slots=True)
 class FieldLine:
-    """A field by its dotted path; `since` is the oldest version that has had it ever since."""
+    """A field by its dotted path; `since` is the first of the versions in a row that have it."""
 
     path: str
     depth: int
@@ -126,7 +126,7 @@ class FieldLine:
 
 @dataclass(frozen=True, slots=True)
 class VersionLine:
-    """A version in the rail; `changes` counts what it changed in the one before."""
+    """A version in the list; `changes` counts its changes to the version before."""
 
     version: int
     schema_id: int
@@ -136,7 +136,7 @@ class VersionLine:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """One change in words; `kind`: added, removed or changed."""
+    """One change in words; `kind`: added, removed, or changed."""
 
     kind: str
     path: str
@@ -178,7 +178,9 @@ def schema_page(
     consumers: Sequence[DownstreamConsumer],
     producers: Sequence[str],
 ) -> SchemaPage:
-    """The page of a subject. `history` is oldest first; `texts` are complete schemas by version."""
+    """Return the page of a subject. `history` is oldest first; `texts` are complete schemas by
+    version.
+    """
     shown, problem = _parsed(texts[version])
     record = shown if isinstance(shown, Record) else None
     recent = history[-_MAX_VERSIONS:]
@@ -208,7 +210,7 @@ def schema_page(
 
 
 def pretty(text: str) -> str:
-    """A schema's text, indented; as it stands if it is no JSON."""
+    """Return a schema's text, indented, or unchanged if it is not JSON."""
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except ValueError:
@@ -216,7 +218,7 @@ def pretty(text: str) -> str:
 
 
 def text_diff(old: str, new: str) -> Iterator[str]:
-    """The lines that differ, with three around them."""
+    """Yield the lines that differ, with three lines of context."""
     lines = difflib.unified_diff(pretty(old).splitlines(), pretty(new).splitlines(), lineterm="")
     for number, line in enumerate(lines):
         if number > 1:  # the two lines that name files
@@ -224,7 +226,7 @@ def text_diff(old: str, new: str) -> Iterator[str]:
 
 
 def changes_between(old: Schema, new: Schema) -> Iterator[SchemaChange]:
-    """What changed, field by field, in words."""
+    """Yield the changes field by field, in words."""
     for one in differences(old, new):
         yield _change(one)
 
@@ -262,7 +264,7 @@ def _version_lines(
 
 
 def field_lines(schema: Schema | None, history: Mapping[int, Schema | None]) -> Iterator[FieldLine]:
-    """The fields of a schema in its order, those of inner records below their own.
+    """Yield the fields of a schema in order, with those of nested records below their own.
 
     `history` are the versions up to this one, by number.
     """
@@ -289,7 +291,7 @@ def field_lines(schema: Schema | None, history: Mapping[int, Schema | None]) -> 
 
 
 def field_paths(text: str) -> tuple[str, ...]:
-    """The dotted paths of a schema's fields, as a filter names them: lists are looked into."""
+    """Return the dotted field paths for a filter, without steps for lists and maps."""
     schema, _ = _parsed(text)
     if not isinstance(schema, Record):
         return ()
@@ -313,7 +315,7 @@ def _fields(
 
 
 def _records(schema: Schema, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Record]]:
-    """The records that a type holds, with the path that leads to them."""
+    """Yield the records inside a type, with their paths."""
     if isinstance(schema, Record):
         yield path, schema
     elif isinstance(schema, Array):
@@ -326,7 +328,7 @@ def _records(schema: Schema, path: tuple[str, ...]) -> Iterator[tuple[tuple[str,
 
 
 def _roles(schema: Record) -> dict[str, str]:
-    """What Headworks itself reads from a field, by path."""
+    """Return the fields with a role in Headworks (key, event time), by path."""
     try:
         governance = governance_of(schema)
     except HeadworksError:
@@ -339,7 +341,7 @@ def _roles(schema: Record) -> dict[str, str]:
 
 
 def _since(history: Mapping[int, Schema | None]) -> dict[tuple[str, ...], int]:
-    """From which version on each path has been there without a break, counting back."""
+    """Return, for each path, the first of the versions in a row that have it."""
     since: dict[tuple[str, ...], int] = {}
     unbroken: set[tuple[str, ...]] | None = None
     for number in sorted(history, reverse=True):
@@ -353,7 +355,7 @@ def _since(history: Mapping[int, Schema | None]) -> dict[tuple[str, ...], int]:
 
 
 def type_text(schema: Schema) -> str:
-    """A type as people say it."""
+    """Return a type in words."""
     if isinstance(schema, Primitive | Fixed) and schema.logical is not None:
         logical = schema.logical
         if logical.name == "decimal":

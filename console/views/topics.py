@@ -1,4 +1,4 @@
-"""The list of topics: size, rate, schema and table of each."""
+"""The list of topics: the size, rate, schema, and table of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["TopicLine", "TopicList", "topic_list"]
 
 @dataclass(frozen=True, slots=True)
 class TopicLine:
-    """A topic, and where its schema and its table are, if it has them."""
+    """A topic, with its schema and table if it has them."""
 
     topic: str
     partitions: int
@@ -33,7 +33,7 @@ class TopicLine:
 
 @dataclass(frozen=True, slots=True)
 class TopicList:
-    """The topics that may be seen; `known` is False before the broker has answered once."""
+    """The visible topics; `known` is False before the broker has answered once."""
 
     known: bool
     part: ListPage[TopicLine]
@@ -54,7 +54,7 @@ def topic_list(
     can_see: CanSee,
     query: ListQuery,
 ) -> TopicList:
-    """The page that is wanted of the list of topics."""
+    """Return the requested page of the list of topics."""
     seen = [row for row in (topics.rows.values() if topics else ()) if can_see.topic(row.topic)]
     order = _ORDERS.get(query.sort, _ORDERS[""])
     part = list_page(seen, query, lambda row: row.topic, order)

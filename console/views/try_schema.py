@@ -1,7 +1,7 @@
-"""Try a change: a schema that is not registered, the verdict on it, and what it would lead to.
+"""Try a change: an unregistered schema, the verdict on it, and its consequences.
 
-Rules: the verdict is the gate's own (`ci.gate`), so that what passes here passes there; nothing is
-registered; the subject that it is held against is the one chosen, or the one the schema names.
+Rules: the gate gives the verdict (`ci.gate`), so a change that passes here passes there. Nothing is
+registered. The schema is compared with the chosen subject, or with the one that it names.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = ["TrialFinding", "TrialResult", "try_change"]
 
 @dataclass(frozen=True, slots=True)
 class TrialFinding:
-    """A finding: what breaks, where in the text (lines from 1), and the way out.
+    """A finding: the break, its place in the text (lines from 1), and the fix.
 
-    `versions` are the registered ones that it is about; `policy` is the one that adds the rule.
+    `versions` are the registered ones that it concerns, and `policy` is the one that has the rule.
     """
 
     rule: str
@@ -45,7 +45,7 @@ class TrialFinding:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """What came of a text. `verdict`: pass, refused, or None where nothing was tried yet."""
+    """The result for a text. `verdict`: pass, refused, or None before the first trial."""
 
     text: str
     subject: str | None
@@ -68,9 +68,9 @@ def try_change(
     beside: Mapping[str, str],
     sees: Callable[[str], bool],
 ) -> TrialResult:
-    """Hold a text against the registry. UnreachableError if the registry does not answer.
+    """Check a text against the registry. Raises UnreachableError.
 
-    `subject` None: the one that the text names, if it may be seen.
+    `subject` None: the subject that the text names, if it is visible.
     """
     named = subject or named_subject(text, beside)
     if named is not None and not sees(named):
@@ -125,7 +125,7 @@ def _reason(group: Sequence[LocatedFinding]) -> TrialFinding:
 def _changes(
     subject: str | None, text: str, client: RegistryClient, beside: Mapping[str, str]
 ) -> tuple[SchemaChange, ...]:
-    """What the text changes in the latest version; nothing where one of the two is no schema."""
+    """Return the changes to the latest version, or nothing if one of the two is not a schema."""
     latest = client.latest(subject) if subject is not None else None
     if latest is None or beside:
         return ()

@@ -1,4 +1,4 @@
-"""What a view asks before it shows something; `headworks._console.app.visibility` answers."""
+"""The visibility that a view asks for; `headworks._console.app.visibility` implements it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ __all__ = ["CanSee"]
 
 
 class CanSee(Protocol):
-    """Whether one principal may see a thing of that name."""
+    """Answers whether a principal may see a name."""
 
     def topic(self, name: str) -> bool:
-        """A topic, with its messages, audit and table."""
+        """Return whether a topic is visible, with its messages, audit, and table."""
 
     def group(self, name: str) -> bool:
-        """A consumer group."""
+        """Return whether a consumer group is visible."""
 
     def subject(self, name: str) -> bool:
-        """A subject, with its schemas."""
+        """Return whether a subject is visible, with its schemas."""
