@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from headworks._audit.increments import Increment, IncrementDecoder
 from headworks._audit.ledger import Ledger
 from headworks._audit_counting import AUDIT_TOPIC
-from headworks._kafka.client_properties import READ_AHEAD, broker_client
+from headworks._kafka.client_properties import READ_AHEAD, client_properties
 from headworks.errors import CorruptError, UnreachableError
 from headworks.registry_client import RegistryClient
 
@@ -67,7 +67,7 @@ def audit_consumer(bootstrap: str, reset: str) -> Consumer:
     """Return a consumer that commits nothing; `reset` applies if its offset is gone."""
     return Consumer(
         {
-            **broker_client(bootstrap),
+            **client_properties(bootstrap),
             **READ_AHEAD,
             "group.id": "headworks-audit",
             "enable.auto.commit": False,

@@ -12,7 +12,7 @@ from typing import Any
 
 from headworks._ci.governance import FILE_NAME, GovernanceFile
 from headworks._ci.verdict import DownstreamConsumer
-from headworks._kafka.client_properties import broker_client
+from headworks._kafka.client_properties import client_properties
 from headworks.errors import UnreachableError
 from headworks.schema import subject_of
 
@@ -46,7 +46,7 @@ def _groups_by_topic(bootstrap: str) -> dict[str, list[str]]:
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
     from confluent_kafka.admin import AdminClient
 
-    client = AdminClient({**broker_client(bootstrap), "log_level": 0})
+    client = AdminClient({**client_properties(bootstrap), "log_level": 0})
     try:
         listed = client.list_consumer_groups(request_timeout=_TIMEOUT_SECONDS).result()
         if listed.errors:

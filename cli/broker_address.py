@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headworks._cli.options import BootstrapOption, ZooKeeperOption
-from headworks._kafka.client_properties import broker_client
+from headworks._kafka.client_properties import client_properties
 from headworks.errors import UnreachableError
 
 if TYPE_CHECKING:
@@ -38,16 +38,16 @@ class BrokerOptions:
 
 def bootstrap_servers(bootstrap: str | None, zookeeper: str | None = None) -> str:
     """Return the servers of --bootstrap, of --zookeeper, or of the settings of those names."""
-    from headworks._kafka.bootstrap import bootstrap_of
+    from headworks._kafka.bootstrap import resolve_bootstrap
 
-    return bootstrap_of(bootstrap, zookeeper)
+    return resolve_bootstrap(bootstrap, zookeeper)
 
 
 def admin_client(bootstrap: str) -> AdminClient:
     """Return an administration client of the brokers at `bootstrap`."""
     from confluent_kafka.admin import AdminClient
 
-    return AdminClient({**broker_client(bootstrap), "log_level": 2})
+    return AdminClient({**client_properties(bootstrap), "log_level": 2})
 
 
 def topics_metadata(bootstrap: str) -> dict[str, Any]:

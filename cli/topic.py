@@ -78,14 +78,14 @@ def describe(
     """
     from confluent_kafka import Consumer
 
-    from headworks._kafka.client_properties import broker_client
+    from headworks._kafka.client_properties import client_properties
 
     address = bootstrap_servers(bootstrap)
     cluster = cluster_metadata(address)
     found = cluster.topics
     if topic not in found:
         raise UsageError(f"there is no topic {topic!r}", fix="see `headworks topic list`")
-    consumer = Consumer({**broker_client(address), "group.id": "headworks-describe"})
+    consumer = Consumer({**client_properties(address), "group.id": "headworks-describe"})
     try:
         rows: list[tuple[int | None, ...]] = []
         refused: dict[int, int] = {}

@@ -205,12 +205,12 @@ class Warehouse:
         from hadoop_loader._operations.audit_counts import AuditPublisher
         from hadoop_loader._spark.jobs import SparkJobs
         from hadoop_loader._tables.hive_catalog import HiveCatalog
-        from headworks._kafka.client_properties import broker_client
+        from headworks._kafka.client_properties import client_properties
         from headworks.registry_client import RegistryClient
 
         config = self._config
         config.metastore.mkdir(parents=True, exist_ok=True)
-        client = broker_client(config.bootstrap)
+        client = client_properties(config.bootstrap)
         registry = RegistryClient(config.registry)
         catalog = HiveCatalog(self._spark, config.files_database, config.database)
         catalog.prepare(config.metastore)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headworks._kafka.client_properties import broker_client
+from headworks._kafka.client_properties import client_properties
 from headworks.errors import UsageError
 
 __all__ = ["COMPRESSIONS", "MirrorOptions", "MirrorSource", "read_properties", "whole_names"]
@@ -127,7 +127,7 @@ def read_properties(bootstrap: str, path: Path | None) -> dict[str, Any]:
     Raises UsageError for an unreadable file, a malformed line, and a property that cannot be set.
     """
     if path is None:
-        return broker_client(bootstrap)
+        return client_properties(bootstrap)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -41,7 +41,7 @@ from headworks._audit_counting.counters import CounterFile, WindowCounts
 from headworks._audit_counting.outcomes import BROKER_ERROR, QUEUE_FULL, TOO_LARGE
 from headworks._audit_counting.reporting import AuditReporter, audit_topic_sender
 from headworks._kafka.clients import KafkaProducer
-from headworks._kafka.partitioner import ANY, Detour
+from headworks._kafka.partitioner import ANY, KeylessPartitioner
 from headworks.errors import HeadworksError
 from headworks.registry_client._schema_ids import EventSchemaIds
 from producer_sdk._context import Headers
@@ -82,9 +82,9 @@ class Transport:
 
     def __init__(self, config: TransportConfig) -> None:
         # Chooses partitions of living brokers for messages without a key.
-        self._partitioner = Detour()
+        self._partitioner = KeylessPartitioner()
         # librdkafka's producer: its queue and its connections.
-        self.client = KafkaProducer(self._partitioner.client(config.client))
+        self.client = KafkaProducer(self._partitioner.properties(config.client))
         # The counts of this process; the file has a lock of its own.
         self.counters = CounterFile(config.state_dir)
         # The counts of each topic's last message. The counter file fills and clears it.

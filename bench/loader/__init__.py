@@ -24,7 +24,7 @@ from hadoop_loader import Warehouse, WarehouseConfig
 from hadoop_loader._commit.policy import Policy
 from hadoop_loader._commit.report import LoadReport
 from hadoop_loader._fetch.kafka_log import KafkaLog
-from headworks._kafka.client_properties import broker_client
+from headworks._kafka.client_properties import client_properties
 from headworks._server import child_process
 from headworks.errors import HeadworksError
 from headworks.registry_client import RegistryClient
@@ -56,7 +56,7 @@ class Stack:
 
     def ends(self, topic: str) -> list[int]:
         """The end of each partition of a topic."""
-        log = KafkaLog(broker_client(self.broker))
+        log = KafkaLog(client_properties(self.broker))
         marks = log.watermarks({topic: log.partitions()[topic]})[topic]
         return [marks[partition].high for partition in sorted(marks)]
 

@@ -19,7 +19,7 @@ from hadoop_loader._fetch.kafka_log import Fetcher, KafkaFetcher
 from hadoop_loader._fetch.ranges import Range
 from hadoop_loader._jit.backend import Choice
 from hadoop_loader._tasks.load_task import Manifest, Task, TopicPlan, Writer, load
-from headworks._kafka.client_properties import broker_client
+from headworks._kafka.client_properties import client_properties
 from headworks._wire import HEADER_SIZE
 
 __all__ = ["main"]
@@ -44,7 +44,7 @@ def main(text: str) -> None:
 def _ours(given: Measure, ranges: Sequence[Range], folder: Path, after: int) -> Measure:
     writer = Writer(given["schema_id"], 1, given["schema"])
     plan = TopicPlan(given["topic"], "t", given["topic"], writer, (writer,))
-    client = broker_client(given["bootstrap"])
+    client = client_properties(given["bootstrap"])
     choice = Choice(after)
 
     def run(name: str, part: Sequence[Range]) -> Manifest:
@@ -72,7 +72,7 @@ def _fastavro(given: Measure, ranges: Sequence[Range], folder: Path) -> Measure:
     from fastavro import parse_schema, schemaless_reader
 
     schema = parse_schema(json.loads(given["schema"]))
-    fetcher: Fetcher = KafkaFetcher(broker_client(given["bootstrap"]))
+    fetcher: Fetcher = KafkaFetcher(client_properties(given["bootstrap"]))
     folder.mkdir(parents=True, exist_ok=True)
     seconds = dict.fromkeys(("fetch", "decode", "write"), 0.0)
     rows = size = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from headworks._kafka.error_codes import ErrorCode
-from headworks._kafka.protocol.apis import API_VERSIONS, APIS, LOGIN
+from headworks._kafka.protocol.apis import APIS, SASL_APIS, ApiKey
 from headworks._kafka.protocol.messages import encode
 
 __all__ = ["api_versions"]
@@ -14,14 +14,14 @@ __all__ = ["api_versions"]
 @cache
 def api_versions(version: int, *, login: bool = False) -> bytes:
     """The body of the reply to a request of `version`; with `login` if there are users."""
-    api = APIS[API_VERSIONS]
+    api = APIS[ApiKey.API_VERSIONS]
     known = api.serves(version)
     fields = {
         "error_code": ErrorCode.NONE if known else ErrorCode.UNSUPPORTED_VERSION,
         "api_keys": [
             {"api_key": served.key, "min_version": served.minimum, "max_version": served.maximum}
             for served in APIS.values()
-            if login or served.key not in LOGIN
+            if login or served.key not in SASL_APIS
         ],
     }
     return encode(api, version if known else 0, fields)

@@ -1,159 +1,165 @@
-"""Who sent a request: address, principal, and what they may do.
+"""The client that sent a request: its address, its principal, and its permissions.
 
-Rules: without permissions (no users and no grants are configured, or users without grants) the
-client may do everything, and asking costs next to nothing. A refusal is counted every time, and
-logged once a minute for the same principal, API and thing: a client that tries for ever must not
-fill the disk.
+Rules: without grants a client may do everything, and the check costs next to nothing. Every denial
+is counted. Denials of one principal, API, and resource are logged once a minute, so that a client
+that retries for ever does not fill the disk.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 
-from headworks._broker.handlers.counters import Counters
-from headworks._broker.handlers.permissions import Permissions
+from headworks._broker.handlers.counters import BrokerCounters
+from headworks._broker.handlers.permissions import Permissions, RequiredRoles
 from headworks._kafka.protocol.apis import APIS
 from headworks._server.security import ANONYMOUS, Access, Principal
 from headworks.errors import UsageError
 
-__all__ = ["Authority", "Client"]
+__all__ = ["Authorizer", "Client"]
 
 _log = logging.getLogger(__name__)
-_LOG_AGAIN = 60.0
-_MOST_LOGGED = 10_000
+_LOG_INTERVAL_SECONDS = 60.0
+_MAX_LOGGED = 10_000
+_MAX_RESOURCE_CHARACTERS = 300
 
 
-class Authority:
-    """The grants of a broker, and what was logged of refusals; `access` None: all is allowed."""
+class Authorizer:
+    """A broker's grants. If `access` is None, everything is allowed.
+
+    `required` holds the roles that each API requires.
+    """
 
     def __init__(
-        self, access: Access | None, *, clock: Callable[[], float] = time.monotonic
+        self,
+        access: Access | None,
+        required: Mapping[int, RequiredRoles],
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._access = access
+        self._required = required
         self._clock = clock
-        self._known: dict[Principal, Permissions] = {}
-        self._logged: dict[tuple[str, int, str], float] = {}
-        self._seen: object = None
+        self._permissions: dict[Principal, Permissions] = {}  # of principals that have connected
+        self._logged_at: dict[tuple[str, int, str], float] = {}  # by principal, API, and resource
+        self._last_grants: object = None  # or the text of the error, if they could not be read
         self.refresh()
 
     def permissions(self, principal: Principal) -> Permissions | None:
-        """What a principal may do; None: everything."""
+        """Return the permissions of a principal, or None if everything is allowed."""
         if self._access is None:
             return None
-        found = self._known.get(principal)
+        found = self._permissions.get(principal)
         if found is None:
-            found = self._known[principal] = Permissions(self._access, principal)
+            found = Permissions(self._access, principal, self._required)
+            self._permissions[principal] = found
         return found
 
     def refresh(self) -> None:
-        """See whether the grants have changed; to be called every second or so."""
+        """Forget old decisions if the grants have changed. Call this about once a second."""
         if self._access is None:
             return
         try:
             grants: object = self._access.grants
         except UsageError as error:
             grants = str(error)
-        # The same grants, read again, are a change: what was decided in between may be wrong
-        if grants is self._seen or (isinstance(grants, str) and grants == self._seen):
+        # Equal grants in a new object are a change: a decision made in between may be wrong
+        unchanged = grants is self._last_grants
+        if unchanged or (isinstance(grants, str) and grants == self._last_grants):
             return
         if isinstance(grants, str):
             _log.error(
                 "nobody may do anything until this is mended: %s", grants, extra={"error": grants}
             )
-        elif self._seen is not None:
+        elif self._last_grants is not None:
             _log.info("the grants have changed", extra={"grants": len(self._access.grants)})
-        self._seen = grants
-        for permissions in self._known.values():
+        self._last_grants = grants
+        for permissions in self._permissions.values():
             permissions.forget()
 
-    def log_refusal(self, client: Client, api: int, what: str) -> None:
-        """Say that a client may not do something, unless that was said a short while ago."""
-        key, now = (client.principal.name, api, what), self._clock()
-        if now - self._logged.get(key, -_LOG_AGAIN) < _LOG_AGAIN:
+    def log_denial(self, client: Client, api: int, resource: str) -> None:
+        """Log that a client may not use an API on a resource, at most once a minute."""
+        key, now = (client.principal.name, api, resource), self._clock()
+        if now - self._logged_at.get(key, -_LOG_INTERVAL_SECONDS) < _LOG_INTERVAL_SECONDS:
             return
-        if len(self._logged) >= _MOST_LOGGED:
-            self._logged.clear()
-        self._logged[key] = now
+        if len(self._logged_at) >= _MAX_LOGGED:
+            self._logged_at.clear()
+        self._logged_at[key] = now
         name = APIS[api].name
+        about = {"principal": client.principal.name, "peer": client.peer}
         _log.warning(
             "%s from %s may not %s %s",
             client.principal.name,
             client.peer,
             name,
-            what,
-            extra={
-                "principal": client.principal.name,
-                "peer": client.peer,
-                "api": name,
-                "resource": what,
-            },
+            resource,
+            extra={**about, "api": name, "resource": resource},
         )
 
 
 class Client:
-    """Whoever is at the other end of a connection."""
+    """The client of one connection."""
 
-    __slots__ = ("_authority", "_counters", "_permissions", "peer", "principal")
+    __slots__ = ("_authorizer", "_counters", "_permissions", "peer", "principal")
 
     def __init__(
         self,
         peer: str,
-        counters: Counters,
-        authority: Authority,
+        counters: BrokerCounters,
+        authorizer: Authorizer,
         principal: Principal = ANONYMOUS,
     ) -> None:
-        self.peer = peer
+        self.peer = peer  # its HOST:PORT
         self._counters = counters
-        self._authority = authority
+        self._authorizer = authorizer
         self.log_in(principal)
 
     def log_in(self, principal: Principal) -> None:
-        """From now on it is this principal."""
+        """Make the client act as this principal from now on."""
         self.principal = principal
-        self._permissions = self._authority.permissions(principal)
+        self._permissions = self._authorizer.permissions(principal)
 
     @property
-    def view(self) -> Hashable:
-        """What tells replies apart that depend on what the client may see."""
+    def visibility(self) -> Hashable:
+        """A key that is equal for clients to whom the same topics are visible."""
         if self._permissions is None:
             return None
         return self.principal, self._permissions.version
 
-    def may_topic(self, api: int, name: str) -> bool:
-        """Whether it may use this API on this topic; a refusal is counted and logged."""
+    def may_use_topic(self, api: int, name: str) -> bool:
+        """Return whether it may use this API on this topic; count and log a denial."""
         if self._permissions is None or self._permissions.topic(api, name):
             return True
-        self._refused(api, f"topic {name!r}")
+        self._deny(api, f"topic {name!r}")
         return False
 
-    def may_group(self, api: int, name: str) -> bool:
-        """Whether it may use this API on this consumer group; as `may_topic`."""
+    def may_use_group(self, api: int, name: str) -> bool:
+        """Return whether it may use this API on this consumer group; count and log a denial."""
         if self._permissions is None or self._permissions.group(api, name):
             return True
-        self._refused(api, f"group {name!r}")
+        self._deny(api, f"group {name!r}")
         return False
 
-    def may_broker(self, api: int) -> bool:
-        """Whether it may use this API on the broker as a whole; as `may_topic`."""
+    def may_use_broker(self, api: int) -> bool:
+        """Return whether it may use this API on the whole broker; count and log a denial."""
         if self._permissions is None or self._permissions.broker(api):
             return True
-        self._refused(api, "broker")
+        self._deny(api, "broker")
         return False
 
     def sees_topic(self, api: int, name: str) -> bool:
-        """As `may_topic`, for a listing that leaves out what may not be seen: nothing is logged."""
+        """Return whether a listing shows it this topic. What is hidden is not logged."""
         return self._permissions is None or self._permissions.topic(api, name)
 
     def sees_group(self, api: int, name: str) -> bool:
-        """As `may_group`, for a listing."""
+        """Return whether a listing shows it this group. What is hidden is not logged."""
         return self._permissions is None or self._permissions.group(api, name)
 
-    def answered(self, api: int, error: int) -> None:
-        """An error was answered to it."""
+    def count_error(self, api: int, error: int) -> None:
+        """Count an error that the client was answered with."""
         self._counters.errors[api, error] += 1
 
-    def _refused(self, api: int, what: str) -> None:
+    def _deny(self, api: int, resource: str) -> None:
         self._counters.denied[api] += 1
-        self._authority.log_refusal(self, api, what[:300])
+        self._authorizer.log_denial(self, api, resource[:_MAX_RESOURCE_CHARACTERS])

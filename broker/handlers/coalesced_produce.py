@@ -1,11 +1,13 @@
-"""Produce requests that follow each other and are alike, taken together.
+"""Produce requests that arrive together and match each other, handled as one.
 
-A client with many requests on their way fills the receive buffer with the same request over and
-over, but for its records. Those for one partition that nothing is wrong with become one `Run`: a
-batch each, staged one after the other, committed and answered as one production.
+A client with many requests in flight fills the receive buffer with requests that differ only in
+their correlation id and their records. Consecutive valid requests for one partition become one
+`CoalescedProduce`: their batches are staged one after the other, committed once, and answered
+together.
 
-Rule: a run takes only what it can say yes to. The first request that needs more (a refusal, a
-repeat of an idempotent producer, a stamp of the log's own) ends it, unread, and goes the long way.
+Rule: a coalesced produce contains only requests that succeed. The first request that needs more
+ends it and is handled on its own: a rejected batch, a duplicate of an idempotent producer, or a
+topic whose log stamps append times.
 """
 
 from __future__ import annotations
@@ -16,27 +18,27 @@ from typing import Any
 
 from headworks._broker.handlers.leadership import partition_of
 from headworks._broker.handlers.node import Node
-from headworks._broker.handlers.produce import Answers, check_records
+from headworks._broker.handlers.produce import ReplySink, check_produced_batch
 from headworks._broker.topics import HostedPartition, StorageFailureError
 from headworks._kafka.error_codes import ErrorCode
-from headworks._kafka.protocol.apis import PRODUCE
+from headworks._kafka.protocol.apis import ApiKey
 from headworks._kafka.protocol.produce import (
-    Repeated,
-    Repeats,
-    Result,
-    encode_offsets,
+    MatchedRequest,
+    ProduceResult,
+    ProduceTemplate,
+    encode_offset_replies,
     encode_reply,
 )
 from headworks._kafka.records.batch import plain_batches
 from headworks.errors import RefusedError
 
-__all__ = ["Run", "take_run"]
+__all__ = ["CoalescedProduce", "coalesce"]
 
 _ALL = -1
 _LONG_WAY = (RefusedError, StorageFailureError)
 
 
-class Run:
+class CoalescedProduce:
     """Requests whose batches are staged in one partition; to `commit`, one production.
 
     `place` is where the answers go, given by who takes the run.
@@ -55,7 +57,9 @@ class Run:
         "touched",
     )
 
-    def __init__(self, repeats: Repeats, partition: HostedPartition, answers: Answers) -> None:
+    def __init__(
+        self, repeats: ProduceTemplate, partition: HostedPartition, answers: ReplySink
+    ) -> None:
         self.acks = repeats.acks
         self.after = 0  # where the next request begins
         self.place: Any = None
@@ -69,9 +73,9 @@ class Run:
     def __len__(self) -> int:
         return len(self._placed)
 
-    def stage(self, requests: Iterator[Repeated], view: memoryview) -> None:
+    def stage(self, requests: Iterator[MatchedRequest], view: memoryview) -> None:
         """Stage requests until one cannot be, and look at none after that."""
-        partition, taken = self._partition, list[Repeated]()
+        partition, taken = self._partition, list[MatchedRequest]()
         batches = plain_batches(view, self._spans(requests, taken))
         base = partition.stage_plain(view, batches) if batches else None
         if base is None:
@@ -83,7 +87,7 @@ class Run:
         self.touched = [(0, partition, bases[-1])]
 
     def _spans(
-        self, requests: Iterator[Repeated], taken: list[Repeated]
+        self, requests: Iterator[MatchedRequest], taken: list[MatchedRequest]
     ) -> Iterator[tuple[int, int]]:
         """Where the batches for this partition lie; what was looked at is added to `taken`."""
         index, largest = self._partition.index, self._partition.config.max_message_bytes
@@ -94,7 +98,7 @@ class Run:
                 return
             yield start, stop
 
-    def _stage_each(self, requests: Iterator[Repeated], view: memoryview) -> None:
+    def _stage_each(self, requests: Iterator[MatchedRequest], view: memoryview) -> None:
         """The same for batches that are not plain, or for which there is no room yet."""
         partition, placed = self._partition, self._placed
         index, end = partition.index, 0
@@ -102,7 +106,7 @@ class Run:
             if wanted != index:
                 break
             try:
-                batch = check_records(view, start, stop, partition)
+                batch = check_produced_batch(view, start, stop, partition)
                 base = partition.stage(view, batch)
             except _LONG_WAY:
                 break
@@ -134,7 +138,7 @@ class Run:
             self._refuse(self._failure)
         elif self.acks:
             start = partition.log.log_start_offset
-            frames = encode_offsets(
+            frames = encode_offset_replies(
                 self._version, self._topic, partition.index, start, self._placed
             )
             self._answers.produced(self.place, frames)
@@ -144,22 +148,22 @@ class Run:
             self._answers.close(f"acks=0 to {self._partition}: {message}")
             return
         code = ErrorCode.KAFKA_STORAGE_ERROR
-        result = Result(self._topic, self._partition.index, code, message=message)
+        result = ProduceResult(self._topic, self._partition.index, code, message=message)
         frames = []
         for correlation, _ in self._placed:
-            self._answers.client.answered(PRODUCE, code)
+            self._answers.client.count_error(ApiKey.PRODUCE, code)
             frames.append(encode_reply(correlation, self._version, [result]))
         self._answers.produced(self.place, b"".join(frames))
 
 
-def take_run(
+def coalesce(
     node: Node,
-    repeats: Repeats,
-    requests: Iterator[Repeated],
+    repeats: ProduceTemplate,
+    requests: Iterator[MatchedRequest],
     buffer: bytearray,
     most: int,
-    answers: Answers,
-) -> Run | None:
+    answers: ReplySink,
+) -> CoalescedProduce | None:
     """Stage those of `requests`, which repeat the last one, that can be; at most `most`.
 
     None if not even the first can be taken so.
@@ -171,12 +175,12 @@ def take_run(
     if (
         isinstance(partition, ErrorCode)
         or partition.config.append_time
-        or not answers.client.may_topic(PRODUCE, repeats.topic)
+        or not answers.client.may_use_topic(ApiKey.PRODUCE, repeats.topic)
     ):
         return None
-    run = Run(repeats, partition, answers)
+    run = CoalescedProduce(repeats, partition, answers)
     run.stage(chain((first,), islice(requests, most - 1)), memoryview(buffer))
     if not run:
         return None
-    node.counters.requests[PRODUCE] += len(run)
+    node.counters.requests[ApiKey.PRODUCE] += len(run)
     return run

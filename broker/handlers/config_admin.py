@@ -118,7 +118,7 @@ def _resource(resource: Any) -> dict[str, Any]:
 
 async def _topic(node: Node, request: Request, name: str, *, now: bool = False) -> Any:
     """The topic; `now`: with what another broker may just have changed."""
-    if not request.may_topic(name):
+    if not request.may_use_topic(name):
         raise refused(
             ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             f"{request.client.principal.name} may not do that with topic {name!r}",
@@ -139,7 +139,7 @@ async def _describe(node: Node, request: Request, resource: Any) -> list[dict[st
         raise refused(
             ErrorCode.INVALID_REQUEST, f"there are configs of topics and of broker {node.node_id}"
         )
-    elif not request.may_broker():
+    elif not request.may_use_broker():
         raise refused(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
             f"{request.client.principal.name} is not an admin of all topics",

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["BOUNDS", "Counters", "Histogram"]
+__all__ = ["BOUNDS", "BrokerCounters", "Histogram"]
 
 # seconds; the last bucket of a histogram is what takes longer
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -35,7 +35,7 @@ class Histogram:
 
 
 @dataclass(slots=True)
-class Counters:
+class BrokerCounters:
     """Counted since the start; only grow."""
 
     requests: Counter[int] = field(default_factory=Counter)  # by API key

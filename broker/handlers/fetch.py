@@ -23,8 +23,14 @@ from headworks._broker.log import OffsetOutOfRangeError
 from headworks._broker.log.partition import LEADER_EPOCH
 from headworks._broker.topics import HostedPartition
 from headworks._kafka.error_codes import ErrorCode
-from headworks._kafka.protocol.apis import FETCH
-from headworks._kafka.protocol.fetch import FetchRequest, Piece, Read, Wanted, encode_reply
+from headworks._kafka.protocol.apis import ApiKey
+from headworks._kafka.protocol.fetch import (
+    FetchPartition,
+    FetchRequest,
+    PartitionData,
+    Piece,
+    encode_reply,
+)
 from headworks._kafka.protocol.frame import Header
 from headworks.errors import CorruptError
 
@@ -60,7 +66,7 @@ class Fetch:
         if request.session_epoch > 0:
             self._reply(
                 encode_reply(
-                    self._header.correlation,
+                    self._header.correlation_id,
                     self._header.version,
                     [],
                     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -107,24 +113,26 @@ class Fetch:
         self.cancel()
         self._answer(self._read()[0])
 
-    def _answer(self, reads: list[Read]) -> None:
+    def _answer(self, reads: list[PartitionData]) -> None:
         for read in reads:
             if read.error:
-                self._client.answered(FETCH, read.error)
+                self._client.count_error(ApiKey.FETCH, read.error)
             elif read.slice is not None:
                 self._node.counters.fetched[read.topic] += read.slice.size
-        self._reply(encode_reply(self._header.correlation, self._header.version, reads))
+        self._reply(encode_reply(self._header.correlation_id, self._header.version, reads))
 
     def _partitions(self) -> list[HostedPartition]:
-        found = (self._node.hosted.partition(w.topic, w.partition) for w in self._request.wanted)
+        found = (
+            self._node.hosted.partition(w.topic, w.partition) for w in self._request.partitions
+        )
         return [partition for partition in found if partition is not None]
 
-    def _read(self) -> tuple[list[Read], bool]:
+    def _read(self) -> tuple[list[PartitionData], bool]:
         """What there is now, and whether that is enough to answer."""
         room = min(self._request.max_bytes, _MOST)
         total, failed = 0, False
         reads = []
-        for wanted in self._request.wanted:
+        for wanted in self._request.partitions:
             read = self._read_one(wanted, room - total, first=not total)
             reads.append(read)
             if read.error:
@@ -133,26 +141,26 @@ class Fetch:
                 total += read.slice.size
         return reads, failed or total >= self._request.min_bytes
 
-    def _read_one(self, wanted: Wanted, room: int, *, first: bool) -> Read:
+    def _read_one(self, wanted: FetchPartition, room: int, *, first: bool) -> PartitionData:
         topic, index = wanted.topic, wanted.partition
-        if not self._client.may_topic(FETCH, topic):
-            return Read(topic, index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if not self._client.may_use_topic(ApiKey.FETCH, topic):
+            return PartitionData(topic, index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = partition_of(self._node, topic, index)
         if isinstance(partition, ErrorCode):
-            return Read(topic, index, partition)
+            return PartitionData(topic, index, partition)
         if wanted.leader_epoch > LEADER_EPOCH:
-            return Read(topic, index, ErrorCode.UNKNOWN_LEADER_EPOCH)
+            return PartitionData(topic, index, ErrorCode.UNKNOWN_LEADER_EPOCH)
         log = partition.log
         try:
             piece = log.read(wanted.offset, min(wanted.max_bytes, max(room, 0)), at_least_one=first)
         except OffsetOutOfRangeError:
             code = ErrorCode.OFFSET_OUT_OF_RANGE
-            return Read(topic, index, code, log.high_watermark, log.log_start_offset)
+            return PartitionData(topic, index, code, log.high_watermark, log.log_start_offset)
         except CorruptError as error:
             partition.log_damage(error)
-            return Read(
+            return PartitionData(
                 topic, index, ErrorCode.CORRUPT_MESSAGE, log.high_watermark, log.log_start_offset
             )
         except OSError:
-            return Read(topic, index, ErrorCode.KAFKA_STORAGE_ERROR)
-        return Read(topic, index, 0, log.high_watermark, log.log_start_offset, piece)
+            return PartitionData(topic, index, ErrorCode.KAFKA_STORAGE_ERROR)
+        return PartitionData(topic, index, 0, log.high_watermark, log.log_start_offset, piece)

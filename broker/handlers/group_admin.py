@@ -58,7 +58,7 @@ async def _describe(node: Node, request: Request, name: str) -> dict[str, Any]:
     group = node.groups.find(name)
     fields: dict[str, Any] = {"error_code": ErrorCode.NONE, "group_id": name}
     nobody = {"group_state": "Dead", "protocol_type": "", "protocol_data": "", "members": []}
-    if not request.may_group(name):
+    if not request.may_use_group(name):
         return fields | nobody | {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
     if refusal := group_refusal(node, name):
         return fields | nobody | {"error_code": refusal}
@@ -87,7 +87,7 @@ async def delete_groups(node: Node, request: Request) -> Fields:
     """Forget groups that nobody is in, with their offsets."""
     results = []
     for name in request.message.groups_names:
-        if not request.may_group(name):
+        if not request.may_use_group(name):
             error = ErrorCode.GROUP_AUTHORIZATION_FAILED
         elif refusal := group_refusal(node, name):
             error = refusal
@@ -105,7 +105,7 @@ async def offset_delete(node: Node, request: Request) -> Fields:
     """Forget a group's position in single partitions; not while somebody reads for the group."""
     message = request.message
     error = ErrorCode.NONE
-    if not request.may_group(message.group_id):
+    if not request.may_use_group(message.group_id):
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
     elif refusal := group_refusal(node, message.group_id):
         error = refusal
@@ -119,7 +119,7 @@ async def offset_delete(node: Node, request: Request) -> Fields:
         return {"error_code": error, "topics": []}
     refusals = {
         topic.name: ErrorCode.NONE
-        if request.may_topic(topic.name)
+        if request.may_use_topic(topic.name)
         else ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for topic in message.topics
     }

@@ -12,18 +12,25 @@ from headworks._broker.handlers.node import Node
 from headworks._broker.topics import HostedPartition
 from headworks._kafka.error_codes import ErrorCode
 
-__all__ = ["coordinates", "coordinator", "group_refusal", "leader_of", "partition_of", "why_absent"]
+__all__ = [
+    "coordinates",
+    "coordinator",
+    "group_refusal",
+    "leader_of",
+    "partition_of",
+    "unavailable_error",
+]
 
 
 def partition_of(node: Node, topic: str, index: int) -> HostedPartition | ErrorCode:
     """The partition if this broker answers for it, or the error that says why it does not."""
     partition = node.hosted.partition(topic, index)
     if partition is None or not node.coordination.lease_valid:
-        return why_absent(node, topic, index)
+        return unavailable_error(node, topic, index)
     return partition
 
 
-def why_absent(node: Node, topic: str, index: int) -> ErrorCode:
+def unavailable_error(node: Node, topic: str, index: int) -> ErrorCode:
     """The error for a partition that this broker does not answer for."""
     served = node.hosted.topics.get(topic)
     if served is None or not 0 <= index < served.count:

@@ -44,7 +44,7 @@ async def list_offsets(node: Node, request: Request) -> Fields:
 
 async def _answer(node: Node, request: Request, topic: str, asked: Any) -> dict[str, Any]:
     fields: dict[str, Any] = {"partition_index": asked.partition_index}
-    if not request.may_topic(topic):
+    if not request.may_use_topic(topic):
         return fields | {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     partition = partition_of(node, topic, asked.partition_index)
     if isinstance(partition, ErrorCode):
@@ -72,7 +72,7 @@ async def _find(node: Node, partition: HostedPartition, timestamp: int) -> tuple
         return log.high_watermark, -1
     if timestamp == _EARLIEST:
         return log.log_start_offset, -1
-    async with node.searching:
+    async with node.search_lock:
         if timestamp == _MAX_TIMESTAMP:
             return await asyncio.to_thread(log.latest_timestamp)
         return await asyncio.to_thread(log.offset_at_time, timestamp)

@@ -35,7 +35,7 @@ async def delete_records(node: Node, request: Request) -> Fields:
 
 def _delete(node: Node, request: Request, topic: str, asked: Any) -> dict[str, Any]:
     fields = {"partition_index": asked.partition_index, "low_watermark": -1}
-    if not request.may_topic(topic):
+    if not request.may_use_topic(topic):
         return fields | {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     partition = partition_of(node, topic, asked.partition_index)
     if isinstance(partition, ErrorCode):
@@ -69,7 +69,7 @@ async def offset_for_leader_epoch(node: Node, request: Request) -> Fields:
 
 def _epoch_end(node: Node, request: Request, topic: str, asked: Any) -> dict[str, Any]:
     fields: dict[str, Any] = {"partition": asked.partition}
-    if not request.may_topic(topic):
+    if not request.may_use_topic(topic):
         return fields | {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     partition = partition_of(node, topic, asked.partition)
     if isinstance(partition, ErrorCode):
@@ -110,7 +110,7 @@ async def describe_cluster(node: Node, request: Request) -> Fields:
 
 async def describe_log_dirs(node: Node, request: Request) -> Fields:
     """The one folder: size of every partition asked for, and the disk's."""
-    if not request.may_broker():
+    if not request.may_use_broker():
         return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
     asked = request.message.topics
     wanted = None if asked is None else {t.topic: set(t.partitions) for t in asked}

@@ -44,7 +44,7 @@ def _coordinator(node: Node, request: Request, kind: int, key: str) -> dict[str,
     if kind != _GROUP:
         # this ends a transactional producer; other errors librdkafka tries again for its whole time
         error, text = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_TRANSACTIONS
-    elif not request.may_group(key):
+    elif not request.may_use_group(key):
         error, text = ErrorCode.GROUP_AUTHORIZATION_FAILED, "may not be in this group"
     found = None if error else coordinator(node, key)
     if found is not None:
@@ -58,7 +58,7 @@ def _coordinator(node: Node, request: Request, kind: int, key: str) -> dict[str,
 async def join_group(node: Node, request: Request) -> Fields:
     """Answered when the group has gathered."""
     message = request.message
-    if not request.may_group(message.group_id):
+    if not request.may_use_group(message.group_id):
         return _joined(
             request, JoinResponse(ErrorCode.GROUP_AUTHORIZATION_FAILED, message.member_id)
         )
@@ -103,7 +103,7 @@ def _joined(request: Request, joined: JoinResponse) -> dict[str, Any]:
 async def sync_group(node: Node, request: Request) -> Fields:
     """Answered when the leader has brought the assignment."""
     message = request.message
-    if not request.may_group(message.group_id):
+    if not request.may_use_group(message.group_id):
         return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED, "assignment": b""}
     if refusal := group_refusal(node, message.group_id):
         return {"error_code": refusal, "assignment": b""}
@@ -136,7 +136,7 @@ async def sync_group(node: Node, request: Request) -> Fields:
 async def heartbeat(node: Node, request: Request) -> Fields:
     """The member is alive; the answer says whether to join again."""
     message = request.message
-    if not request.may_group(message.group_id):
+    if not request.may_use_group(message.group_id):
         return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
     if refusal := group_refusal(node, message.group_id):
         return {"error_code": refusal}
@@ -155,7 +155,7 @@ async def heartbeat(node: Node, request: Request) -> Fields:
 async def leave_group(node: Node, request: Request) -> Fields:
     """One member, or from version 3 several."""
     message = request.message
-    if not request.may_group(message.group_id):
+    if not request.may_use_group(message.group_id):
         return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED, "members": []}
     if refusal := group_refusal(node, message.group_id):
         return {"error_code": refusal, "members": []}

@@ -17,7 +17,7 @@ from headworks._broker.handlers.node import Node, Request
 from headworks._broker.log.partition import LEADER_EPOCH
 from headworks._broker.topics import HostedTopic, InvalidTopicError, TooManyPartitionsError
 from headworks._kafka.error_codes import ErrorCode
-from headworks._kafka.protocol.apis import APIS, PRODUCE
+from headworks._kafka.protocol.apis import APIS, ApiKey
 from headworks._kafka.protocol.messages import Fields, encode
 
 __all__ = ["broker_fields", "controller_of", "living", "metadata"]
@@ -31,9 +31,9 @@ async def metadata(node: Node, request: Request) -> bytes:
     asked = request.message.topics
     # each once, however often it is named: a topic's answer may be 10,000 times as long as its name
     names = None if asked is None else tuple(dict.fromkeys(topic.name for topic in asked))
-    question = (request.version, names, request.client.view)
+    question = (request.version, names, request.client.visibility)
     version = hosted.version
-    kept = node.replies.find(question, version)
+    kept = node.reply_cache.find(question, version)
     if kept is not None:
         return kept
     fields, lasting = await _answer(node, request, names)
@@ -41,7 +41,7 @@ async def metadata(node: Node, request: Request) -> bytes:
         node.counters.count_errors(request.header.key, fields)
     body = encode(APIS[request.header.key], request.version, fields)
     if lasting and version == hosted.version:  # nothing changed while it was put together
-        node.replies.keep(question, version, body)
+        node.reply_cache.keep(question, version, body)
     return body
 
 
@@ -99,11 +99,11 @@ async def _named(node: Node, request: Request, name: str | None, *, create: bool
     if name is None:  # asked by topic id: there are none
         # the name can be null from version 12 on
         return _missing(None if request.version >= 12 else "", ErrorCode.UNKNOWN_TOPIC_ID)
-    if not request.may_topic(name):
+    if not request.may_use_topic(name):
         return _missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = node.hosted.topics.get(name)
     if topic is None and create and node.coordination.lease_valid:
-        if not request.client.may_topic(PRODUCE, name):
+        if not request.client.may_use_topic(ApiKey.PRODUCE, name):
             return _missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         try:
             topic = await node.topic_changes.create(name, node.default_partitions, {})

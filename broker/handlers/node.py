@@ -1,4 +1,4 @@
-"""What handlers work with: the node and its parts. Built by the server, passed to every handler."""
+"""What handlers work with: the node and its parts. The server passes it to every handler."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 from headworks._broker.coordination import Coordination
 from headworks._broker.groups import GroupCoordinator
 from headworks._broker.handlers.client import Client
-from headworks._broker.handlers.counters import Counters
+from headworks._broker.handlers.counters import BrokerCounters
 from headworks._broker.topics import HostedTopics, TopicChanges, TopicLookup
 from headworks._kafka.protocol import Header
 from headworks._kafka.protocol.messages import Fields
 
-__all__ = ["Handler", "Node", "Replies", "Request"]
+__all__ = ["Handler", "Node", "ReplyCache", "Request"]
 
 
-class Replies:
-    """Replies kept as bytes while the topics stay as they are; bounded in number and in bytes."""
+class ReplyCache:
+    """Encoded replies that are valid until a topic changes, bounded in number and in bytes."""
 
     def __init__(self, limit: int = 256, size: int = 16 << 20) -> None:
         self._kept: dict[Hashable, bytes] = {}
@@ -57,10 +57,10 @@ class Node:
     coordination: Coordination
     groups: GroupCoordinator
     clock: Callable[[], float]
-    replies: Replies = field(default_factory=Replies)
-    counters: Counters = field(default_factory=Counters)
-    searching: asyncio.Lock = field(default_factory=asyncio.Lock)  # of records, by time
-    inspecting: asyncio.Lock = field(default_factory=asyncio.Lock)  # of large requests
+    reply_cache: ReplyCache = field(default_factory=ReplyCache)
+    counters: BrokerCounters = field(default_factory=BrokerCounters)
+    search_lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # of records, by time
+    validation_lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # of large requests
 
 
 class Request(NamedTuple):
@@ -75,17 +75,17 @@ class Request(NamedTuple):
         """The API version."""
         return self.header.version
 
-    def may_topic(self, name: str) -> bool:
+    def may_use_topic(self, name: str) -> bool:
         """Whether the client may use this API on that topic."""
-        return self.client.may_topic(self.header.key, name)
+        return self.client.may_use_topic(self.header.key, name)
 
-    def may_group(self, name: str) -> bool:
+    def may_use_group(self, name: str) -> bool:
         """Whether the client may use this API on that group."""
-        return self.client.may_group(self.header.key, name)
+        return self.client.may_use_group(self.header.key, name)
 
-    def may_broker(self) -> bool:
+    def may_use_broker(self) -> bool:
         """Whether the client may use this API on the broker as a whole."""
-        return self.client.may_broker(self.header.key)
+        return self.client.may_use_broker(self.header.key)
 
 
 # what a handler answers: the fields of the reply, or its body ready made

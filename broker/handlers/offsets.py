@@ -62,7 +62,7 @@ async def _fetched(
     node: Node, request: Request, group: str, topics: Any, *, full: bool = False
 ) -> dict[str, Any]:
     error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    if request.may_group(group):
+    if request.may_use_group(group):
         error = ErrorCode.INVALID_REQUEST if full else group_refusal(node, group)
     if not error:
         found = await _positions(node, request, group, topics)
@@ -88,7 +88,7 @@ def _fail_accepted(topics: list[dict[str, Any]]) -> None:
 
 def _group_error(node: Node, request: Request) -> ErrorCode:
     message = request.message
-    if not request.may_group(message.group_id):
+    if not request.may_use_group(message.group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     if node.groups.too_long(message.group_id):
         return ErrorCode.INVALID_GROUP_ID
@@ -115,7 +115,7 @@ async def _others_error(node: Node, message: Any) -> ErrorCode:
 
 
 def _topic_error(request: Request, topic: str) -> ErrorCode:
-    return ErrorCode.NONE if request.may_topic(topic) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.NONE if request.may_use_topic(topic) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def _partition_error(served: HostedTopic | None, asked: Any) -> ErrorCode:

@@ -16,9 +16,13 @@ from functools import partial
 from typing import Any, Protocol
 
 from headworks._broker.handlers.client import Client
-from headworks._broker.handlers.leadership import why_absent
+from headworks._broker.handlers.leadership import unavailable_error
 from headworks._broker.handlers.node import Node
-from headworks._broker.handlers.record_validation import UNTOUCHED, BadBatchError, Inspection
+from headworks._broker.handlers.record_validation import (
+    NOT_VALIDATED,
+    RejectedBatchError,
+    ValidationResult,
+)
 from headworks._broker.log import (
     DuplicateBatchError,
     InvalidProducerEpochError,
@@ -26,9 +30,14 @@ from headworks._broker.log import (
 )
 from headworks._broker.topics import HostedPartition, StorageFailureError
 from headworks._kafka.error_codes import ErrorCode, refused
-from headworks._kafka.protocol.apis import APIS, PRODUCE
+from headworks._kafka.protocol.apis import APIS, ApiKey
 from headworks._kafka.protocol.frame import Header
-from headworks._kafka.protocol.produce import Part, ProduceRequest, Result, encode_reply
+from headworks._kafka.protocol.produce import (
+    PartitionRecords,
+    ProduceRequest,
+    ProduceResult,
+    encode_reply,
+)
 from headworks._kafka.records import InvalidBatchError, check_batch, restamp_append_time
 from headworks._kafka.records.batch import (
     APPEND_TIME,
@@ -41,7 +50,7 @@ from headworks._kafka.records.batch import (
 from headworks._kafka.records.compression import Codec
 from headworks.errors import RefusedError
 
-__all__ = ["Answers", "Outcome", "Production", "check_records", "commit"]
+__all__ = ["PendingProduce", "ReplySink", "StagedProduce", "check_produced_batch", "commit"]
 
 _ALL = -1
 _LAST_CODEC = int(Codec.ZSTD)
@@ -55,7 +64,7 @@ _CODES = {
 }
 
 
-class Answers(Protocol):
+class ReplySink(Protocol):
     """Where the answers of a connection go; `place` is what it gave the request."""
 
     client: Client
@@ -67,7 +76,7 @@ class Answers(Protocol):
         """Something went wrong that can be told in no other way."""
 
 
-class Outcome(Protocol):
+class StagedProduce(Protocol):
     """What was staged of one request or several, to be written and answered."""
 
     acks: int
@@ -80,14 +89,14 @@ class Outcome(Protocol):
         """Answer, now or when everything touched is on disk."""
 
 
-class Production:
+class PendingProduce:
     """One produce request on its way."""
 
     __slots__ = ("_answers", "_header", "_place", "_waiting", "acks", "results", "touched")
 
-    def __init__(self, header: Header, acks: int, answers: Answers, place: Any) -> None:
+    def __init__(self, header: Header, acks: int, answers: ReplySink, place: Any) -> None:
         self.acks = acks
-        self.results: list[Result] = []
+        self.results: list[ProduceResult] = []
         self.touched: list[tuple[int, HostedPartition, int]] = []  # result's number, partition, end
         self._header = header
         self._answers = answers
@@ -99,24 +108,24 @@ class Production:
         node: Node,
         request: ProduceRequest,
         buffer: bytearray,
-        inspection: Inspection = UNTOUCHED,
+        inspection: ValidationResult = NOT_VALIDATED,
     ) -> None:
         """Check and place every part."""
         refusal = _refusal(self._header, request) or _doubt(node)
         client = self._answers.client
-        for number, part in enumerate(request.parts):
+        for number, part in enumerate(request.partitions):
             try:
                 if refusal is not None:
                     raise refused(*refusal)
-                if not client.may_topic(PRODUCE, part.topic):
+                if not client.may_use_topic(ApiKey.PRODUCE, part.topic):
                     raise refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "may not write this topic")
                 partition = _find(node, part)
                 refused_by = inspection.refusals.get(number)
                 self.results.append(self._stage_part(node, partition, part, buffer, refused_by))
             except RefusedError as error:
-                client.answered(PRODUCE, error.code)
+                client.count_error(ApiKey.PRODUCE, error.code)
                 result = _result(part, ErrorCode(error.code), str(error))
-                if isinstance(error, BadBatchError):
+                if isinstance(error, RejectedBatchError):
                     result = result._replace(records=error.records)
                 self.results.append(result)
 
@@ -124,12 +133,12 @@ class Production:
         self,
         node: Node,
         partition: HostedPartition,
-        part: Part,
+        part: PartitionRecords,
         buffer: bytearray,
-        refusal: BadBatchError | None,
-    ) -> Result:
+        refusal: RejectedBatchError | None,
+    ) -> ProduceResult:
         try:
-            batch = check_records(buffer, part.start, part.stop, partition)
+            batch = check_produced_batch(buffer, part.start, part.stop, partition)
             if refusal is not None:
                 raise refusal
         except RefusedError as error:
@@ -152,7 +161,7 @@ class Production:
         except StorageFailureError as error:
             raise refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
         self.touched.append((number, partition, base + batch.last_offset_delta + 1))
-        return Result(part.topic, part.partition, 0, base, append_time, log.log_start_offset)
+        return ProduceResult(part.topic, part.partition, 0, base, append_time, log.log_start_offset)
 
     def fail(self, partition: HostedPartition, message: str) -> None:
         """Writing to `partition` failed: nothing that was staged there happened."""
@@ -178,15 +187,15 @@ class Production:
     def _set_error(self, numbers: set[int], message: str) -> None:
         for number in numbers:
             old = self.results[number]
-            self._answers.client.answered(PRODUCE, ErrorCode.KAFKA_STORAGE_ERROR)
-            self.results[number] = Result(
+            self._answers.client.count_error(ApiKey.PRODUCE, ErrorCode.KAFKA_STORAGE_ERROR)
+            self.results[number] = ProduceResult(
                 old.topic, old.partition, ErrorCode.KAFKA_STORAGE_ERROR, message=message
             )
 
     def _answer(self) -> None:
         if self.acks:
             header = self._header
-            frame = encode_reply(header.correlation, header.version, self.results)
+            frame = encode_reply(header.correlation_id, header.version, self.results)
             self._answers.produced(self._place, frame)
             return
         for result in self.results:
@@ -196,7 +205,7 @@ class Production:
                 return
 
 
-def commit(productions: Sequence[Outcome]) -> None:
+def commit(productions: Sequence[StagedProduce]) -> None:
     """Write what `productions` staged, once per partition, and answer them in order."""
     urgent: dict[HostedPartition, bool] = {}
     for production in productions:
@@ -214,7 +223,7 @@ def commit(productions: Sequence[Outcome]) -> None:
 
 def _refusal(header: Header, request: ProduceRequest) -> tuple[ErrorCode, str] | None:
     """Why the whole request cannot be taken."""
-    if header.version < APIS[PRODUCE].served_from:
+    if header.version < APIS[ApiKey.PRODUCE].served_from:
         return ErrorCode.UNSUPPORTED_VERSION, f"produce v{header.version} is not supported"
     if request.transactional_id is not None:
         return ErrorCode.INVALID_TXN_STATE, "transactions are not supported"
@@ -230,11 +239,11 @@ def _doubt(node: Node) -> tuple[ErrorCode, str] | None:
     return ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is not sure of its place in the cluster"
 
 
-def _find(node: Node, part: Part) -> HostedPartition:
+def _find(node: Node, part: PartitionRecords) -> HostedPartition:
     partition = node.hosted.partition(part.topic, part.partition)
     if partition is not None:
         return partition
-    code = why_absent(node, part.topic, part.partition)
+    code = unavailable_error(node, part.topic, part.partition)
     if code is ErrorCode.KAFKA_STORAGE_ERROR:
         raise refused(code, node.hosted.topics[part.topic].refused[part.partition].reason)
     if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -242,7 +251,9 @@ def _find(node: Node, part: Part) -> HostedPartition:
     raise refused(code, f"there is no partition {part.partition} of {part.topic[:_SHOWN]!r}")
 
 
-def check_records(buffer: Buffer, start: int, stop: int, partition: HostedPartition) -> Batch:
+def check_produced_batch(
+    buffer: Buffer, start: int, stop: int, partition: HostedPartition
+) -> Batch:
     """The batch of a part; everything that can be wrong with it is a RefusedError with its code."""
     size = stop - start
     if size <= 0:
@@ -286,5 +297,5 @@ def _check_attributes(batch: Batch) -> None:
         raise refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {batch.codec} is unknown")
 
 
-def _result(part: Part, code: ErrorCode, message: str) -> Result:
-    return Result(part.topic, part.partition, code, message=message)
+def _result(part: PartitionRecords, code: ErrorCode, message: str) -> ProduceResult:
+    return ProduceResult(part.topic, part.partition, code, message=message)

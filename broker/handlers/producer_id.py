@@ -15,7 +15,7 @@ _MAX_EPOCH = (1 << 15) - 1
 async def init_producer_id(node: Node, request: Request) -> Fields:
     """A new id, or the next epoch of the id that the producer has. Transactions are refused."""
     message = request.message
-    if not request.may_broker():
+    if not request.may_use_broker():
         return {
             "error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
             "producer_id": -1,

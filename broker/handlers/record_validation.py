@@ -1,19 +1,18 @@
-"""Look inside the batches of topics that ask for it: keys where the log is compacted, schema ids
-where `headworks.schema.validation` is set.
+"""Validate the records of topics that require it.
+
+A compacted topic requires a key. `headworks.schema.validation` requires a registered schema id.
 
 Rules:
 
-- Topics that ask for nothing cost nothing here: their batches are not opened.
-- A batch is taken whole or refused whole; the refusal names the records that are at fault, what was
-  found there, and what to do.
-- What the batches of a request may become together when they are decompressed is bounded, and so
-  is the number of their records.
-- A request with much to look into is looked at in a thread (`is_large`): `judge` touches nothing
-  that the loop changes.
-- An id of which nothing is known is looked up before the request is handled; `missing` says which.
-  Whatever the reason why it cannot be: never taken for known. While the registry does not answer,
-  batches are refused with NOT_ENOUGH_REPLICAS: the code for "not written, try again" that every
-  client tries again, without asking for metadata in between.
+- The batches of other topics are not opened.
+- A batch is accepted or rejected as a whole. The error names the invalid records, what is wrong
+  with them, and the fix.
+- The decompressed size and the record count of a request's batches are bounded together.
+- A large request is validated in a thread (`is_large`). `validate_batches` touches nothing that the
+  event loop changes.
+- A schema id that is not known is looked up before its request is handled; see `unknown_ids`. An id
+  that could not be looked up is never accepted: the batch is rejected with NOT_ENOUGH_REPLICAS. For
+  every client that code means "not written, retry", and no client asks for metadata in between.
 """
 
 from __future__ import annotations
@@ -28,14 +27,22 @@ from headworks._broker.handlers.node import Node
 from headworks._broker.topics import HostedPartition, TopicConfig
 from headworks._broker.topics.schema_ids import SchemaIdCache, SchemaIdStatus, TopicSchemaId
 from headworks._kafka.error_codes import ErrorCode
-from headworks._kafka.protocol.apis import PRODUCE
+from headworks._kafka.protocol.apis import ApiKey
 from headworks._kafka.protocol.produce import ProduceRequest
 from headworks._kafka.records import Batch, InvalidBatchError, Record, check_batch
 from headworks._kafka.records.batch import Buffer
 from headworks._kafka.records.record import opened, records_in
 from headworks.errors import RefusedError
 
-__all__ = ["UNTOUCHED", "Asked", "BadBatchError", "Inspection", "asked_for", "is_large", "judge"]
+__all__ = [
+    "NOT_VALIDATED",
+    "BatchToValidate",
+    "RejectedBatchError",
+    "ValidationResult",
+    "batches_to_validate",
+    "is_large",
+    "validate_batches",
+]
 
 _MOST_NAMED = 100  # records of one refusal
 _MOST_MISSING = 64  # ids looked up for one request; with more it has to be sent again
@@ -46,7 +53,7 @@ _EXPANSION = 32  # times max.message.bytes
 _LEAST_LIMIT = 32 << 20
 
 
-class BadBatchError(RefusedError):
+class RejectedBatchError(RefusedError):
     """Why a batch is refused; `records`: number in the batch and what is wrong, of each."""
 
     def __init__(
@@ -56,17 +63,17 @@ class BadBatchError(RefusedError):
         self.records = records
 
 
-class Inspection(NamedTuple):
+class ValidationResult(NamedTuple):
     """What looking found: refusals by the number of the part, and ids to be looked up first."""
 
-    refusals: dict[int, BadBatchError]
-    missing: set[TopicSchemaId]
+    refusals: dict[int, RejectedBatchError]
+    unknown_ids: set[TopicSchemaId]
 
 
-UNTOUCHED = Inspection({}, set())  # nothing was looked at
+NOT_VALIDATED = ValidationResult({}, set())  # nothing was looked at
 
 
-class Asked(NamedTuple):
+class BatchToValidate(NamedTuple):
     """A batch of a request that is to be looked into: the number of its part, and where it goes."""
 
     number: int
@@ -82,12 +89,14 @@ class _Left:
     bytes: int
 
 
-def asked_for(node: Node, client: Client, request: ProduceRequest, buffer: Buffer) -> list[Asked]:
+def batches_to_validate(
+    node: Node, client: Client, request: ProduceRequest, buffer: Buffer
+) -> list[BatchToValidate]:
     """The batches whose topics ask for a look; other mistakes are not judged."""
     found = []
-    for number, part in enumerate(request.parts):
+    for number, part in enumerate(request.partitions):
         partition = node.hosted.partition(part.topic, part.partition)
-        if partition is None or not client.sees_topic(PRODUCE, part.topic):
+        if partition is None or not client.sees_topic(ApiKey.PRODUCE, part.topic):
             continue
         config = partition.config
         if (
@@ -96,28 +105,32 @@ def asked_for(node: Node, client: Client, request: ProduceRequest, buffer: Buffe
         ):
             continue
         try:
-            found.append(Asked(number, partition, check_batch(buffer, part.start, part.stop)))
+            found.append(
+                BatchToValidate(number, partition, check_batch(buffer, part.start, part.stop))
+            )
         except InvalidBatchError:
             continue
     return found
 
 
-def is_large(asked: Sequence[Asked]) -> bool:
+def is_large(asked: Sequence[BatchToValidate]) -> bool:
     """Whether looking would keep the loop for longer than a few milliseconds."""
     records = sum(max(one.batch.record_count, 0) for one in asked)
     packed = sum(one.batch.size for one in asked if one.batch.codec)
     return records > _LARGE_RECORDS or packed > _LARGE_BYTES
 
 
-def judge(asked: Sequence[Asked], buffer: Buffer, ids: SchemaIdCache | None) -> Inspection:
+def validate_batches(
+    asked: Sequence[BatchToValidate], buffer: Buffer, ids: SchemaIdCache | None
+) -> ValidationResult:
     """Look into the batches, which lie in `buffer`."""
-    found = Inspection({}, set())
+    found = ValidationResult({}, set())
     limits = [_EXPANSION * one.partition.config.max_message_bytes for one in asked]
     left = _Left(_MOST_RECORDS, max([_LEAST_LIMIT, *limits]))
     for number, partition, batch in asked:
         left.records -= max(batch.record_count, 0)
         refusal = (
-            _judge(partition, buffer, batch, ids, found.missing, left)
+            _judge(partition, buffer, batch, ids, found.unknown_ids, left)
             if left.records >= 0
             else _too_many(partition)
         )
@@ -133,7 +146,7 @@ def _judge(
     ids: SchemaIdCache | None,
     missing: set[TopicSchemaId],
     left: _Left,
-) -> BadBatchError | None:
+) -> RejectedBatchError | None:
     config = partition.config
     if config.schema_validation and ids is None:
         return _later(f"{partition} checks schema ids, and this broker has no --registry to ask")
@@ -150,7 +163,7 @@ def _judge(
                 if len(bad) == _MOST_NAMED:
                     break
     except InvalidBatchError as error:
-        return BadBatchError(ErrorCode.INVALID_RECORD, f"{partition}: {error}")
+        return RejectedBatchError(ErrorCode.INVALID_RECORD, f"{partition}: {error}")
     wanted = [
         (partition.topic, one) for one, seen in asked.items() if seen is SchemaIdStatus.NOT_CACHED
     ]
@@ -160,7 +173,7 @@ def _judge(
         least = "at least " if len(bad) == _MOST_NAMED else ""
         more = f" ({least}{len(bad)} of the batch's records are refused)" if len(bad) > 1 else ""
         message = f"{partition}: record {number} of the batch: {wrong}{more}"
-        return BadBatchError(ErrorCode.INVALID_RECORD, message, tuple(bad))
+        return RejectedBatchError(ErrorCode.INVALID_RECORD, message, tuple(bad))
     unsure = [
         schema_id for schema_id, verdict in asked.items() if verdict is not SchemaIdStatus.KNOWN
     ]
@@ -201,13 +214,13 @@ def _wrong(
     return None
 
 
-def _too_many(partition: HostedPartition) -> BadBatchError:
-    return BadBatchError(
+def _too_many(partition: HostedPartition) -> RejectedBatchError:
+    return RejectedBatchError(
         ErrorCode.MESSAGE_TOO_LARGE,
         f"{partition}: the broker looks into the records of this topic, and into at most"
         f" {_MOST_RECORDS} of a request: send smaller batches",
     )
 
 
-def _later(message: str) -> BadBatchError:
-    return BadBatchError(ErrorCode.NOT_ENOUGH_REPLICAS, message)
+def _later(message: str) -> RejectedBatchError:
+    return RejectedBatchError(ErrorCode.NOT_ENOUGH_REPLICAS, message)

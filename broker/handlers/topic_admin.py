@@ -152,7 +152,7 @@ def _check_allowed(node: Node, request: Request, name: str) -> None:
         raise refused(
             ErrorCode.NOT_CONTROLLER, "this broker is not sure of its place in the cluster"
         )
-    if not request.may_topic(name):
+    if not request.may_use_topic(name):
         raise refused(
             ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             f"{request.client.principal.name} is not an admin of topic {name!r}",

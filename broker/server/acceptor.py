@@ -13,9 +13,9 @@ import ssl
 from collections import Counter
 
 from headworks._broker.open_file_limit import RESERVED_FILES, few_left
-from headworks._broker.server.byte_stream import PlainTransport, TlsTransport, prepare
+from headworks._broker.server.byte_stream import PlainByteStream, TlsByteStream, prepare
 from headworks._broker.server.connection import Connection
-from headworks._broker.server.context import House
+from headworks._broker.server.context import ServerContext
 from headworks._broker.server.handshake import Handshake
 
 __all__ = ["Acceptor"]
@@ -29,15 +29,15 @@ class Acceptor:
     """Accepts on a listening socket from `start` to `stop`; `tls` None means plaintext."""
 
     def __init__(
-        self, listener: socket.socket, house: House, tls: ssl.SSLContext | None = None
+        self, listener: socket.socket, context: ServerContext, tls: ssl.SSLContext | None = None
     ) -> None:
         self.connections: set[Connection] = set()
         self._handshakes: dict[ssl.SSLSocket, Handshake] = {}
         self._from: Counter[str] = Counter()  # open ones, by address
         self._listener = listener
-        self._house = house
+        self._context = context
         self._tls = tls
-        self._counters = house.node.counters
+        self._counters = context.node.counters
         self._loop = asyncio.get_running_loop()
 
     def start(self) -> None:
@@ -55,14 +55,14 @@ class Acceptor:
 
     async def drop_slow(self) -> None:
         """Look after silent and stalled connections, until cancelled."""
-        limits, memory = self._house.limits, self._house.memory
+        limits, memory = self._context.limits, self._context.memory
         pause = min(limits.idle_seconds / 10, limits.stall_seconds / 10, 1.0)
         while True:
             await asyncio.sleep(pause)
             now = self._loop.time()
             for connection in tuple(self.connections):
                 connection.close_if_slow(now)
-            memory.short = False
+            memory.exhausted = False
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTS):
@@ -97,10 +97,13 @@ class Acceptor:
 
     def _refusal(self, host: str, descriptor: int) -> str:
         """Why one more connection from there cannot be taken; "" if it can."""
-        limits, found = self._house.limits, self._from.get(host, 0)
-        if len(self.connections) + len(self._handshakes) >= limits.connections:
+        limits, found = self._context.limits, self._from.get(host, 0)
+        if len(self.connections) + len(self._handshakes) >= limits.max_connections:
             return f"{len(self.connections)} connections are open"
-        if limits.connections_per_address is not None and found >= limits.connections_per_address:
+        if (
+            limits.max_connections_per_address is not None
+            and found >= limits.max_connections_per_address
+        ):
             return f"{found} connections from {host} are open"
         if few_left(descriptor):
             kept = RESERVED_FILES
@@ -127,17 +130,17 @@ class Acceptor:
             else:
                 self._welcome(wrapped, host, peer)
 
-        seconds = self._house.limits.setup_seconds
+        seconds = self._context.limits.setup_seconds
         self._handshakes[wrapped] = Handshake(wrapped, seconds, done)
 
     def _welcome(self, sock: socket.socket, host: str, peer: str) -> None:
-        transport = TlsTransport(sock) if isinstance(sock, ssl.SSLSocket) else PlainTransport(sock)
+        stream = TlsByteStream(sock) if isinstance(sock, ssl.SSLSocket) else PlainByteStream(sock)
 
         def closed(connection: Connection) -> None:
             self.connections.discard(connection)
             self._left(host)
 
-        self.connections.add(Connection(self._house, transport, peer, closed))
+        self.connections.add(Connection(self._context, stream, peer, closed))
 
     def _fail(self, sock: socket.socket, host: str, peer: str, reason: str, kind: str) -> None:
         self._left(host)

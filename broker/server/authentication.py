@@ -12,25 +12,25 @@ from concurrent.futures import ThreadPoolExecutor
 
 from headworks._broker.handlers import Request
 from headworks._kafka.error_codes import ErrorCode
-from headworks._kafka.protocol.apis import SASL_HANDSHAKE
+from headworks._kafka.protocol.apis import ApiKey
 from headworks._kafka.protocol.messages import Fields
 from headworks._server.security import Principal, Users
 from headworks._server.security.sasl import MECHANISMS, LoginError, ScramExchange, read_plain
 from headworks.errors import UsageError
 
-__all__ = ["Login", "LoginDesk", "not_now"]
+__all__ = ["Authenticator", "SaslLogin", "not_now"]
 
 _TOLD = "name and password do not fit"
 _MOST_WAITING = 64  # for a password to be checked, about 10 ms each
 _NAMED = 128  # characters of a name in the log
 
 
-class LoginDesk:
+class Authenticator:
     """What all logins of a server share: the users, and the one thread that checks passwords."""
 
-    def __init__(self, users: Users, refusal_seconds: float) -> None:
+    def __init__(self, users: Users, failed_login_seconds: float) -> None:
         self.users = users
-        self.refusal_seconds = refusal_seconds
+        self.failed_login_seconds = failed_login_seconds
         self._waiting = 0
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="passwords")
 
@@ -52,21 +52,21 @@ class LoginDesk:
         self._checker.shutdown(cancel_futures=True)
 
 
-class Login:
+class SaslLogin:
     """One connection's; `principal` is set when it has succeeded, `failed` when it has failed."""
 
-    def __init__(self, desk: LoginDesk, peer: str) -> None:
+    def __init__(self, authenticator: Authenticator, peer: str) -> None:
         self.principal: Principal | None = None
         self.name = ""  # who it says it is
         self.mechanism = ""
         self.failed = ""
-        self._desk = desk
+        self._authenticator = authenticator
         self._peer = peer
         self._scram: ScramExchange | None = None
 
     async def answer(self, request: Request) -> Fields:
         """The reply to a request of SASL."""
-        if request.header.key == SASL_HANDSHAKE:
+        if request.header.key == ApiKey.SASL_HANDSHAKE:
             return self._handshake(request.message.mechanism, request.version)
         if not self.mechanism:
             self.failed = "SaslAuthenticate before SaslHandshake"
@@ -77,7 +77,7 @@ class Login:
             if isinstance(error, LoginError):
                 self.name = error.name[:_NAMED]
             self.failed = f"login of {self.name!r} by {self.mechanism} failed: {error}"
-            await asyncio.sleep(self._desk.refusal_seconds)
+            await asyncio.sleep(self._authenticator.failed_login_seconds)
             return _refused(ErrorCode.SASL_AUTHENTICATION_FAILED, _TOLD)
         if name:
             self.name, self.principal = name, Principal(name)
@@ -100,11 +100,11 @@ class Login:
         """The answer, and the user's name once that is shown."""
         if self.mechanism == "PLAIN":
             name, password = read_plain(token)
-            if not await self._desk.verify(name, password):
+            if not await self._authenticator.verify(name, password):
                 raise LoginError("wrong name or password", name)
             return b"", name
         if self._scram is None:
-            self._scram = ScramExchange(self._desk.users.secret)
+            self._scram = ScramExchange(self._authenticator.users.secret)
         reply, done = self._scram.step(token)
         return reply, self._scram.name if done else ""
 

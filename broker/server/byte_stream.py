@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["PlainTransport", "TlsTransport", "Transport", "prepare"]
+__all__ = ["ByteStream", "PlainByteStream", "TlsByteStream", "prepare"]
 
 # A client that waits for us is never idle: only the kernel can see that its machine is gone.
 _KEEPALIVE = (
@@ -23,7 +23,7 @@ _KEEPALIVE = (
 )
 
 
-class Transport(Protocol):
+class ByteStream(Protocol):
     """A socket's two directions."""
 
     sock: socket.socket
@@ -46,7 +46,7 @@ def prepare(sock: socket.socket) -> None:
         sock.setsockopt(*option)
 
 
-class PlainTransport:
+class PlainByteStream:
     """A TCP socket."""
 
     sends_files = True
@@ -57,15 +57,15 @@ class PlainTransport:
         self.send: Callable[[bytes | memoryview, int], int] = sock.send
 
     def pending(self) -> bool:
-        """See `Transport`."""
+        """See `ByteStream`."""
         return False
 
     def close(self) -> None:
-        """See `Transport`."""
+        """See `ByteStream`."""
         self.sock.close()
 
 
-class TlsTransport:
+class TlsByteStream:
     """A TLS socket whose handshake is done."""
 
     sends_files = False
@@ -99,11 +99,11 @@ class TlsTransport:
             raise BrokenPipeError("the client has gone") from None
 
     def pending(self) -> bool:
-        """See `Transport`."""
+        """See `ByteStream`."""
         return self._tls.pending() > 0
 
     def close(self) -> None:
-        """See `Transport`; tells the other side that this was the end, if that goes at once."""
+        """See `ByteStream`; tells the other side that this was the end, if that goes at once."""
         with contextlib.suppress(OSError, ValueError):
             self._tls.unwrap()
         self._tls.close()

@@ -1,22 +1,22 @@
-"""What all connections of a server share."""
+"""The parts of a server that all of its connections share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headworks._broker.handlers import Authority, Node
-from headworks._broker.server.authentication import LoginDesk
-from headworks._broker.server.limits import Limits, Memory
+from headworks._broker.handlers import Authorizer, Node
+from headworks._broker.server.authentication import Authenticator
+from headworks._broker.server.limits import ClientLimits, MemoryPool
 
-__all__ = ["House"]
+__all__ = ["ServerContext"]
 
 
 @dataclass(frozen=True, slots=True)
-class House:
-    """The broker's parts, its limits, and who may come in; without users `desk` is None."""
+class ServerContext:
+    """The node, its limits, and its security. `authenticator` is None if there are no users."""
 
     node: Node
-    limits: Limits
-    memory: Memory
-    authority: Authority
-    desk: LoginDesk | None
+    limits: ClientLimits
+    memory: MemoryPool
+    authorizer: Authorizer
+    authenticator: Authenticator | None

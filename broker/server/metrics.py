@@ -27,12 +27,12 @@ from headworks._broker.handlers.counters import BOUNDS, Histogram
 from headworks._broker.handlers.leadership import coordinates
 from headworks._broker.handlers.node import Node
 from headworks._broker.server.connection import Connection
-from headworks._broker.server.limits import Memory
+from headworks._broker.server.limits import MemoryPool
 from headworks._broker.topics import HostedTopic
 from headworks._kafka.protocol import APIS, ErrorCode
 from headworks._server.metrics_page import MetricsEndpoint, MetricsPage
 
-__all__ = ["MetricsServer", "Observed"]
+__all__ = ["MetricsServer", "MetricsSource"]
 
 _TOPIC, _PARTITION = ["topic"], ["topic", "partition"]
 _MOST_TOPICS = 1000
@@ -43,11 +43,11 @@ _LAG_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class MetricsSource:
     """The parts of a broker that a scrape reads."""
 
     node: Node
-    memory: Memory
+    memory: MemoryPool
     connections: Callable[[], tuple[Connection, ...]]
 
 
@@ -56,7 +56,7 @@ class MetricsServer(MetricsPage):
 
     def __init__(
         self,
-        observed: Observed,
+        observed: MetricsSource,
         loop: asyncio.AbstractEventLoop,
         endpoint: MetricsEndpoint,
     ) -> None:
@@ -67,7 +67,7 @@ class MetricsServer(MetricsPage):
 
 
 class _Collector:
-    def __init__(self, observed: Observed, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, observed: MetricsSource, loop: asyncio.AbstractEventLoop) -> None:
         self._observed = observed
         self._node = observed.node
         self._loop = loop
@@ -137,9 +137,9 @@ class _Collector:
         memory = self._observed.memory
         held = sum(connection.held for connection in self._observed.connections())
         for name, value, text in (
-            ("broker_request_memory_bytes", memory.size - memory.left, "Taken by requests."),
+            ("broker_request_memory_bytes", memory.size - memory.available, "Taken by requests."),
             ("broker_request_memory_limit_bytes", memory.size, "What requests may take."),
-            ("broker_held_reply_bytes", held, "Replies that clients have not read."),
+            ("broker_held_reply_bytes", held, "ReplyCache that clients have not read."),
         ):
             yield GaugeMetricFamily(name, text, value=value)
         flushes = HistogramMetricFamily("broker_flush_seconds", "Putting a partition on disk.")

@@ -12,22 +12,22 @@ from time import monotonic
 from typing import Any
 
 from headworks._broker.handlers import Client
-from headworks._broker.handlers.coalesced_produce import take_run
+from headworks._broker.handlers.coalesced_produce import coalesce
 from headworks._broker.handlers.node import Node
-from headworks._broker.handlers.produce import Outcome, Production, commit
-from headworks._broker.handlers.record_validation import Inspection
-from headworks._broker.server.receive_buffer import Inbox
-from headworks._broker.server.send_queue import Outbox, Slot
-from headworks._broker.server.validation_queue import Inspector
+from headworks._broker.handlers.produce import PendingProduce, StagedProduce, commit
+from headworks._broker.handlers.record_validation import ValidationResult
+from headworks._broker.server.receive_buffer import ReceiveBuffer
+from headworks._broker.server.send_queue import ReplySlot, SendQueue
+from headworks._broker.server.validation_queue import ValidationQueue
 from headworks._kafka.protocol import APIS, Header, MalformedError
 from headworks._kafka.protocol import produce as messages
-from headworks._kafka.protocol.apis import PRODUCE
+from headworks._kafka.protocol.apis import ApiKey
 
-__all__ = ["Intake"]
+__all__ = ["ProducePipeline"]
 
 
-class Intake:
-    """Takes produce requests out of `inbox`; `fill` and `close` are the connection's.
+class ProducePipeline:
+    """Takes produce requests out of `received`; `fill` and `close` are the connection's.
 
     `since` is when the bytes came that are being handled.
     """
@@ -36,50 +36,50 @@ class Intake:
         self,
         node: Node,
         client: Client,
-        inbox: Inbox,
-        outbox: Outbox,
-        fill: Callable[[Slot, tuple[bytes, ...]], None],
+        received: ReceiveBuffer,
+        replies: SendQueue,
+        fill: Callable[[ReplySlot, tuple[bytes, ...]], None],
         close: Callable[[str], None],
     ) -> None:
         self.client = client
         self.close = close
-        self._node, self._inbox, self._outbox, self._fill = node, inbox, outbox, fill
+        self._node, self._received, self._replies, self._fill = node, received, replies, fill
         self._counters = node.counters
-        self._seconds = node.counters.seconds[PRODUCE]
-        self._inspector = Inspector(node)
-        self._repeats = messages.Repeats()
-        self._staged: list[Outcome] = []
+        self._seconds = node.counters.seconds[ApiKey.PRODUCE]
+        self._inspector = ValidationQueue(node)
+        self._repeats = messages.ProduceTemplate()
+        self._staged: list[StagedProduce] = []
         self._committing = False
         self._answered = 0  # of what is being committed
 
-    def take_run(self, most: int, largest: int, since: float) -> bool:
+    def coalesce(self, most: int, largest: int, since: float) -> bool:
         """Stage the requests that repeat the last one; False if the next does not."""
-        inbox, repeats = self._inbox, self._repeats
-        alike = repeats.following(inbox.buffer, inbox.start, inbox.end, largest)
-        run = take_run(self._node, repeats, alike, inbox.buffer, most, self)
+        received, repeats = self._received, self._repeats
+        alike = repeats.following(received.buffer, received.start, received.end, largest)
+        run = coalesce(self._node, repeats, alike, received.buffer, most, self)
         if run is None:
             return False
         if run.acks:
-            run.place = self._outbox.reserve(since, len(run))
+            run.place = self._replies.reserve(since, len(run))
         self._staged.append(run)
-        inbox.start = run.after
+        received.start = run.after
         return True
 
     def take(
         self, header: Header, position: int, stop: int, since: float
     ) -> Coroutine[Any, Any, None] | None:
         """Stage the request at `position`..`stop`, unless it has to wait: then for what."""
-        if header.version > APIS[PRODUCE].maximum or header.version < 0:
+        if header.version > APIS[ApiKey.PRODUCE].maximum or header.version < 0:
             raise MalformedError(f"API produce version {header.version} is not served")
-        buffer = self._inbox.buffer
+        buffer = self._received.buffer
         request = messages.parse_request(buffer, header.body, stop, header.version)
         self._repeats.learn(buffer, position, header, request)
         inspection = self._inspector.look(self.client, request, buffer)
-        if not isinstance(inspection, Inspection):
+        if not isinstance(inspection, ValidationResult):
             return inspection
-        self._counters.requests[PRODUCE] += 1
-        slot = self._outbox.reserve(since) if request.acks else None
-        production = Production(header, request.acks, self, slot)
+        self._counters.requests[ApiKey.PRODUCE] += 1
+        slot = self._replies.reserve(since) if request.acks else None
+        production = PendingProduce(header, request.acks, self, slot)
         self._staged.append(production)
         production.stage(self._node, request, buffer, inspection)
         return None
@@ -97,10 +97,10 @@ class Intake:
         if self._answered:  # they came together: one look at the clock for all
             self._seconds.observe(monotonic() - since, self._answered)
 
-    def produced(self, place: Slot, frame: bytes) -> None:
+    def produced(self, place: ReplySlot, frame: bytes) -> None:
         """The answer to a produce request; its place in the order was kept."""
         if self._committing:
             self._answered += place.count
         else:
-            self._seconds.observe(monotonic() - place.since, place.count)
+            self._seconds.observe(monotonic() - place.arrived_at, place.count)
         self._fill(place, (frame,))

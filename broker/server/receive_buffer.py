@@ -1,111 +1,100 @@
-"""What a connection has received: one buffer, in which whole requests are handled where they lie.
+"""The bytes that a connection has received and not handled yet.
 
-Rules: the buffer moves only between passes, because produced batches lie in it until they are
-written. What it grows beyond its smallest size is taken from the memory that all connections
-share; what is not there is waited for. While half of that memory is left, a buffer grows as the
-bytes come: a promise alone must not hold what others need. Beyond, a request gets all that it needs
-or nothing, so that those who were given memory can be served. Who has nothing to say keeps none of
-it while others wait.
+Rules:
+
+- Whole requests are handled where they lie. The buffer moves only between read passes, because
+  produced batches lie in it until they are written.
+- What the buffer grows beyond 16 KiB comes from the memory that all connections share. A request
+  for which there is no memory waits.
+- While half of the shared memory is available, a buffer grows as the bytes arrive: an announced
+  length alone must not reserve memory that others need. Below that, a request gets all the memory
+  that it needs or none, so that requests that have their memory can complete.
+- An idle connection holds no large buffer while other connections lack memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from headworks._broker.server.limits import Memory
+from headworks._broker.server.limits import MemoryPool
 
-__all__ = ["Inbox"]
+__all__ = ["ReceiveBuffer"]
 
-_SMALL = 16 << 10
-_LARGE = 128 << 10  # what is read at a time: it is still in a near cache when it is written
-_ONE = 1 << 20  # up to so large, a request that needs more than that gets room for two
-_KEPT = 2 << 20  # what a large request has left behind
-_PROOF = 4  # times what has come is believed to come
-_TLS_HELLO = b"\x16\x03"
-_HTTP = (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI")
+_SMALL_BYTES = 16 << 10
+_LARGE_BYTES = 128 << 10  # read at a time: they are still in a near cache when they are written
+_DOUBLED_BYTES = 1 << 20  # a larger buffer than `_LARGE_BYTES`, up to this size, gets room for two
+_IDLE_BYTES = 2 << 20  # a buffer that has grown beyond this shrinks when it is empty
+_TRUSTED_GROWTH = 4  # a buffer grows to this many times the bytes that have arrived
 
 
-class Inbox:
-    """`buffer[start:end]` is what has not been handled yet."""
+class ReceiveBuffer:
+    """The bytes in `buffer[start:end]` have not been handled yet."""
 
-    __slots__ = ("_memory", "_taken", "buffer", "end", "since", "start")
+    __slots__ = ("_allocated", "_memory", "begun_at", "buffer", "end", "start")
 
-    def __init__(self, memory: Memory, now: float) -> None:
-        self.buffer = bytearray(_SMALL)
-        self.start = self.end = 0
-        self.since = now  # when what is first in the buffer began to come
+    def __init__(self, memory: MemoryPool, now: float) -> None:
+        self.buffer = bytearray(_SMALL_BYTES)
+        self.start = 0  # of the first unhandled byte
+        self.end = 0  # behind the last received byte
+        self.begun_at = now  # when the first unhandled request began to arrive
         self._memory = memory
-        self._taken = 0
+        self._allocated = 0  # bytes of the buffer that came from the pool
 
     @property
-    def unread(self) -> int:
-        """How many bytes wait for the rest of their request."""
+    def unhandled(self) -> int:
+        """The number of received bytes that have not been handled."""
         return self.end - self.start
 
     def receive(self, receive: Callable[[memoryview], int]) -> int:
-        """Receive once; what `receive` raises is raised."""
+        """Receive once, and return the number of bytes. Raises what `receive` raises."""
         with memoryview(self.buffer) as view, view[self.end :] as free:
             count = receive(free)
         self.end += count
         return count
 
-    def make_room(self, now: float, *, whole: bool) -> bool:
-        """Move what is unread to the front and fit the buffer to what comes.
+    def make_room(self, now: float, *, expected: int) -> bool:
+        """Move the unhandled bytes to the front, and make room for `expected` bytes in all.
 
-        False when there is no memory for the request that has begun. `whole` says that what is
-        unread are requests that wait to be handled, not one that is still coming.
+        Return False if the pool has no memory for them.
         """
-        unread = self.end - self.start
-        wanted = _SMALL
-        if unread >= 4 and not whole:
-            head = self.buffer[self.start : self.start + 4]
-            wanted = max(wanted, 4 + int.from_bytes(head, "big", signed=True))
+        unhandled = self.end - self.start
+        wanted = max(_SMALL_BYTES, expected)
         full = self.end == len(self.buffer)
-        if self.start or not unread:
-            self.since = now
-            self.buffer[:unread] = self.buffer[self.start : self.end]
-            self.start, self.end = 0, unread
+        if self.start or not unhandled:
+            self.begun_at = now
+            self.buffer[:unhandled] = self.buffer[self.start : self.end]
+            self.start, self.end = 0, unhandled
         size = len(self.buffer)
         if wanted > size:
-            step = min(wanted, max(2 * size, _PROOF * unread))
-            left = self._memory.left - (step - size)
+            step = min(wanted, max(2 * size, _TRUSTED_GROWTH * unhandled))
+            left = self._memory.available - (step - size)
             return self._grow((step if left >= self._memory.size // 2 else wanted) - size)
-        if full and (size < _LARGE or _LARGE < size < _ONE):
-            self._grow(size)  # busy: read more at a time
-        elif size > _KEPT:
+        if full and (size < _LARGE_BYTES or _LARGE_BYTES < size < _DOUBLED_BYTES):
+            self._grow(size)  # the client is busy: read more at a time
+        elif size > _IDLE_BYTES:
             self.shrink()
         return True
 
     def shrink(self) -> None:
-        """Become small again, unless something waits for the rest of its request."""
-        if self._taken and not self.unread:
-            self.release()
-            self.buffer = bytearray(_SMALL)
+        """Return to the smallest size, unless an unfinished request needs the buffer."""
+        if self._allocated and not self.unhandled:
+            self._release()
+            self.buffer = bytearray(_SMALL_BYTES)
             self.start = self.end = 0
 
-    def wrong_size(self, size: int, largest: int) -> str:
-        """What to say of a length that no request can have."""
-        hint = ""
-        if self.buffer.startswith(_TLS_HELLO, self.start):
-            hint = "; a TLS client, and this is not TLS?"
-        elif self.buffer.startswith(_HTTP, self.start):
-            hint = "; it speaks HTTP"
-        return f"a request of {size} bytes is not within 8..{largest}{hint}"
-
     def close(self) -> None:
-        """Let go of everything, whoever still holds a connection that has ended."""
-        self.release()
+        """Free the buffer, even if something still refers to the closed connection."""
+        self._release()
         self.buffer = bytearray()
         self.start = self.end = 0
 
-    def release(self) -> None:
-        """Give back what was taken of the shared memory."""
-        self._memory.give(self._taken)
-        self._taken = 0
+    def _release(self) -> None:
+        self._memory.release(self._allocated)
+        self._allocated = 0
 
     def _grow(self, size: int) -> bool:
-        if not self._memory.take(size):
+        if not self._memory.try_allocate(size):
             return False
-        self._taken += size
+        self._allocated += size
         self.buffer.extend(bytes(size))
         return True

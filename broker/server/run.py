@@ -1,4 +1,4 @@
-"""Run a broker as a process: options in, one line out when it serves, signals end it."""
+"""Run a broker as a process until a signal ends it; print one line when it is ready."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headworks._broker.coordination.zookeeper import ClusterOptions
 from headworks._broker.log import MAX_PRODUCERS
-from headworks._broker.server.limits import Limits
+from headworks._broker.server.limits import ClientLimits
 from headworks._broker.server.server import BrokerServer, ServerConfig
 from headworks._broker.topics import MAX_PARTITIONS, PRODUCER_SECONDS
 from headworks._server.logs import configure
@@ -92,9 +92,9 @@ def run(options: StartOptions) -> None:
         max_partitions=options.max_partitions,
         show_unflushed=options.show_unflushed,
         topic_defaults=options.topic_defaults,
-        limits=Limits(
-            connections=options.max_connections,
-            connections_per_address=options.max_connections_per_address,
+        limits=ClientLimits(
+            max_connections=options.max_connections,
+            max_connections_per_address=options.max_connections_per_address,
             idle_seconds=options.idle_seconds,
             stall_seconds=options.stall_seconds,
         ),

@@ -1,10 +1,13 @@
-"""What a connection has to send, in order: bytes, and pieces of files.
+"""The replies that a connection has to send, in order: bytes, and slices of files.
 
-Rules: replies leave in the order in which their requests came, so a reply that is ready waits for
-those before it. What still waits after a `send` is accounted for by `settle`; what leaves at once
-costs nothing. Nothing blocks: what the socket does not take stays, and `send` says so. Files go by
-sendfile where the transport can, and otherwise pass through memory a bounded piece at a time.
-However fast a client reads, others get their turn after a few megabytes.
+Rules:
+
+- Replies leave in the order of their requests. A reply that is ready waits for those before it.
+- Nothing blocks. What the socket does not accept stays in the queue, and `send` reports it.
+- `settle` charges the connection for the bytes that wait after a `send`. Bytes that leave at once
+  cost nothing.
+- Slices of files leave by sendfile. Over TLS they pass through memory, 256 KiB at a time.
+- One `send` sends 8 MiB at most, so that a fast client does not keep the others waiting.
 """
 
 from __future__ import annotations
@@ -14,76 +17,73 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 
-from headworks._broker.server.byte_stream import Transport
-from headworks._broker.server.limits import Account
+from headworks._broker.server.byte_stream import ByteStream
+from headworks._broker.server.limits import MemoryAccount
 from headworks._kafka.records.file_slice import FileSlice
 
-__all__ = ["Outbox", "Slot"]
+__all__ = ["ReplySlot", "SendQueue"]
 
-_MAX_JOIN = 1 << 18  # bytes of small pieces joined for one send, or read from a file
-_MOST_AT_ONCE = 8 << 20
-
-
-class Slot:
-    """The place of the reply to one request, or to `count` that are answered together.
-
-    `pieces` is None until the reply is there.
-    """
-
-    __slots__ = ("count", "pieces", "since")
-
-    def __init__(self, since: float, count: int = 1) -> None:
-        self.pieces: Sequence[bytes | FileSlice] | None = None
-        self.since = since  # when the request came
-        self.count = count
+_MAX_JOINED_BYTES = 1 << 18  # small pieces joined for one send, or bytes read from a file
+_MAX_TURN_BYTES = 8 << 20
 
 
-class Outbox:
-    """The replies of one connection; `account` is the connection's."""
+class ReplySlot:
+    """The place of the reply to one request, or to `count` requests that are answered together."""
 
-    def __init__(self, transport: Transport, account: Account) -> None:
+    __slots__ = ("arrived_at", "count", "pieces")
+
+    def __init__(self, arrived_at: float, count: int = 1) -> None:
+        self.pieces: Sequence[bytes | FileSlice] | None = None  # None until the reply is ready
+        self.arrived_at = arrived_at  # when the request arrived
+        self.count = count  # of requests
+
+
+class SendQueue:
+    """The replies of one connection, which pays for them from `account`."""
+
+    def __init__(self, stream: ByteStream, account: MemoryAccount) -> None:
         self._account = account
-        self._charged = 0  # of what is held, as far as that was settled
-        self._send = transport.send
-        self._fd = transport.sock.fileno()
-        self._send_slice = self._send_file if transport.sends_files else self._load_file
-        self.held = 0  # bytes in memory that wait to be sent
-        self.sent = 0
-        self.waiting = 0  # requests whose reply is not there yet, or not on its way
-        self._slots: deque[Slot] = deque()
-        self._pieces: deque[bytes | memoryview | FileSlice] = deque()
+        self._charged = 0  # bytes of `unsent` that the account was charged for
+        self._send = stream.send
+        self._fd = stream.sock.fileno()
+        self._send_slice = self._send_file if stream.sends_files else self._load_file
+        self.unsent = 0  # bytes of ready replies in memory; file slices do not count
+        self.sent = 0  # bytes sent since the connection was accepted
+        self.waiting = 0  # requests whose reply is not ready, or behind one that is not
+        self._slots: deque[ReplySlot] = deque()  # of these requests
+        self._pieces: deque[bytes | memoryview | FileSlice] = deque()  # ready to be sent
 
-    def reserve(self, since: float, count: int = 1) -> Slot:
-        """The place of the reply to a request, or to several, that came then."""
-        slot = Slot(since, count)
+    def reserve(self, arrived_at: float, count: int = 1) -> ReplySlot:
+        """Return the place of the reply to the next request, or to the next `count` requests."""
+        slot = ReplySlot(arrived_at, count)
         self._slots.append(slot)
         self.waiting += count
         return slot
 
-    def fill(self, slot: Slot, pieces: Sequence[bytes | FileSlice]) -> None:
-        """The reply for a place; to be followed by `send` and `settle`."""
+    def fill(self, slot: ReplySlot, pieces: Sequence[bytes | FileSlice]) -> None:
+        """Put the reply into its place. The caller calls `send` and `settle` afterwards."""
         slot.pieces = pieces
         for piece in pieces:
             if not isinstance(piece, FileSlice):
-                self.held += len(piece)
+                self.unsent += len(piece)
 
     def settle(self) -> bool:
-        """Account for what waits now; False if the memory that all share has no room for it."""
-        more = self.held - self._charged
-        if more > 0 and not self._account.take(more):
+        """Charge the account for the unsent bytes. Return False if the pool lacks the memory."""
+        more = self.unsent - self._charged
+        if more > 0 and not self._account.try_allocate(more):
             return False
         if more < 0:
-            self._account.give(-more)
-        self._charged = self.held
+            self._account.release(-more)
+        self._charged = self.unsent
         return True
 
     def send(self) -> bool:
-        """Send what can be sent now; True when nothing ready is left. Raises OSError."""
+        """Send as much as possible. Return True if no ready reply is left. Raises OSError."""
         slots, pieces = self._slots, self._pieces
         while slots and (ready := slots[0].pieces) is not None:
             pieces.extend(ready)
             self.waiting -= slots.popleft().count
-        enough = self.sent + _MOST_AT_ONCE
+        enough = self.sent + _MAX_TURN_BYTES
         try:
             while pieces:
                 if self.sent >= enough:
@@ -97,17 +97,17 @@ class Outbox:
         return True
 
     def close(self) -> None:
-        """Let go of everything, whoever still holds a connection that has ended."""
+        """Free the replies, even if something still refers to the closed connection."""
         self._slots.clear()
         self._pieces.clear()
 
     def _send_bytes(self) -> None:
-        """Send the bytes at the head, joined as far as they go."""
+        """Send the bytes at the head, joined with the bytes that follow."""
         pieces = self._pieces
         chunk = pieces.popleft()
         if pieces and not isinstance(pieces[0], FileSlice):
             parts, size = [chunk], len(chunk)
-            while pieces and not isinstance(pieces[0], FileSlice) and size < _MAX_JOIN:
+            while pieces and not isinstance(pieces[0], FileSlice) and size < _MAX_JOINED_BYTES:
                 parts.append(pieces.popleft())
                 size += len(parts[-1])
             chunk = b"".join(parts)  # type: ignore[arg-type]
@@ -116,26 +116,26 @@ class Outbox:
         sent = 0
         try:
             sent = self._send(chunk, more)
-            self.held -= sent
+            self.unsent -= sent
             self.sent += sent
         finally:
             if sent < len(chunk):
                 pieces.appendleft(memoryview(chunk)[sent:])
 
     def _send_file(self, piece: FileSlice) -> None:
-        size = min(piece.size, _MOST_AT_ONCE)
+        size = min(piece.size, _MAX_TURN_BYTES)
         sent = os.sendfile(self._fd, piece.descriptor.fd, piece.position, size)
         self.sent += sent
-        self._pass_over(piece, sent)
+        self._advance(piece, sent)
 
     def _load_file(self, piece: FileSlice) -> None:
-        data = os.pread(piece.descriptor.fd, min(piece.size, _MAX_JOIN), piece.position)
-        self._pass_over(piece, len(data))
-        self.held += len(data)
+        data = os.pread(piece.descriptor.fd, min(piece.size, _MAX_JOINED_BYTES), piece.position)
+        self._advance(piece, len(data))
+        self.unsent += len(data)
         self._pieces.appendleft(data)
 
-    def _pass_over(self, piece: FileSlice, size: int) -> None:
-        """So much of the piece at the head is on its way."""
+    def _advance(self, piece: FileSlice, size: int) -> None:
+        """Take `size` bytes off the piece at the head."""
         if not size:
             raise OSError("a segment ended before the length that was promised")
         if size < piece.size:

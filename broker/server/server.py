@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, Any
 from headworks._broker.coordination import ClusterMember, Coordination, LocalCoordination
 from headworks._broker.coordination.folder import refuse_cluster_folder
 from headworks._broker.groups import GroupCoordinator, GroupSettings
-from headworks._broker.handlers import Authority, Node
+from headworks._broker.handlers import REQUIRED_ROLES, Authorizer, Node
 from headworks._broker.handlers.api_versions import api_versions
-from headworks._broker.handlers.counters import Counters
+from headworks._broker.handlers.counters import BrokerCounters
 from headworks._broker.handlers.leadership import coordinates
 from headworks._broker.log import MAX_PRODUCERS
 from headworks._broker.open_file_limit import raise_limit
 from headworks._broker.server.acceptor import Acceptor
-from headworks._broker.server.authentication import LoginDesk
+from headworks._broker.server.authentication import Authenticator
 from headworks._broker.server.connection import Connection
-from headworks._broker.server.context import House
+from headworks._broker.server.context import ServerContext
 from headworks._broker.server.folder_lock import FolderLock
-from headworks._broker.server.limits import Limits, Memory
+from headworks._broker.server.limits import ClientLimits, MemoryPool
 from headworks._broker.topics import (
     MAX_PARTITIONS,
     PRODUCER_SECONDS,
@@ -42,7 +42,7 @@ from headworks._broker.topics import (
     TopicChanges,
     TopicLookup,
 )
-from headworks._kafka.protocol.apis import API_VERSIONS, APIS
+from headworks._kafka.protocol.apis import APIS, ApiKey
 from headworks._server.metrics_page import MetricsEndpoint
 from headworks._server.security import Access, Users
 from headworks.errors import HeadworksError, UnreachableError, UsageError
@@ -79,7 +79,7 @@ class ServerConfig:
     show_unflushed: bool = False
     retention_check_seconds: float = 300.0
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
-    limits: Limits = field(default_factory=Limits)
+    limits: ClientLimits = field(default_factory=ClientLimits)
     groups: GroupSettings = field(default_factory=GroupSettings)
     metrics: tuple[str, int] | None = None
     tls: ssl.SSLContext | None = None
@@ -101,8 +101,8 @@ class BrokerServer:
         self._failure: asyncio.Future[HeadworksError] | None = None
         self._coordination: Coordination | None = None
         self._changed = asyncio.Event()
-        self._authority = Authority(config.access)
-        self.memory = Memory(config.limits.buffer_bytes)
+        self._authorizer = Authorizer(config.access, REQUIRED_ROLES)
+        self.memory = MemoryPool(config.limits.memory_bytes)
 
     @property
     def address(self) -> str:
@@ -135,9 +135,9 @@ class BrokerServer:
             self._listen()
             await self._open()
             if config.metrics is not None:
-                from headworks._broker.server.metrics import MetricsServer, Observed
+                from headworks._broker.server.metrics import MetricsServer, MetricsSource
 
-                observed = Observed(self._node, self.memory, lambda: self.connections)
+                observed = MetricsSource(self._node, self.memory, lambda: self.connections)
                 endpoint = MetricsEndpoint(*config.metrics, config.users, config.access, config.tls)
                 self._metrics = MetricsServer(observed, loop, endpoint)
                 _log.info("metrics on %s", self._metrics.url, extra={"url": self._metrics.url})
@@ -146,7 +146,9 @@ class BrokerServer:
                 await self._coordination.close()
             self._lock.release()
             raise
-        for version in range(APIS[API_VERSIONS].maximum + 1):  # or the first client waits for it
+        for version in range(
+            APIS[ApiKey.API_VERSIONS].maximum + 1
+        ):  # or the first client waits for it
             api_versions(version, login=config.users is not None)
         self._acceptor.start()
         self._tasks = [
@@ -181,8 +183,8 @@ class BrokerServer:
         for connection in self.connections:
             connection.close()
         await self._topic_changes.settle()
-        if self._desk is not None:
-            self._desk.close()
+        if self._authenticator is not None:
+            self._authenticator.close()
         self._groups.close()
         self._hosted.close()
         await self._coordination.close()
@@ -212,7 +214,7 @@ class BrokerServer:
         config = self.config
         loop = asyncio.get_running_loop()
         coordination = self._coordination = await self._coordinate()
-        counters = Counters()
+        counters = BrokerCounters()
         self._flusher = Flusher(loop, counters.flushes.observe)
         self._groups = GroupCoordinator(loop.time, loop.call_at, config.groups)
         self._hosted = HostedTopics(
@@ -247,11 +249,13 @@ class BrokerServer:
             counters=counters,
         )
         limits = config.limits
-        self._desk = None
+        self._authenticator = None
         if config.users is not None:
-            self._desk = LoginDesk(config.users, limits.refusal_seconds)
-        house = House(self._node, limits, self.memory, self._authority, self._desk)
-        self._acceptor = Acceptor(self._listener, house, config.tls)
+            self._authenticator = Authenticator(config.users, limits.failed_login_seconds)
+        context = ServerContext(
+            self._node, limits, self.memory, self._authorizer, self._authenticator
+        )
+        self._acceptor = Acceptor(self._listener, context, config.tls)
 
     async def _coordinate(self) -> Coordination:
         config = self.config
@@ -283,7 +287,7 @@ class BrokerServer:
     async def _watch_grants(self) -> None:
         while True:
             await asyncio.sleep(_GRANTS_SECONDS)
-            self._authority.refresh()
+            self._authorizer.refresh()
 
     async def _keep_retention(self) -> None:
         while True:

@@ -1,58 +1,64 @@
-"""When a client is too slow: what it has begun must move on, by a few bytes a second at least.
+"""Decide whether a client is too slow: a request or reply in progress must keep moving.
 
-Rules: time and bytes are passed in; an answer is a sentence for the log, or "" as long as all is
-well. Whoever waits for the broker, or is held back by it, is never judged.
+Rules: the caller passes time and byte counts. A verdict is a sentence for the log, or "" if the
+client is fast enough. A client that waits for the broker is never judged.
 """
 
 from __future__ import annotations
 
-from headworks._broker.server.limits import Limits
+from headworks._broker.server.limits import ClientLimits
 
-__all__ = ["Pace"]
+__all__ = ["StallDetector"]
 
 
-class Pace:
-    """How one client gets on."""
+class StallDetector:
+    """Watches how fast one client sends a request and reads its replies.
 
-    __slots__ = ("_begun", "_limits", "_mark", "_request")
+    `low_memory` means that other clients lack memory; the client then has less time.
+    """
 
-    def __init__(self, limits: Limits) -> None:
+    __slots__ = ("_limits", "_reading_mark", "_request_begun_at", "_request_mark")
+
+    def __init__(self, limits: ClientLimits) -> None:
         self._limits = limits
-        self._mark = (0.0, 0)  # from when on replies wait to be read, and bytes sent until then
-        self._request = 0.0  # when the request began that comes now
-        self._begun = (0.0, 0)  # from when on it is judged, and its bytes until then
+        # A mark is a time and the bytes moved until then: speed is measured from there
+        self._reading_mark = (0.0, 0)
+        self._request_mark = (0.0, 0)
+        self._request_begun_at = 0.0  # when the measured request began to arrive
 
-    def blocked(self, now: float, sent: int) -> None:
-        """From now on replies wait for the client to read."""
-        self._mark = now, sent
+    def replies_blocked(self, now: float, sent: int) -> None:
+        """Start measuring: from now on the client has unread replies."""
+        self._reading_mark = now, sent
 
-    def unread(self, now: float, sent: int, *, short: bool) -> str:
-        """Replies still wait; `sent` is how many bytes it has taken in all; `short` as below."""
-        since, before = self._mark
-        took, moved = now - since, sent - before
-        if took < self._patience(short=short):
+    def check_unread_replies(self, now: float, sent: int, *, low_memory: bool) -> str:
+        """Judge a client with unread replies. It has been sent `sent` bytes in all."""
+        since, before = self._reading_mark
+        elapsed, moved = now - since, sent - before
+        if elapsed < self._patience_seconds(low_memory=low_memory):
             return ""
-        if moved < self._limits.slowest * took:
-            return f"read {moved} bytes of its replies in {took:.0f} s"
-        self._mark = now, sent
+        if moved < self._limits.min_bytes_per_second * elapsed:
+            return f"read {moved} bytes of its replies in {elapsed:.0f} s"
+        self._reading_mark = now, sent
         return ""
 
-    def unfinished(self, now: float, since: float, came: int, *, short: bool) -> str:
-        """Of a request that began at `since` so many bytes have come.
+    def check_unfinished_request(
+        self, now: float, begun_at: float, received: int, *, low_memory: bool
+    ) -> str:
+        """Judge a client of whose request, begun at `begun_at`, `received` bytes have arrived.
 
-        `short` says that others wait for the memory it holds. What came in one breath is no excuse
-        for standing still afterwards.
+        The mark moves on after each check, so a fast beginning does not excuse a stop.
         """
-        if since != self._request:
-            self._request, self._begun = since, (since, 0)
-        began, before = self._begun
-        took, moved = now - began, came - before
-        if took < self._patience(short=short):
+        if begun_at != self._request_begun_at:
+            self._request_begun_at, self._request_mark = begun_at, (begun_at, 0)
+        since, before = self._request_mark
+        elapsed, moved = now - since, received - before
+        if elapsed < self._patience_seconds(low_memory=low_memory):
             return ""
-        if moved < self._limits.slowest * took:
-            return f"sent {moved} bytes of a request in {took:.0f} s"
-        self._begun = now, came
+        if moved < self._limits.min_bytes_per_second * elapsed:
+            return f"sent {moved} bytes of a request in {elapsed:.0f} s"
+        self._request_mark = now, received
         return ""
 
-    def _patience(self, *, short: bool) -> float:
-        return self._limits.short_seconds if short else self._limits.stall_seconds
+    def _patience_seconds(self, *, low_memory: bool) -> float:
+        limits = self._limits
+        return limits.stall_seconds_low_memory if low_memory else limits.stall_seconds

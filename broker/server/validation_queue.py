@@ -15,57 +15,57 @@ from typing import Any
 from headworks._broker.handlers.client import Client
 from headworks._broker.handlers.node import Node
 from headworks._broker.handlers.record_validation import (
-    UNTOUCHED,
-    Asked,
-    Inspection,
-    asked_for,
+    NOT_VALIDATED,
+    BatchToValidate,
+    ValidationResult,
+    batches_to_validate,
     is_large,
-    judge,
+    validate_batches,
 )
 from headworks._kafka.protocol.produce import ProduceRequest
 
-__all__ = ["Inspector"]
+__all__ = ["ValidationQueue"]
 
 
-class Inspector:
+class ValidationQueue:
     """Of one connection."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._looked_up = False  # the request at hand has waited for the registry
-        self._found: Inspection | None = None  # about the request at hand
+        self._found: ValidationResult | None = None  # about the request at hand
 
     def look(
         self, client: Client, request: ProduceRequest, buffer: bytearray
-    ) -> Inspection | Coroutine[Any, Any, None]:
+    ) -> ValidationResult | Coroutine[Any, Any, None]:
         """What is wrong with the request; or what to wait for before it is shown again."""
         found, self._found = self._found, None
         if found is not None:
             return found
         if not self._node.hosted.validates_records:
-            return UNTOUCHED
+            return NOT_VALIDATED
         ids = self._node.hosted.schema_ids
-        asked = asked_for(self._node, client, request, buffer)
+        asked = batches_to_validate(self._node, client, request, buffer)
         if is_large(asked):
             return self._look_aside(asked, bytes(buffer))
-        found = judge(asked, buffer, ids)
-        if found.missing and not self._looked_up:
+        found = validate_batches(asked, buffer, ids)
+        if found.unknown_ids and not self._looked_up:
             return self._look_up(found)
         self._looked_up = False
         return found
 
-    async def _look_up(self, found: Inspection) -> None:
+    async def _look_up(self, found: ValidationResult) -> None:
         ids = self._node.hosted.schema_ids
         if ids is not None:
-            await ids.look_up(found.missing)
+            await ids.look_up(found.unknown_ids)
         self._looked_up = True
 
-    async def _look_aside(self, asked: Sequence[Asked], buffer: bytes) -> None:
+    async def _look_aside(self, asked: Sequence[BatchToValidate], buffer: bytes) -> None:
         ids = self._node.hosted.schema_ids
-        async with self._node.inspecting:
-            found = await asyncio.to_thread(judge, asked, buffer, ids)
-        if found.missing and ids is not None:
-            await ids.look_up(found.missing)
-            async with self._node.inspecting:
-                found = await asyncio.to_thread(judge, asked, buffer, ids)
+        async with self._node.validation_lock:
+            found = await asyncio.to_thread(validate_batches, asked, buffer, ids)
+        if found.unknown_ids and ids is not None:
+            await ids.look_up(found.unknown_ids)
+            async with self._node.validation_lock:
+                found = await asyncio.to_thread(validate_batches, asked, buffer, ids)
         self._found = found

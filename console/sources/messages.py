@@ -26,7 +26,7 @@ from confluent_kafka import Message as Raw
 
 from headworks._console.masking import MASK, Paths, masked, sensitive_paths
 from headworks._console.sources.topics import broker_unreachable
-from headworks._kafka.client_properties import broker_client
+from headworks._kafka.client_properties import client_properties
 from headworks._wire import FramingError, unframe
 from headworks.errors import HeadworksError, RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient
@@ -242,7 +242,7 @@ class MessageReader:
         try:
             consumer = Consumer(
                 {
-                    **broker_client(self.bootstrap),
+                    **client_properties(self.bootstrap),
                     "group.id": "headworks-console",
                     "enable.auto.commit": False,
                     "enable.partition.eof": True,

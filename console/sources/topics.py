@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from headworks._kafka.client_properties import broker_client
+from headworks._kafka.client_properties import client_properties
 from headworks.errors import UnreachableError
 
 __all__ = ["TopicReader", "TopicRow", "TopicsSnapshot", "broker_unreachable"]
@@ -65,7 +65,7 @@ class TopicReader:
     def __init__(self, bootstrap: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._bootstrap = bootstrap
         self._clock = clock
-        self._admin = AdminClient({**broker_client(bootstrap), "log_level": 0})
+        self._admin = AdminClient({**client_properties(bootstrap), "log_level": 0})
         self._ends: deque[tuple[float, dict[str, int]]] = deque(maxlen=_MAX_SAMPLES + 1)
 
     def __call__(self) -> TopicsSnapshot:

@@ -43,8 +43,16 @@ _LARGEST_REPLY = 1 << 30
 _WAIT_MS = 500
 _PAUSE = 0.2
 _HEAD = struct.Struct(">ii")
-# Unknown topic or partition, no leader, not the leader, an old or a new epoch of the leader.
-_MOVED = frozenset({3, 5, 6, 74, 75})
+# The partition may have another leader now: ask for metadata again
+_STALE_METADATA = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+)
 
 
 class _ForeignError(Exception):
@@ -170,7 +178,7 @@ class BrokerFetcher:
         moved = False
         for one in self._reply(address, wire.fetch_reply):
             where = one.topic, one.partition
-            if one.error in _MOVED:
+            if one.error in _STALE_METADATA:
                 moved = True
                 continue
             if one.error == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -212,7 +220,7 @@ class BrokerFetcher:
         routes: dict[Address, list[_At]] = {}
         for topic, partition in sorted(left):
             error, leaders = told.get(topic, (0, {}))
-            if error and error not in _MOVED:
+            if error and error not in _STALE_METADATA:
                 raise unreachable(self._bootstrap, f"{topic}: {_code(error)}")
             leader = leaders.get(partition)
             if leader is not None and leader.address is not None:

@@ -13,6 +13,8 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from headworks._kafka.protocol.apis import ApiKey
+
 __all__ = [
     "API_VERSIONS",
     "FETCH",
@@ -27,7 +29,9 @@ __all__ = [
     "versions",
 ]
 
-API_VERSIONS, METADATA, FETCH = (18, 0), (3, 4), (1, 4)
+API_VERSIONS = (ApiKey.API_VERSIONS, 0)
+METADATA = (ApiKey.METADATA, 4)
+FETCH = (ApiKey.FETCH, 4)
 _CLIENT = b"headworks-loader"
 _HEADER = struct.Struct(">ihhih")
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")

@@ -16,7 +16,7 @@ from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._fetch.kafka_log import KafkaLog
 from hadoop_loader._fetch.ranges import Range, Watermarks, unled
 from hadoop_loader._storage.filesystem import AnyPath
-from headworks._kafka.client_properties import broker_client
+from headworks._kafka.client_properties import client_properties
 from headworks.errors import HeadworksError, UsageError
 
 __all__ = ["Lag", "compute_lag", "warehouse_status"]
@@ -71,7 +71,7 @@ def compute_lag(
 
 
 def _fetch_lags(bootstrap: str, last: Commit) -> tuple[dict[str, Lag], str | None]:
-    client = broker_client(bootstrap)
+    client = client_properties(bootstrap)
     try:
         broker = KafkaLog(client)
         known = broker.partitions()

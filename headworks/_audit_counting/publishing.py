@@ -16,7 +16,7 @@ from typing import Any
 from headworks._audit_counting.counters import CounterFile
 from headworks._audit_counting.reporting import AuditReporter, audit_topic_sender
 from headworks._kafka.clients import KafkaProducer
-from headworks._kafka.partitioner import Detour
+from headworks._kafka.partitioner import KeylessPartitioner
 from headworks.errors import HeadworksError
 from headworks.registry_client._schema_ids import EventSchemaIds
 
@@ -44,10 +44,10 @@ class AuditPublisher:
         every: float,
     ) -> None:
         self.counters = CounterFile(folder)
-        detour = Detour()
+        partitioner = KeylessPartitioner()
         properties = {**client, "enable.idempotence": True, "linger.ms": 20, "log_level": 2}
-        self._producer = KafkaProducer(detour.client(properties))
-        send = audit_topic_sender(self._producer, detour)
+        self._producer = KafkaProducer(partitioner.properties(properties))
+        send = audit_topic_sender(self._producer, partitioner)
         self._reporter = AuditReporter(
             folder, tier=tier, application=application, ids=ids, send=send
         )

@@ -18,7 +18,7 @@ from headworks._audit_counting import AUDIT_TOPIC
 from headworks._audit_counting.counters import CounterFile, PendingIncrement, leftover_files
 from headworks._audit_counting.event import AuditCount
 from headworks._kafka.clients import KafkaProducer
-from headworks._kafka.partitioner import Detour
+from headworks._kafka.partitioner import KeylessPartitioner
 from headworks._wire import prefix
 from headworks.codec import event_type
 from headworks.registry_client._schema_ids import EventSchemaIds
@@ -108,12 +108,12 @@ class AuditReporter:
         )
 
 
-def audit_topic_sender(client: KafkaProducer, detour: Detour) -> Send:
+def audit_topic_sender(client: KafkaProducer, partitioner: KeylessPartitioner) -> Send:
     """Return a function that sends to the audit topic by `client`."""
 
     def send(value: bytes, on_delivery: Callable[[object, object], None]) -> bool:
         try:
-            to = detour.partition(AUDIT_TOPIC)
+            to = partitioner.partition(AUDIT_TOPIC)
             client.produce(AUDIT_TOPIC, value, partition=to, on_delivery=on_delivery)
         except (BufferError, KafkaException):
             return False

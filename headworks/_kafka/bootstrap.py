@@ -1,27 +1,27 @@
-"""Which brokers a client of ours begins with: those it is told, or those that live in ZooKeeper.
+"""Find the brokers that a client starts with: named ones, or those registered in ZooKeeper.
 
-Rules: one place decides it, for SDKs and command line alike. What is given beats what is set; an
-address of brokers beats one of ZooKeeper. A client that stays holds on to `Brokers`, so that it
-finds its way even when all brokers that it ever knew have been replaced.
+Rules: SDKs and commands use this one module. An argument takes precedence over a setting, and the
+address of a broker over the address of ZooKeeper. A client that runs for long keeps a `Brokers`
+object, so it still finds the cluster after every broker that it knew was replaced.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from headworks._kafka.client_properties import broker_client
+from headworks._kafka.client_properties import client_properties
 from headworks._settings import lookup, resolve, resolve_optional
 from headworks._zookeeper import live_brokers, open_session
 from headworks._zookeeper.bootstrap_proxy import BootstrapProxy
 from headworks.errors import UnreachableError
 
-__all__ = ["Brokers", "bootstrap_of"]
+__all__ = ["Brokers", "resolve_bootstrap"]
 
 _WAIT = 5.0
 _RECONNECT_MS = 2_000
 
 
-def bootstrap_of(bootstrap: str | None = None, zookeeper: str | None = None) -> str:
+def resolve_bootstrap(bootstrap: str | None = None, zookeeper: str | None = None) -> str:
     """HOST:PORT[,HOST:PORT..] of brokers now, by these arguments and this process's settings.
 
     UnreachableError if ZooKeeper is asked and does not answer, or nobody is registered there.
@@ -40,23 +40,24 @@ def bootstrap_of(bootstrap: str | None = None, zookeeper: str | None = None) -> 
 
 
 class Brokers:
-    """`bootstrap_of` for a client that stays: found in ZooKeeper they are followed until `close`.
+    """`resolve_bootstrap` for a client that runs for long: follows ZooKeeper until `close`.
 
-    Over TLS the brokers of the beginning have to do, because a certificate names its own host.
+    Over TLS the client keeps the brokers that it started with, because a certificate names its own
+    host.
     """
 
     def __init__(self, bootstrap: str | None = None, zookeeper: str | None = None) -> None:
         ensemble = _ensemble(bootstrap, zookeeper)
         self._doorway: BootstrapProxy | None = None
         if ensemble is None or resolve_optional("tls_ca") is not None:
-            self.address = bootstrap_of(bootstrap, zookeeper)
+            self.address = resolve_bootstrap(bootstrap, zookeeper)
         else:
             self._doorway = BootstrapProxy(ensemble)
             self.address = ",".join((*self._doorway.brokers, self._doorway.address))
 
     def client(self) -> dict[str, Any]:
-        """What `broker_client` says, for a client that begins there."""
-        properties = broker_client(self.address)
+        """What `client_properties` says, for a client that begins there."""
+        properties = client_properties(self.address)
         if self.followed:
             properties["reconnect.backoff.max.ms"] = _RECONNECT_MS  # ten seconds by default
         return properties

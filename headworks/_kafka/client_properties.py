@@ -12,14 +12,14 @@ from typing import Any, Final
 from headworks._settings import resolve_optional
 from headworks.errors import UsageError
 
-__all__ = ["READ_AHEAD", "broker_client"]
+__all__ = ["READ_AHEAD", "client_properties"]
 
 # How soon what was read ahead is looked at again once it is full: after librdkafka's own second a
 # quick reader has long emptied it, and waits.
 READ_AHEAD: Final = {"fetch.queue.backoff.ms": 20}
 
 
-def broker_client(bootstrap: str) -> dict[str, Any]:
+def client_properties(bootstrap: str) -> dict[str, Any]:
     """Properties for any client of the broker at `bootstrap`, by the settings of this process.
 
     UsageError for a user without a password, or for certificates that cannot be read.

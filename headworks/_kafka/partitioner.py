@@ -1,15 +1,18 @@
-"""Where messages without a key go while some of their topic's partitions cannot be reached.
+"""Keep messages without a key away from partitions that cannot be reached.
 
-librdkafka draws any partition for a message without a key, looks only once whether it has a leader,
-and never whether that leader answers: with one broker of three dead, a third of such messages wait
-for it until the others know of its death, and then still one in nine or so. They need not.
+librdkafka draws any partition for a message without a key. It checks once whether that partition
+has a leader, and never whether the leader answers. With one of three brokers dead, a third of these
+messages wait until the other brokers notice, and even then one in nine keeps waiting.
 
-Rules: as long as every partition can be reached, librdkafka draws. A partition is left out while it
-has no leader, or while connecting to its leader has failed within the last `_DOUBT` seconds; after
-that one message may find out. If none is left, none is preferred. What is queued already stays
-where it is: nobody can say whether a broker has it. What is known comes from librdkafka's
-statistics, which it tells twice a second. Reading them holds up whoever sends, and they have a page
-for every partition: only what tells whether anything is wrong is read while nothing is.
+Rules:
+
+- While every partition can be reached, librdkafka draws.
+- A partition is skipped while it has no leader, or if a connection to its leader failed within the
+  last 10 seconds. After that time one message may try again.
+- If no partition can be reached, none is skipped.
+- A message that is already queued stays with its partition, because a broker may have it.
+- librdkafka reports its statistics twice a second. Parsing them delays the sender, and their size
+  grows with the partitions: while nothing is wrong, only the part about the brokers is parsed.
 """
 
 from __future__ import annotations
@@ -19,68 +22,78 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["ANY", "Detour", "reachable"]
+__all__ = ["ANY", "KeylessPartitioner", "reachable_partitions"]
 
 ANY = -1
-_INTERVAL_MS = 500
-_DOUBT = 10.0
-_IN_A_ROW = 100  # messages to one partition, so that batches grow
+_STATISTICS_INTERVAL_MS = 500
+_UNREACHABLE_SECONDS = 10.0
+_MESSAGES_IN_A_ROW = 100  # to one partition, so that batches grow
 _BROKERS = '"brokers":'
 _DECODER = json.JSONDecoder()
 
 
-class Detour:
-    """Follows the statistics of one client, and draws partitions while some are out of reach."""
+class KeylessPartitioner:
+    """Follows the statistics of one client and picks partitions while some cannot be reached."""
 
     def __init__(self) -> None:
-        self._open: dict[str, tuple[int, ...]] = {}
-        self._drawn = itertools.count()
-        self._turn = 0
+        # The reachable partitions by topic; a topic is missing while all of its partitions are
+        self._reachable: dict[str, tuple[int, ...]] = {}
+        self._picks = itertools.count()  # how many partitions were picked
+        self._updates = 0  # how often statistics arrived: each moves on to the next partition
 
-    def client(self, properties: Mapping[str, Any]) -> dict[str, Any]:
-        """The properties of a client whose statistics come here, and to who wanted them before."""
-        before: Callable[[str], object] | None = properties.get("stats_cb")
+    def properties(self, properties: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `properties` with a statistics callback, which calls theirs after ours."""
+        theirs: Callable[[str], object] | None = properties.get("stats_cb")
 
-        def told(statistics: str) -> None:
-            self.see(statistics)
-            if before is not None:
-                before(statistics)
+        def updated(statistics: str) -> None:
+            self.update(statistics)
+            if theirs is not None:
+                theirs(statistics)
 
-        return {"statistics.interval.ms": _INTERVAL_MS, **properties, "stats_cb": told}
+        return {
+            "statistics.interval.ms": _STATISTICS_INTERVAL_MS,
+            **properties,
+            "stats_cb": updated,
+        }
 
-    def see(self, statistics: str) -> None:
-        """What librdkafka tells."""
-        self._open = reachable(json.loads(statistics)) if _in_doubt(statistics) else {}
-        self._turn += 1
+    def update(self, statistics: str) -> None:
+        """Take over librdkafka's statistics, a JSON text."""
+        self._reachable = (
+            reachable_partitions(json.loads(statistics)) if _any_unreachable(statistics) else {}
+        )
+        self._updates += 1
 
     def partition(self, topic: str) -> int:
-        """For a message without a key: a partition that can be reached, or any."""
-        partitions = self._open.get(topic)
+        """Return a reachable partition for a message without a key, or `ANY`."""
+        partitions = self._reachable.get(topic)
         if partitions is None:
             return ANY
-        return partitions[(next(self._drawn) // _IN_A_ROW + self._turn) % len(partitions)]
+        turn = next(self._picks) // _MESSAGES_IN_A_ROW + self._updates
+        return partitions[turn % len(partitions)]
 
 
-def reachable(statistics: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """The partitions that can be reached, of topics of which some can and some cannot."""
-    away = {broker["nodeid"] for broker in statistics.get("brokers", {}).values() if _fails(broker)}
-    found = {}
+def reachable_partitions(statistics: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the reachable partitions of each topic that also has unreachable ones."""
+    failing = {
+        broker["nodeid"] for broker in statistics.get("brokers", {}).values() if _fails(broker)
+    }
+    reachable = {}
     for name, topic in statistics.get("topics", {}).items():
-        led = {
+        leaders = {
             partition["partition"]: partition["leader"]
             for partition in topic["partitions"].values()
             if partition["partition"] >= 0
         }
-        there = tuple(sorted(n for n, leader in led.items() if leader >= 0 and leader not in away))
-        if 0 < len(there) < len(led):
-            found[name] = there
-    return found
+        indexes = sorted(n for n, led in leaders.items() if led >= 0 and led not in failing)
+        if 0 < len(indexes) < len(leaders):
+            reachable[name] = tuple(indexes)
+    return reachable
 
 
-def _in_doubt(statistics: str) -> bool:
-    """Whether a broker fails or a partition has no leader, from a part of the text."""
+def _any_unreachable(statistics: str) -> bool:
+    """Return whether a broker fails or a partition has no leader, without parsing everything."""
     at = statistics.find(_BROKERS)
-    # Partition -1, where messages wait for a partition, never has one.
+    # Partition -1, which holds messages that have no partition yet, never has a leader.
     if at < 0 or statistics.count('"leader":-1') > statistics.count('"partition":-1,'):
         return True
     brokers: Mapping[str, Mapping[str, Any]]
@@ -89,10 +102,12 @@ def _in_doubt(statistics: str) -> bool:
 
 
 def _fails(broker: Mapping[str, Any]) -> bool:
-    """Whether a connection was tried lately, in vain.
+    """Return whether a connection to the broker was tried lately, without success.
 
-    A connection that was closed because nobody used it was made as often as it was closed.
+    A connection that was closed because it was idle counts as often in `connects` as in
+    `disconnects`.
     """
     connected: bool = broker["state"] == "UP"
-    tried: int = broker["connects"] - broker["disconnects"]
-    return not connected and tried > 0 and broker["stateage"] < _DOUBT * 1e6
+    attempts: int = broker["connects"] - broker["disconnects"]
+    recently = broker["stateage"] < _UNREACHABLE_SECONDS * 1e6  # `stateage` is in microseconds
+    return not connected and attempts > 0 and recently

@@ -20,7 +20,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from headworks._kafka.client_properties import broker_client
+from headworks._kafka.client_properties import client_properties
 from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError
 from headworks.groups._model import GroupKind, GroupListing, MemberDescription, TopicPartition
 
@@ -60,7 +60,7 @@ class ClassicGroups:
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
-        self._admin = AdminClient({**broker_client(bootstrap), "log_level": 2})
+        self._admin = AdminClient({**client_properties(bootstrap), "log_level": 2})
 
     def listed(self) -> list[GroupListing]:
         """All groups, sorted by name; UnreachableError if no broker answers."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import confluent_kafka
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from headworks._kafka.client_properties import broker_client
+from headworks._kafka.client_properties import client_properties
 from headworks.groups._classic import ClassicGroups
 from headworks.groups._model import PartitionOffset, TopicPartition
 
@@ -142,7 +142,7 @@ class TimestampLookup:
 
 def _reading(bootstrap: str) -> dict[str, Any]:
     return {
-        **broker_client(bootstrap),
+        **client_properties(bootstrap),
         "group.id": "headworks-lag",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from headworks._broker.handlers.node import Replies
-from headworks._broker.server.limits import Account, Memory
+from headworks._broker.handlers.node import ReplyCache
+from headworks._broker.server.limits import MemoryAccount, MemoryPool
 from headworks._kafka.protocol import APIS, MalformedError, decode
-from headworks._kafka.protocol.frame import MOST_ELEMENTS, MOST_IN_ALL
+from headworks._kafka.protocol.frame import MAX_ARRAY_ELEMENTS, MAX_REQUEST_ELEMENTS
 from tests.broker.build import batch
 from tests.broker.test_limits import closed, connected, framed, receive, run, serving
 from tests.broker.wire import kind, produce, reply, request
@@ -28,12 +28,18 @@ def test_arrays_in_arrays_are_bounded_together() -> None:
     fetch = 9
     groups = struct.pack(">h", 1) + b"g"
     topic = (
-        struct.pack(">h", 1) + b"t" + struct.pack(">i", MOST_ELEMENTS) + bytes(4) * MOST_ELEMENTS
+        struct.pack(">h", 1)
+        + b"t"
+        + struct.pack(">i", MAX_ARRAY_ELEMENTS)
+        + bytes(4) * MAX_ARRAY_ELEMENTS
     )
-    fits, many = MOST_IN_ALL // MOST_ELEMENTS - 1, MOST_IN_ALL // MOST_ELEMENTS
+    fits, many = (
+        MAX_REQUEST_ELEMENTS // MAX_ARRAY_ELEMENTS - 1,
+        MAX_REQUEST_ELEMENTS // MAX_ARRAY_ELEMENTS,
+    )
     message = decode(APIS[fetch], 5, groups + struct.pack(">i", fits) + topic * fits)
     assert len(message.topics) == fits
-    with pytest.raises(MalformedError, match=f"more than {MOST_IN_ALL} elements"):
+    with pytest.raises(MalformedError, match=f"more than {MAX_REQUEST_ELEMENTS} elements"):
         decode(APIS[fetch], 5, groups + struct.pack(">i", many) + topic * many)
 
 
@@ -76,7 +82,7 @@ def framed_request(key: int, version: int, body: bytes) -> bytes:
 
 def test_replies_that_are_not_read_take_of_the_memory_and_give_it_back(tmp_path: Path) -> None:
     async def test() -> None:
-        async with serving(tmp_path, buffer_bytes=4 << 20, stall_seconds=60.0) as server:
+        async with serving(tmp_path, memory_bytes=4 << 20, stall_seconds=60.0) as server:
             for number in range(300):
                 await server.node.topic_changes.create(f"{'a-topic' * 30}-{number}", 1, {})
             every = framed(3, 1, struct.pack(">i", -1))  # all topics: 75 KB of reply each
@@ -85,7 +91,7 @@ def test_replies_that_are_not_read_take_of_the_memory_and_give_it_back(tmp_path:
                     writer.write(every * 20)
                     for _ in range(20):
                         assert len(await receive(reader)) > 70_000
-                assert server.memory.left == server.memory.size
+                assert server.memory.available == server.memory.size
             async with connected(server) as (_, writer):
                 sock: socket.socket = writer.get_extra_info("socket")
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -95,30 +101,30 @@ def test_replies_that_are_not_read_take_of_the_memory_and_give_it_back(tmp_path:
                 while server.connections:
                     await asyncio.sleep(0.01)
             assert server.node.counters.failed["memory"] == 1
-            assert server.memory.left == server.memory.size
+            assert server.memory.available == server.memory.size
 
     run(test)
 
 
 def test_small_requests_that_wait_add_up() -> None:
-    memory = Memory(1 << 20)
-    account = Account(memory)
-    costs = [account.charge(_KB) for _ in range(16)]
-    assert memory.left == memory.size, "a little is free"
-    more = [account.charge(_KB) for _ in range(64)]
-    assert memory.left == 0
-    assert account.charge(_KB) is None
+    memory = MemoryPool(1 << 20)
+    account = MemoryAccount(memory)
+    costs = [account.charge_request(_KB) for _ in range(16)]
+    assert memory.available == memory.size, "a little is free"
+    more = [account.charge_request(_KB) for _ in range(64)]
+    assert memory.available == 0
+    assert account.charge_request(_KB) is None
     for cost in (*costs, *more):
         assert cost == 16 * _KB
-        account.give(cost)
-    assert memory.left == memory.size
-    assert account.take(1 << 20)
+        account.release(cost)
+    assert memory.available == memory.size
+    assert account.try_allocate(1 << 20)
     account.close()
-    assert memory.left == memory.size
+    assert memory.available == memory.size
 
 
 def test_replies_are_kept_in_bounds() -> None:
-    replies = Replies(limit=3, size=100)
+    replies = ReplyCache(limit=3, size=100)
     replies.keep("large", 1, bytes(101))
     assert replies.find("large", 1) is None
     replies.keep("a", 1, bytes(60))
@@ -152,7 +158,7 @@ def test_a_client_whose_machine_is_gone_is_noticed(tmp_path: Path) -> None:
             writer.write(framed(16, 0, b""))
             await receive(reader)
             [connection] = server.connections
-            sock = connection._transport.sock
+            sock = connection._stream.sock
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
 

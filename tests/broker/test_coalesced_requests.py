@@ -15,10 +15,10 @@ from kio.serial import entity_reader
 
 from headworks._kafka.protocol.frame import parse_header
 from headworks._kafka.protocol.produce import (
-    Repeated,
-    Repeats,
-    Result,
-    encode_offsets,
+    MatchedRequest,
+    ProduceResult,
+    ProduceTemplate,
+    encode_offset_replies,
     encode_reply,
     parse_request,
 )
@@ -54,8 +54,8 @@ def request(
     return head + body + struct.pack(">iii", 1, index, len(records)) + records
 
 
-def learned(data: bytearray) -> Repeats:
-    repeats = Repeats()
+def learned(data: bytearray) -> ProduceTemplate:
+    repeats = ProduceTemplate()
     header = parse_header(data, 0, len(data))
     repeats.learn(data, 0, header, parse_request(data, header.body, len(data), header.version))
     return repeats
@@ -65,7 +65,9 @@ def framed(*requests: bytes) -> bytearray:
     return bytearray(b"".join(struct.pack(">i", len(one)) + one for one in requests))
 
 
-def found_in(repeats: Repeats, data: bytearray, *, end: int | None = None) -> list[Repeated]:
+def found_in(
+    repeats: ProduceTemplate, data: bytearray, *, end: int | None = None
+) -> list[MatchedRequest]:
     return list(repeats.following(data, 0, len(data) if end is None else end, 1 << 20))
 
 
@@ -135,7 +137,7 @@ def test_a_request_of_another_version_or_a_cut_or_large_one_is_parsed(version: i
 def test_nothing_is_known_before_the_first_or_after_one_without_records() -> None:
     one = request(7, 1, b"records")
     data = framed(one)
-    assert not found_in(Repeats(), data)
+    assert not found_in(ProduceTemplate(), data)
     empty = bytearray(request(7, 1, b""))
     repeats = learned(bytearray(one))
     header = parse_header(empty, 0, len(empty))
@@ -153,8 +155,8 @@ def test_nothing_is_known_before_the_first_or_after_one_without_records() -> Non
 def test_the_short_way_to_a_reply_says_what_it_should(
     version: int, topic: str, index: int, offset: int, log_start: int
 ) -> None:
-    frame = encode_reply(7, version, [Result(topic, index, 0, offset, -1, log_start)])
-    assert encode_offsets(version, topic, index, log_start, [(7, offset)] * 3) == 3 * frame
+    frame = encode_reply(7, version, [ProduceResult(topic, index, 0, offset, -1, log_start)])
+    assert encode_offset_replies(version, topic, index, log_start, [(7, offset)] * 3) == 3 * frame
     head = 9 if version >= 9 else 8
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     assert int.from_bytes(frame[4:8], "big") == 7

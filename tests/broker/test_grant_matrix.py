@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from headworks._broker.handlers.permissions import RULES
-from headworks._kafka.protocol.apis import FETCH, PRODUCE
+from headworks._broker.handlers import REQUIRED_ROLES
+from headworks._kafka.protocol.apis import ApiKey
 from headworks._server import child_process
 from headworks._server.security import Role
 from headworks._server.security.users import derive, write_users
@@ -57,7 +57,7 @@ def granted(one: Grantee, roles: tuple[Role, ...], name: str) -> bool:
 
 
 def may(one: Grantee, api: int, name: str) -> bool:
-    rule = RULES[api]
+    rule = REQUIRED_ROLES[api]
     if api == DESCRIBE_LOG_DIRS:  # names nothing: it is about the broker as a whole
         return granted(one, rule.all_topics, "")
     if api == INIT_PRODUCER_ID:  # names nothing: one topic to write to is enough
@@ -66,11 +66,11 @@ def may(one: Grantee, api: int, name: str) -> bool:
 
 
 def refused(wire: Wire, api: int, name: str) -> bool:
-    if api == PRODUCE:
-        wire.send(PRODUCE, 7, produce(name, 0, bytes(batch()), acks=-1))
+    if api == ApiKey.PRODUCE:
+        wire.send(ApiKey.PRODUCE, 7, produce(name, 0, bytes(batch()), acks=-1))
         found = {produced(wire.receive()[1], name)[0]}
-    elif api == FETCH:
-        wire.send(FETCH, 11, fetch(name, 0, 0, wait_ms=0))
+    elif api == ApiKey.FETCH:
+        wire.send(ApiKey.FETCH, 11, fetch(name, 0, 0, wait_ms=0))
         found = {fetched(wire.receive()[1])[0]}
     else:
         version, fields = ASKED[api](name, name)
@@ -87,7 +87,9 @@ def test_an_api_is_open_to_the_role_on_that_name_alone(
     wrong = []
     with log_in(guarded, one.user) as wire:
         # Deleting comes last: every other API finds the topics that it is asked about.
-        for api in sorted({PRODUCE, FETCH, *ASKED}, key=lambda api: (api == DELETE_TOPICS, api)):
+        for api in sorted(
+            {ApiKey.PRODUCE, ApiKey.FETCH, *ASKED}, key=lambda api: (api == DELETE_TOPICS, api)
+        ):
             for name in NAMES:
                 expected = may(one, api, name)
                 if refused(wire, api, name) == expected:

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from crc32c import crc32c
 
-from headworks._kafka.protocol.frame import MOST_ELEMENTS
+from headworks._kafka.protocol.frame import MAX_ARRAY_ELEMENTS
 from headworks._kafka.records.batch import HEADER
 from headworks._kafka.records.varint import write_varint
 from headworks._server import child_process
@@ -181,8 +181,8 @@ def test_a_hundred_thousand_topics_are_not_created(hostile: child_process.Servic
             wire.send(3, 8, ask_for(100_000))
             assert wire.closed()
         with Wire(hostile.address) as wire:
-            wire.send(3, 8, ask_for(MOST_ELEMENTS))
-            assert len(wire.receive()[1]) > MOST_ELEMENTS
+            wire.send(3, 8, ask_for(MAX_ARRAY_ELEMENTS))
+            assert len(wire.receive()[1]) > MAX_ARRAY_ELEMENTS
         admin = AdminClient({"bootstrap.servers": hostile.address})
         topics = admin.list_topics(timeout=DEADLINE).topics
         assert sum(len(t.partitions) for t in topics.values()) == _LIMIT
@@ -237,7 +237,7 @@ def test_a_topic_named_again_and_again_is_refused_soon(hostile: child_process.Se
     with unnoticed(hostile, 400 * _MB), Wire(hostile.address) as wire:
         began = worked(hostile)
         answer = wire.ask(
-            19, 4, topics=(topic,) * MOST_ELEMENTS, timeout=timedelta(0), validate_only=False
+            19, 4, topics=(topic,) * MAX_ARRAY_ELEMENTS, timeout=timedelta(0), validate_only=False
         )
         assert {int(result.error_code) for result in answer.topics} == {42}
         assert worked(hostile) - began < 30

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from headworks._broker.server import BrokerServer, ServerConfig
-from headworks._broker.server.limits import Limits
-from headworks._broker.server.stall_detector import Pace
+from headworks._broker.server.limits import ClientLimits
+from headworks._broker.server.stall_detector import StallDetector
 from tests.broker.build import batch
 from tests.broker.wire import fetch, produce, request
 
@@ -32,7 +32,7 @@ def framed(key: int, version: int, body: bytes) -> bytes:
 
 @asynccontextmanager
 async def serving(folder: Path, **limits: Any) -> AsyncIterator[BrokerServer]:
-    server = BrokerServer(ServerConfig(folder, limits=Limits(**limits)))
+    server = BrokerServer(ServerConfig(folder, limits=ClientLimits(**limits)))
     await server.start()
     try:
         await server.node.topic_changes.create("t", 1, {})
@@ -75,7 +75,7 @@ async def closed(reader: Reader) -> bool:
 def test_a_request_that_comes_drop_by_drop_is_dropped(tmp_path: Path) -> None:
     async def test() -> None:
         async with (
-            serving(tmp_path, stall_seconds=0.5, slowest=10_000) as server,
+            serving(tmp_path, stall_seconds=0.5, min_bytes_per_second=10_000) as server,
             connected(server) as (reader, writer),
             connected(server) as (other, to),
         ):
@@ -101,7 +101,7 @@ def test_a_request_that_comes_drop_by_drop_is_dropped(tmp_path: Path) -> None:
 def test_a_slow_request_that_moves_is_served(tmp_path: Path) -> None:
     async def test() -> None:
         async with (
-            serving(tmp_path, stall_seconds=0.3, slowest=10) as server,
+            serving(tmp_path, stall_seconds=0.3, min_bytes_per_second=10) as server,
             connected(server) as (reader, writer),
         ):
             body = framed(0, 7, produce("t", 0, bytes(batch(1, size=20_000))))
@@ -115,7 +115,7 @@ def test_a_slow_request_that_moves_is_served(tmp_path: Path) -> None:
 
 def test_replies_that_are_not_read_are_held_in_bounds_and_then_dropped(tmp_path: Path) -> None:
     async def test() -> None:
-        async with serving(tmp_path, stall_seconds=1.0, reply_bytes=100_000) as server:
+        async with serving(tmp_path, stall_seconds=1.0, max_unsent_bytes=100_000) as server:
             for number in range(300):
                 await server.node.topic_changes.create(f"a-topic-{number}", 1, {})
             async with connected(server) as (_, writer):
@@ -134,7 +134,7 @@ def test_replies_that_are_not_read_are_held_in_bounds_and_then_dropped(tmp_path:
 
 def test_replies_behind_one_that_waits_are_held_in_bounds(tmp_path: Path) -> None:
     async def test() -> None:
-        async with serving(tmp_path, reply_bytes=50_000) as server:
+        async with serving(tmp_path, max_unsent_bytes=50_000) as server:
             for number in range(100):
                 await server.node.topic_changes.create(f"a-topic-{number}", 1, {})
             async with connected(server) as (reader, writer):
@@ -153,7 +153,7 @@ def test_replies_behind_one_that_waits_are_held_in_bounds(tmp_path: Path) -> Non
 def test_requests_that_wait_are_limited_per_connection(tmp_path: Path) -> None:
     async def test() -> None:
         async with (
-            serving(tmp_path, working=4) as server,
+            serving(tmp_path, max_pending=4) as server,
             connected(server) as (reader, writer),
             connected(server) as (other, to),
         ):
@@ -175,12 +175,16 @@ def test_requests_that_wait_are_limited_per_connection(tmp_path: Path) -> None:
 def test_memory_that_others_hold_without_moving_is_taken_back(tmp_path: Path) -> None:
     async def test() -> None:
         size = 600_000
-        limits = {"buffer_bytes": size + 200_000, "short_seconds": 0.3, "stall_seconds": 30.0}
+        limits = {
+            "memory_bytes": size + 200_000,
+            "stall_seconds_low_memory": 0.3,
+            "stall_seconds": 30.0,
+        }
         async with serving(tmp_path, **limits) as server:
             body = framed(0, 7, produce("t", 0, bytes(batch(1, size=size))))
             async with connected(server) as (idle, hoarder), connected(server) as (reader, writer):
                 hoarder.write(body[:400_000])
-                while server.memory.size - server.memory.left < size - 20_000:
+                while server.memory.size - server.memory.available < size - 20_000:
                     await asyncio.sleep(0.01)
                 writer.write(body)
                 assert struct.unpack_from(">h", await receive(reader), 4 + 4 + 3 + 4 + 4) == (0,)
@@ -192,7 +196,7 @@ def test_memory_that_others_hold_without_moving_is_taken_back(tmp_path: Path) ->
 def test_a_promise_alone_holds_little(tmp_path: Path) -> None:
     async def test() -> None:
         size = 900_000
-        async with serving(tmp_path, buffer_bytes=4 << 20, stall_seconds=60.0) as server:
+        async with serving(tmp_path, memory_bytes=4 << 20, stall_seconds=60.0) as server:
             body = framed(0, 7, produce("t", 0, bytes(batch(1, size=size))))
             async with AsyncExitStack() as stack:
                 for _ in range(8):
@@ -208,7 +212,7 @@ def test_a_promise_alone_holds_little(tmp_path: Path) -> None:
 
 def test_who_has_nothing_to_say_gives_memory_to_those_who_have(tmp_path: Path) -> None:
     async def test() -> None:
-        async with serving(tmp_path, buffer_bytes=4 << 20) as server:
+        async with serving(tmp_path, memory_bytes=4 << 20) as server:
             body = framed(0, 7, produce("t", 0, bytes(batch(1, size=900_000))))
             async with AsyncExitStack() as stack:
                 clients = []
@@ -225,22 +229,26 @@ def test_who_has_nothing_to_say_gives_memory_to_those_who_have(tmp_path: Path) -
 
 
 def test_standing_still_is_noticed_however_fast_it_began() -> None:
-    limits = Limits(stall_seconds=60.0, short_seconds=5.0, slowest=4096)
-    pace = Pace(limits)
-    assert not pace.unfinished(5.0, 0.0, 1_000_000, short=True)
-    assert pace.unfinished(10.0, 0.0, 1_000_000, short=True)
-    pace = Pace(limits)
+    limits = ClientLimits(
+        stall_seconds=60.0, stall_seconds_low_memory=5.0, min_bytes_per_second=4096
+    )
+    stalls = StallDetector(limits)
+    assert not stalls.check_unfinished_request(5.0, 0.0, 1_000_000, low_memory=True)
+    assert stalls.check_unfinished_request(10.0, 0.0, 1_000_000, low_memory=True)
+    stalls = StallDetector(limits)
     for second in range(0, 600, 10):
-        assert not pace.unfinished(float(second), 0.0, 5000 * second, short=False)
-    assert not pace.unfinished(659.0, 600.0, 0, short=False), "another request"
-    assert pace.unfinished(661.0, 600.0, 4096 * 60, short=False)
+        assert not stalls.check_unfinished_request(
+            float(second), 0.0, 5000 * second, low_memory=False
+        )
+    assert not stalls.check_unfinished_request(659.0, 600.0, 0, low_memory=False), "another request"
+    assert stalls.check_unfinished_request(661.0, 600.0, 4096 * 60, low_memory=False)
 
 
 @pytest.mark.parametrize("key", [1, 3])
 def test_a_large_request_that_is_not_produce_is_refused(tmp_path: Path, key: int) -> None:
     async def test() -> None:
         async with (
-            serving(tmp_path, other_request_bytes=100_000) as server,
+            serving(tmp_path, max_other_request_bytes=100_000) as server,
             connected(server) as (reader, writer),
         ):
             writer.write(framed(key, 5, bytes(100_001)))
@@ -251,14 +259,14 @@ def test_a_large_request_that_is_not_produce_is_refused(tmp_path: Path, key: int
 
 def test_large_requests_that_are_worked_on_are_accounted_for(tmp_path: Path) -> None:
     async def test() -> None:
-        async with serving(tmp_path, buffer_bytes=1 << 20) as server:
+        async with serving(tmp_path, memory_bytes=1 << 20) as server:
             names = [b"\0\x04name"] * 15_000  # 90 KB, and as objects much more
             many = framed(15, 0, struct.pack(">i", len(names)) + b"".join(names))
             async with connected(server) as (reader, writer):
                 writer.write(many)
                 assert await closed(reader)
             assert server.node.counters.failed["memory"] == 1
-            assert server.memory.left == server.memory.size
+            assert server.memory.available == server.memory.size
 
     run(test)
 
@@ -275,11 +283,11 @@ def test_what_was_taken_of_the_memory_is_given_back(tmp_path: Path) -> None:
                     await receive(reader)
                     await receive(reader)
                 writer.write(many[:-1])
-                while server.memory.left == server.memory.size:
+                while server.memory.available == server.memory.size:
                     await asyncio.sleep(0.01)
             while server.connections:
                 await asyncio.sleep(0.01)
-            assert server.memory.left == server.memory.size
+            assert server.memory.available == server.memory.size
 
     run(test)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headworks._broker.server import BrokerServer, ServerConfig
-from headworks._broker.server.limits import Limits
+from headworks._broker.server.limits import ClientLimits
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE
 from tests.broker.wire import produce, produced
@@ -38,14 +38,16 @@ async def send(port: int, topic: str, hold: asyncio.Event | None) -> tuple[int, 
 
 def test_requests_that_do_not_fit_wait_for_the_others(tmp_path: Path) -> None:
     async def run() -> None:
-        server = BrokerServer(ServerConfig(tmp_path, limits=Limits(buffer_bytes=SIZE + 200_000)))
+        server = BrokerServer(
+            ServerConfig(tmp_path, limits=ClientLimits(memory_bytes=SIZE + 200_000))
+        )
         await server.start()
         port = int(server.address.rpartition(":")[2])
         try:
             await server.node.topic_changes.create("t", 1, {})
             hold = asyncio.Event()
             first = asyncio.create_task(send(port, "t", hold))
-            while server.memory.left == server.memory.size:
+            while server.memory.available == server.memory.size:
                 await asyncio.sleep(0.01)
             others = [asyncio.create_task(send(port, "t", None)) for _ in range(3)]
             await asyncio.sleep(0.3)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from headworks._kafka.protocol import APIS, ErrorCode
-from headworks._kafka.protocol.apis import LOGIN, PRODUCE
+from headworks._kafka.protocol.apis import SASL_APIS, ApiKey
 from headworks._kafka.protocol.message_reader import shape_of
 from headworks._kafka.records import check_batch
 from tests.broker.build import batch
@@ -197,7 +197,7 @@ ADVERTISED = [
     (api.key, version)
     for api in APIS.values()
     for version in range(api.minimum, api.maximum + 1)
-    if api.key not in LOGIN
+    if api.key not in SASL_APIS
     and api.serves(version)
     and importlib.util.find_spec(f"kio.schema.{api.name}.v{version}")
 ]
@@ -210,7 +210,7 @@ def test_every_advertised_version_is_answered_in_its_own_layout(
     address: str, key: int, version: int
 ) -> None:
     fields = smallest(kind(key, version, "request"))
-    if key == PRODUCE:
+    if key == ApiKey.PRODUCE:
         fields["acks"] = 1  # or there is no answer
     with Wire(address) as wire:
         answer = wire.ask(key, version, **fields)

@@ -15,7 +15,7 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headworks._broker.handlers.produce import check_records
+from headworks._broker.handlers.produce import check_produced_batch
 from headworks._broker.log import LogConfig, PartitionLog, open_log
 from headworks._kafka.records.batch import HEADER_SIZE, check_batch, plain_batches
 from headworks.errors import RefusedError
@@ -29,7 +29,7 @@ _PARTITION: Any = SimpleNamespace(config=SimpleNamespace(max_message_bytes=1 << 
 def accepted(data: bytearray) -> bool:
     """Whether the full check takes it, and it is of no idempotent producer."""
     try:
-        return check_records(data, 0, len(data), _PARTITION).producer_id < 0
+        return check_produced_batch(data, 0, len(data), _PARTITION).producer_id < 0
     except RefusedError:
         return False
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headworks._broker.handlers.record_validation import Asked, is_large, judge
+from headworks._broker.handlers.record_validation import BatchToValidate, is_large, validate_batches
 from headworks._broker.topics import TopicConfig
 from headworks._broker.topics.config import resolve_config
 from headworks._kafka.records import Codec, Record, check_batch, encode_batch
@@ -23,17 +23,17 @@ COMPACTED = {"cleanup.policy": "compact"}
 
 @dataclass
 class Target:
-    """What `judge` sees of a partition."""
+    """What `validate_batches` sees of a partition."""
 
     topic: str
     config: TopicConfig
 
 
-def asked(number: int, config: TopicConfig, buffer: bytearray, data: bytes) -> Asked:
+def asked(number: int, config: TopicConfig, buffer: bytearray, data: bytes) -> BatchToValidate:
     buffer += data
     batch = check_batch(buffer, len(buffer) - len(data), len(buffer))
     target: Any = Target("t", config)
-    return Asked(number, target, batch)
+    return BatchToValidate(number, target, batch)
 
 
 def packed(size: int, count: int = 1) -> bytes:
@@ -46,11 +46,11 @@ def test_what_the_parts_of_a_request_become_is_bounded_together() -> None:
     config = resolve_config(COMPACTED, {})
     buffer = bytearray()
     parts = [asked(number, config, buffer, packed(12 * MB)) for number in range(4)]
-    refusals = judge(parts, buffer, None).refusals
+    refusals = validate_batches(parts, buffer, None).refusals
     assert sorted(refusals) == [2, 3]
     assert "decompressed, the records exceed" in str(refusals[2])
     one = [asked(0, config, buffer, packed(31 * MB))]
-    assert not judge(one, buffer, None).refusals
+    assert not validate_batches(one, buffer, None).refusals
 
 
 def test_large_is_what_would_keep_the_loop() -> None:
@@ -72,7 +72,7 @@ def test_a_large_request_is_looked_at_beside_and_stays_in_order(tmp_path: Path) 
                 await server.node.topic_changes.create(name, 1, COMPACTED)
             log = hosted.topics["large"].partitions[0].log
             async with connected(server) as (reader, writer), connected(server) as (other, to):
-                async with server.node.inspecting:  # whatever that takes: here until this ends
+                async with server.node.validation_lock:  # whatever that takes: here until this ends
                     for data in (large, small, large, small):
                         writer.write(framed(0, 7, produce("large", 0, data)))
                     to.write(framed(0, 7, produce("other", 0, small)))

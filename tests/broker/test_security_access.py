@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from headworks._broker.handlers import HANDLERS
-from headworks._broker.handlers.permissions import RULES, Permissions
+from headworks._broker.handlers import BROKER_APIS, REQUIRED_ROLES
+from headworks._broker.handlers.permissions import Permissions, RequiredRoles
 from headworks._kafka.protocol import APIS, ErrorCode
-from headworks._kafka.protocol.apis import API_VERSIONS, FETCH, LOGIN, PRODUCE
+from headworks._kafka.protocol.apis import BEFORE_LOGIN, ApiKey
 from headworks._server import child_process
 from headworks._server.security import Access, Principal
 from tests.broker.build import batch
@@ -294,16 +294,13 @@ def codes(message: Any) -> list[int]:
 
 
 def test_every_served_api_has_a_rule_and_a_test() -> None:
-    assert set(RULES) == set(APIS)
-    assert {key for key, rule in RULES.items() if rule.before_login} == LOGIN | {API_VERSIONS}
-    assert set(HANDLERS) == set(ASKED) | LISTINGS
-    assert set(HANDLERS) - set(REFUSALS) == LISTINGS
-    needs_nothing = {
-        key
-        for key, rule in RULES.items()
-        if not (rule.topic or rule.group or rule.all_topics or rule.any_topic)
-    }
-    assert needs_nothing == LOGIN | {API_VERSIONS, 60}
+    assert set(BROKER_APIS) == set(APIS) == set(ApiKey)
+    handled = {key for key, api in BROKER_APIS.items() if api.handler is not None}
+    assert set(BROKER_APIS) - handled == BEFORE_LOGIN | {ApiKey.PRODUCE, ApiKey.FETCH}
+    assert handled == set(ASKED) | LISTINGS
+    assert handled - set(REFUSALS) == LISTINGS
+    needs_nothing = {key for key, api in BROKER_APIS.items() if api.required == RequiredRoles()}
+    assert needs_nothing == BEFORE_LOGIN | {ApiKey.DESCRIBE_CLUSTER}
 
 
 @pytest.mark.parametrize("api", sorted(ASKED))
@@ -335,9 +332,9 @@ def test_readers_and_writers_do_not_manage(guarded: child_process.Service, api: 
 def test_produce_and_fetch(guarded: child_process.Service) -> None:
     def tried(user: str, topic: str) -> tuple[int, int]:
         with log_in(guarded.address, user) as wire:
-            wire.send(PRODUCE, 7, produce(topic, 0, bytes(batch()), acks=-1))
+            wire.send(ApiKey.PRODUCE, 7, produce(topic, 0, bytes(batch()), acks=-1))
             put = produced(wire.receive()[1], topic)[0]
-            wire.send(FETCH, 11, fetch(topic, 0, 0, wait_ms=5000))
+            wire.send(ApiKey.FETCH, 11, fetch(topic, 0, 0, wait_ms=5000))
             return put, fetched(wire.receive()[1])[0]
 
     assert tried("bob", "shop.sales") == (0, 0)
@@ -348,7 +345,7 @@ def test_produce_and_fetch(guarded: child_process.Service) -> None:
 
 def test_acks_0_without_the_right_closes(guarded: child_process.Service) -> None:
     with log_in(guarded.address, "carol") as wire:
-        wire.send(PRODUCE, 7, produce("shop.sales", 0, bytes(batch()), acks=0))
+        wire.send(ApiKey.PRODUCE, 7, produce("shop.sales", 0, bytes(batch()), acks=0))
         assert wire.closed()
 
 
@@ -456,7 +453,7 @@ def test_a_group_of_a_real_client(guarded: child_process.Service, files: Files) 
             consumer.close()
 
     with log_in(guarded.address, "bob") as wire:
-        wire.send(PRODUCE, 7, produce("shop.sales", 0, bytes(batch()), acks=-1))
+        wire.send(ApiKey.PRODUCE, 7, produce("shop.sales", 0, bytes(batch()), acks=-1))
         wire.receive()
     assert error_of("shop.readers") is None
     assert error_of("bank.readers") == KafkaError.GROUP_AUTHORIZATION_FAILED
@@ -473,7 +470,7 @@ def test_changed_grants_count_within_two_seconds(tmp_path: Path) -> None:
         (tmp_path / "new").replace(files.access)
 
     def error(wire: Wire) -> int:
-        wire.send(PRODUCE, 7, produce("shop.sales", 0, bytes(batch())))
+        wire.send(ApiKey.PRODUCE, 7, produce("shop.sales", 0, bytes(batch())))
         return produced(wire.receive()[1], "shop.sales")[0]
 
     def settled(wire: Wire, expected: int) -> bool:
@@ -512,11 +509,11 @@ def test_grants_without_users_are_about_anonymous(tmp_path: Path) -> None:
 def test_decisions_are_remembered_in_bounds_and_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "access.toml"
     path.write_text(GRANTS)
-    permissions = Permissions(Access.load(path), Principal("bob"))
+    permissions = Permissions(Access.load(path), Principal("bob"), REQUIRED_ROLES)
     for number in range(25_000):
-        assert permissions.topic(FETCH, f"shop.{number}")
-        assert not permissions.topic(FETCH, f"x{number}")
-    [remembered] = {id(d): d for k, d in permissions._topics.items() if k == FETCH}.values()
+        assert permissions.topic(ApiKey.FETCH, f"shop.{number}")
+        assert not permissions.topic(ApiKey.FETCH, f"x{number}")
+    [remembered] = {id(d): d for k, d in permissions._topics.items() if k == ApiKey.FETCH}.values()
     assert len(remembered) <= 10_000
     permissions.forget()
     assert not remembered

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from scramp import ScramClient
 
 from headworks._kafka.protocol import ErrorCode
-from headworks._kafka.protocol.apis import LOGIN
+from headworks._kafka.protocol.apis import SASL_APIS
 from headworks._server import child_process
 from headworks._server.security import Secret
 from headworks._server.security.sasl import LoginError, ScramExchange, read_plain
@@ -186,9 +186,9 @@ def test_sasl_is_advertised_only_where_there_are_users(
     guarded: child_process.Service, secret: child_process.Service, files: Files
 ) -> None:
     with Wire(guarded.address) as wire:
-        assert {k.api_key for k in wire.ask(18, 0).api_keys} >= LOGIN
+        assert {k.api_key for k in wire.ask(18, 0).api_keys} >= SASL_APIS
     with over_tls(secret.address, files) as wire:
-        assert not {k.api_key for k in wire.ask(18, 0).api_keys} & LOGIN
+        assert not {k.api_key for k in wire.ask(18, 0).api_keys} & SASL_APIS
         reply = wire.ask(17, 1, mechanism="PLAIN")
         assert (reply.error_code, reply.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, ())
 
@@ -464,11 +464,11 @@ def test_setting_up_has_a_time_limit(files: Files, tmp_path: Path) -> None:
     import asyncio
 
     from headworks._broker.server import BrokerServer, ServerConfig
-    from headworks._broker.server.limits import Limits
+    from headworks._broker.server.limits import ClientLimits
     from headworks._server.security import Users, server_tls
 
     async def run() -> None:
-        limits = Limits(setup_seconds=0.4, connections=2)
+        limits = ClientLimits(setup_seconds=0.4, max_connections=2)
         tls = server_tls(files.certificate, files.key)
         config = ServerConfig(tmp_path, limits=limits, tls=tls, users=Users(files.users))
         server = BrokerServer(config)

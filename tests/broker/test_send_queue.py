@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from headworks._broker.server.byte_stream import PlainTransport, prepare
-from headworks._broker.server.limits import Account, Memory
-from headworks._broker.server.send_queue import Outbox
+from headworks._broker.server.byte_stream import PlainByteStream, prepare
+from headworks._broker.server.limits import MemoryAccount, MemoryPool
+from headworks._broker.server.send_queue import SendQueue
 
 pytestmark = pytest.mark.e2e
 
@@ -32,38 +32,38 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 def test_what_leaves_at_once_takes_no_memory(ends: tuple[socket.socket, socket.socket]) -> None:
     ours, client = ends
-    memory = Memory(0)
-    outbox = Outbox(PlainTransport(ours), Account(memory))
+    memory = MemoryPool(0)
+    replies = SendQueue(PlainByteStream(ours), MemoryAccount(memory))
     for _ in range(1000):
-        outbox.fill(outbox.reserve(0.0), (b"x" * 1000,))
-        assert outbox.send()
-        assert outbox.settle()
+        replies.fill(replies.reserve(0.0), (b"x" * 1000,))
+        assert replies.send()
+        assert replies.settle()
         assert len(client.recv(1000, socket.MSG_WAITALL)) == 1000
-    assert not memory.short
+    assert not memory.exhausted
 
 
 def test_what_waits_is_accounted_for_until_it_is_read(
     ends: tuple[socket.socket, socket.socket],
 ) -> None:
     ours, client = ends
-    memory = Memory(_MOST)
-    outbox = Outbox(PlainTransport(ours), Account(memory))
-    first = outbox.reserve(0.0)
+    memory = MemoryPool(_MOST)
+    replies = SendQueue(PlainByteStream(ours), MemoryAccount(memory))
+    first = replies.reserve(0.0)
     accounted, filled = True, 0
     while accounted:
-        outbox.fill(outbox.reserve(0.0), (bytes(50_000),))
+        replies.fill(replies.reserve(0.0), (bytes(50_000),))
         filled += 50_000
-        assert outbox.send(), "nothing may leave before the first"
-        before, accounted = memory.left, outbox.settle()
-        taken = memory.size - memory.left
-        assert not accounted or taken == max(0, outbox.held - _FREE)
-    assert memory.left == before
+        assert replies.send(), "nothing may leave before the first"
+        before, accounted = memory.available, replies.settle()
+        taken = memory.size - memory.available
+        assert not accounted or taken == max(0, replies.unsent - _FREE)
+    assert memory.available == before
     assert filled - 50_000 <= _MOST + _FREE < filled
-    outbox.fill(first, (b"first",))
+    replies.fill(first, (b"first",))
     got = bytearray()
-    while not outbox.send() or len(got) < filled + 5:
-        outbox.settle()
+    while not replies.send() or len(got) < filled + 5:
+        replies.settle()
         got += client.recv(1 << 16)
     assert got.startswith(b"first")
-    assert outbox.settle()
-    assert (outbox.held, memory.left) == (0, _MOST)
+    assert replies.settle()
+    assert (replies.unsent, memory.available) == (0, _MOST)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from headworks._broker.handlers.record_validation import asked_for, judge
+from headworks._broker.handlers.record_validation import batches_to_validate, validate_batches
 from headworks._kafka.error_codes import ErrorCode
-from headworks._kafka.protocol.produce import Part, ProduceRequest
+from headworks._kafka.protocol.produce import PartitionRecords, ProduceRequest
 from headworks._kafka.records.batch import Batch
 from headworks._kafka.records.compression import Codec, compress
 from headworks._kafka.records.rewrite import _sealed
@@ -46,9 +46,9 @@ def test_what_is_looked_at_for_one_request_is_bounded(sizes: tuple[int, ...]) ->
     for size in sizes:
         start = len(buffer)
         buffer += _many(size, b"")
-        parts.append(Part("t", 0, start, len(buffer)))
-    asked = asked_for(node, client, ProduceRequest(None, 1, parts), buffer)
-    found = judge(asked, buffer, hosted.schema_ids).refusals
+        parts.append(PartitionRecords("t", 0, start, len(buffer)))
+    asked = batches_to_validate(node, client, ProduceRequest(None, 1, parts), buffer)
+    found = validate_batches(asked, buffer, hosted.schema_ids).refusals
     assert len(buffer) < 2000
     *before, last = (found[number] for number in range(len(sizes)))
     assert last.code == ErrorCode.MESSAGE_TOO_LARGE

@@ -13,7 +13,7 @@ from kio.serial import entity_reader, entity_writer
 
 from headworks._kafka.protocol.apis import APIS
 from headworks._kafka.protocol.frame import parse_header
-from headworks._kafka.protocol.produce import Repeated, Repeats, parse_request
+from headworks._kafka.protocol.produce import MatchedRequest, ProduceTemplate, parse_request
 from tests.broker.clients import DEADLINE
 
 
@@ -160,14 +160,14 @@ def fetched(body: bytes) -> tuple[int, int, bytes]:
     return int(part.error_code), part.high_watermark, bytes(part.records or b"")
 
 
-def agrees(repeats: Repeats, data: bytearray, found: Repeated, start: int) -> bool:
+def agrees(repeats: ProduceTemplate, data: bytearray, found: MatchedRequest, start: int) -> bool:
     """Whether a request known as a repeat, at `start`, is what parsing finds there."""
     correlation, index, first, stop, after = found
     header = parse_header(data, start + 4, after)
     request = parse_request(data, header.body, after, header.version)
     known = (repeats.version, correlation, None, repeats.acks)
     part = (repeats.topic, index, first, stop)
-    told = (header.version, header.correlation, request.transactional_id, request.acks)
-    return (known, [part]) == (told, request.parts) and after - start - 4 == int.from_bytes(
+    told = (header.version, header.correlation_id, request.transactional_id, request.acks)
+    return (known, [part]) == (told, request.partitions) and after - start - 4 == int.from_bytes(
         data[start : start + 4], "big"
     )

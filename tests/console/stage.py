@@ -35,7 +35,7 @@ from headworks._audit_counting import window_of
 from headworks._cli.demo.events import BUILDERS
 from headworks._cli.demo.source import FlightData, Row
 from headworks._cli.stack.stack import RunningStack, running_console, running_stack
-from headworks._kafka.client_properties import broker_client
+from headworks._kafka.client_properties import client_properties
 from headworks._server import child_process
 from headworks._server.security.users import new_secret, write_users
 from headworks.registry_client import RegistryClient
@@ -203,7 +203,7 @@ def _consume(stack: RunningStack, limit: int) -> None:
 
 def _messages(bootstrap: str, topic: str) -> tuple[dict[int, tuple[int, int]], list[Any]]:
     consumer = confluent_kafka.Consumer(
-        {**broker_client(bootstrap), "group.id": "stage", "enable.auto.commit": False}
+        {**client_properties(bootstrap), "group.id": "stage", "enable.auto.commit": False}
     )
     try:
         partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
@@ -224,7 +224,7 @@ def _load(stack: RunningStack, folder: Path) -> None:
     """Two loads: the reference tables, then all; the second misses a few of the newest weather."""
     bootstrap, client = stack.broker.address, RegistryClient(stack.registry.url)
     log = CommitLog(folder / "warehouse" / "_headworks")
-    publish = AuditPublisher(broker_client(bootstrap), client, str(folder / "warehouse"))
+    publish = AuditPublisher(client_properties(bootstrap), client, str(folder / "warehouse"))
     offsets: dict[str, dict[str, int]] = {}
     tables: dict[str, TableState] = {}
     previous = None

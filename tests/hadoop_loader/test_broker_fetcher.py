@@ -18,7 +18,7 @@ from hadoop_loader._fetch.messages import LAST_MS, NO_SCHEMA, Message, Messages
 from hadoop_loader._fetch.ranges import GapError, Range
 from hadoop_loader._fetch.requests import Fetched
 from hadoop_loader._jit.backend import Choice
-from headworks._kafka.client_properties import broker_client
+from headworks._kafka.client_properties import client_properties
 from headworks._kafka.records import Codec, InvalidBatchError, Record, encode_batch
 from headworks._kafka.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL
 from headworks._server.child_process import Service
@@ -53,7 +53,7 @@ def test_gives_what_librdkafka_gives(broker: Service, codec: str) -> None:
         if n % 700 == 0:
             producer.flush()
     producer.flush()
-    client = broker_client(broker.address)
+    client = client_properties(broker.address)
     ranges = [Range(topic, 0, 10, 1490), Range(topic, 1, 3, 700), Range(topic, 1, 900, 1500)]
     expected = read(KafkaFetcher(client), ranges)
     assert len(expected) == 1480 + 697 + 600
@@ -70,7 +70,7 @@ def test_a_fetch_that_is_given_up_leaves_nothing_behind(broker: Service) -> None
     for n in range(300):
         producer.produce(topic, b"%d" % n + bytes(99_000), partition=0)
     producer.flush()
-    with BrokerFetcher(broker_client(broker.address), choice=LITTLE) as fetcher:
+    with BrokerFetcher(client_properties(broker.address), choice=LITTLE) as fetcher:
         _, first = next(iter(fetcher.fetch([Range(topic, 0, 0, 300)])))
         assert 0 < len(first) < 300
         again = read(fetcher, [Range(topic, 0, 0, 300)])
@@ -87,7 +87,7 @@ def test_several_topics_are_read_at_once(broker: Service) -> None:
     names = sorted(sizes)
     ranges = [Range(topic, p, 3, 75 - i) for i, topic in enumerate(names) for p in (0, 1)]
     expected = {(r.topic, r.partition): list(range(r.start, r.end)) for r in ranges}
-    client = broker_client(broker.address)
+    client = client_properties(broker.address)
     raw = BrokerFetcher(client, choice=LITTLE)
     with raw:
         for fetcher in (raw, KafkaFetcher(client)):
@@ -108,21 +108,21 @@ def test_offsets_that_are_gone_are_told(broker: Service) -> None:
     producer.flush()
     told = r"gone\[0\] offset 70, and perhaps more, was dropped by the broker's retention"
     with (
-        BrokerFetcher(broker_client(broker.address)) as fetcher,
+        BrokerFetcher(client_properties(broker.address)) as fetcher,
         pytest.raises(GapError, match=told) as caught,
     ):
         read(fetcher, [Range(topic, 0, 70, 80)])
     assert "--skip-lost" in str(caught.value)
     with pytest.raises(GapError, match=told):
-        read(KafkaFetcher(broker_client(broker.address)), [Range(topic, 0, 70, 80)])
+        read(KafkaFetcher(client_properties(broker.address)), [Range(topic, 0, 70, 80)])
 
 
 def test_a_silent_broker_is_unreachable() -> None:
-    refused = BrokerFetcher(broker_client("127.0.0.1:1"), timeout=1)
+    refused = BrokerFetcher(client_properties("127.0.0.1:1"), timeout=1)
     with pytest.raises(UnreachableError, match=r"broker 127\.0\.0\.1:1"):
         read(refused, [Range("t", 0, 0, 5)])
     with listener(b"") as address:
-        mute = BrokerFetcher(broker_client(address), timeout=1)
+        mute = BrokerFetcher(client_properties(address), timeout=1)
         with pytest.raises(UnreachableError, match="sends nothing"):  # by librdkafka
             read(mute, [Range("t", 0, 0, 5)])
 
@@ -130,7 +130,7 @@ def test_a_silent_broker_is_unreachable() -> None:
 def test_a_broker_that_talks_nonsense_is_left_to_librdkafka() -> None:
     nonsense = struct.pack(">ii", 1 << 30, 7) + b"HTTP/1.1 400 Bad Request"
     with listener(nonsense) as address:
-        fetcher = BrokerFetcher(broker_client(address), timeout=1)
+        fetcher = BrokerFetcher(client_properties(address), timeout=1)
         with pytest.raises(UnreachableError):
             read(fetcher, [Range("t", 0, 0, 5)])
 
@@ -141,7 +141,7 @@ def test_a_connection_that_breaks_is_made_again(broker: Service) -> None:
     for n in range(300):
         producer.produce(topic, b"%d" % n + bytes(99_000), partition=0)
     producer.flush()
-    with BrokerFetcher(broker_client(broker.address), choice=LITTLE) as fetcher:
+    with BrokerFetcher(client_properties(broker.address), choice=LITTLE) as fetcher:
         found: list[int] = []
         for _, part in fetcher.fetch([Range(topic, 0, 0, 300)]):
             if not found:

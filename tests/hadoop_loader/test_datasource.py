@@ -16,7 +16,7 @@ from pyspark.sql.functions import when
 
 import hadoop_loader
 from hadoop_loader._fetch.kafka_log import KafkaLog
-from headworks._kafka.client_properties import broker_client
+from headworks._kafka.client_properties import client_properties
 from headworks._server.child_process import Service
 from headworks.registry_client import RegistryClient
 from tests.hadoop_loader.memory import encoded
@@ -168,6 +168,6 @@ def test_reads_writes_streams_and_refuses(
 
 
 def _size(broker: Service, topic: str) -> int:
-    log = KafkaLog(broker_client(broker.address))
+    log = KafkaLog(client_properties(broker.address))
     marks = log.watermarks({topic: log.partitions()[topic]})
     return sum(mark.high for mark in marks[topic].values())

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, Producer
 
 from hadoop_loader._fetch.kafka_log import KafkaFetcher, KafkaLog
 from hadoop_loader._fetch.ranges import Range, Watermarks
-from headworks._kafka.client_properties import broker_client
+from headworks._kafka.client_properties import client_properties
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError
 
@@ -24,7 +24,7 @@ def test_reads_ranges_exactly(broker: Service) -> None:
     for n in range(500):
         producer.produce(TOPIC, str(n).encode(), key=b"k", timestamp=1000 + n)
     producer.flush()
-    log = KafkaLog(broker_client(broker.address))
+    log = KafkaLog(client_properties(broker.address))
     partitions = log.partitions()
     assert TOPIC in partitions
     assert not [name for name in partitions if name.startswith("__")]
@@ -33,7 +33,9 @@ def test_reads_ranges_exactly(broker: Service) -> None:
     assert marks[used] == Watermarks(0, 500)
     ranges = [Range(TOPIC, used, 10, 200), Range(TOPIC, used, 450, 500)]
     found = [
-        m for _, batch in KafkaFetcher(broker_client(broker.address)).fetch(ranges) for m in batch
+        m
+        for _, batch in KafkaFetcher(client_properties(broker.address)).fetch(ranges)
+        for m in batch
     ]
     assert [m.offset for m in found] == [*range(10, 200), *range(450, 500)]
     assert (found[0].value, found[0].key, found[0].timestamp) == (b"10", b"k", 1010)
@@ -41,8 +43,8 @@ def test_reads_ranges_exactly(broker: Service) -> None:
 
 def test_a_silent_broker_is_unreachable() -> None:
     with pytest.raises(UnreachableError, match=r"broker 127\.0\.0\.1:1"):
-        KafkaLog(broker_client("127.0.0.1:1"), timeout=1).partitions()
-    fetcher = KafkaFetcher(broker_client("127.0.0.1:1"), timeout=1)
+        KafkaLog(client_properties("127.0.0.1:1"), timeout=1).partitions()
+    fetcher = KafkaFetcher(client_properties("127.0.0.1:1"), timeout=1)
     with pytest.raises(UnreachableError):
         list(fetcher.fetch([Range("t", 0, 0, 5)]))
 
@@ -76,7 +78,7 @@ class Sent:
 
 
 def test_gaps_end_a_range_where_it_ends() -> None:
-    fetcher = KafkaFetcher(broker_client(""))
+    fetcher = KafkaFetcher(client_properties(""))
     ends = {("t", partition): 10 for partition in range(4)}
     end_of_partition = KafkaError(KafkaError._PARTITION_EOF)
     sent = [

@@ -22,7 +22,7 @@ from hadoop_loader._operations.metrics import LoaderMetrics
 from hadoop_loader._operations.rewind import Rewind
 from hadoop_loader._operations.status import warehouse_status
 from hadoop_loader._tasks.load_task import Manifest, Task, load
-from headworks._kafka.client_properties import broker_client
+from headworks._kafka.client_properties import client_properties
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError
 from headworks.registry_client import RegistryClient
@@ -164,7 +164,7 @@ def produce(brokers: Cluster, numbers: Sequence[int]) -> None:
 @pytest.mark.e2e
 def test_one_of_two_brokers_dies(world: World, registry: Service, tmp_path: Path) -> None:
     with cluster(tmp_path / "cluster", 2) as brokers:
-        client = broker_client(brokers.bootstrap) | {"log_level": 0}
+        client = client_properties(brokers.bootstrap) | {"log_level": 0}
         admin = AdminClient(client)
         names = [*TOPICS, "headworks.audit"]
         for done in admin.create_topics([NewTopic(name, 2) for name in names]).values():

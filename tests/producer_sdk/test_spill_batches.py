@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headworks._kafka.partitioner import Detour
+from headworks._kafka.partitioner import KeylessPartitioner
 from producer_sdk._outgoing_message import OutgoingMessage
 from producer_sdk._spill import Spill, leftover_spills
 from producer_sdk._spill_resender import _BATCH_MESSAGES, SpillResender
@@ -47,7 +47,7 @@ def test_what_was_acknowledged_of_a_spill_is_not_sent_again_after_a_crash(tmp_pa
         assert spill.append(OutgoingMessage("t", b"%d" % n, None, 0, None))
     client: Any = _Client()
     counters: Any = _Counters()
-    resender = SpillResender(spill, (), client, Detour(), counters)
+    resender = SpillResender(spill, (), client, KeylessPartitioner(), counters)
 
     for _ in range(2):  # read a batch, send it
         resender.resend()

@@ -21,7 +21,7 @@ from hadoop_loader._fetch.kafka_log import KafkaLog
 from hadoop_loader._operations.audit_counts import AuditPublisher
 from hadoop_loader._operations.load import Load
 from hadoop_loader._tasks.load_task import Manifest, Task, load
-from headworks._kafka.client_properties import broker_client
+from headworks._kafka.client_properties import client_properties
 from headworks.errors import HeadworksError
 from headworks.registry_client import RegistryClient
 from tests.hadoop_loader.memory import MemoryCatalog, MemoryJobs, MemoryLog
@@ -41,7 +41,7 @@ class _Jobs(MemoryJobs):
 
 
 def loader_context(bootstrap: str, registry: str, root: Path) -> LoaderContext:
-    client = broker_client(bootstrap)
+    client = client_properties(bootstrap)
     versions = RegistryClient(registry)
 
     return LoaderContext(

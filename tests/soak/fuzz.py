@@ -22,7 +22,7 @@ import psutil
 from headworks._kafka.protocol import APIS, MalformedError, decode, parse_header
 from headworks._kafka.protocol import fetch as fetch_messages
 from headworks._kafka.protocol import produce as produce_messages
-from headworks._kafka.protocol.apis import FETCH, PRODUCE
+from headworks._kafka.protocol.apis import ApiKey
 from headworks._kafka.records.varint import write_unsigned
 from tests.broker.wire import Wire, agrees, produce, reply
 from tests.soak.process import Broker
@@ -87,7 +87,7 @@ def _repeat_one(random: Random, report: Report) -> None:
     version = random.choice((7, 9))
     first = bytearray(_one_part(version, random))
     header = parse_header(first, 0, len(first))
-    repeats = produce_messages.Repeats()
+    repeats = produce_messages.ProduceTemplate()
     request = produce_messages.parse_request(first, header.body, len(first), version)
     repeats.learn(first, 0, header, request)
     data = bytearray(_one_part(version, random) if random.random() < 0.3 else first)
@@ -111,7 +111,7 @@ def _one_part(version: int, random: Random) -> bytes:
         records = random.randbytes(random.choice((20, 20, 130)))
         size = write_unsigned(len(records) + 1)
         body = b"\0\0\1\0\0\1\1\2\7fuzz-a\2\0\0\0\0" + size + records + b"\0\0\0"
-    return frame(APIS[PRODUCE], version, random.randrange(99), body)[4:]
+    return frame(APIS[ApiKey.PRODUCE], version, random.randrange(99), body)[4:]
 
 
 def parse(buffer: bytearray, end: int) -> None:
@@ -120,11 +120,11 @@ def parse(buffer: bytearray, end: int) -> None:
     api = APIS.get(header.key)
     if api is None or not api.minimum <= header.version <= api.maximum:
         raise MalformedError("not served")
-    if header.key == PRODUCE:
+    if header.key == ApiKey.PRODUCE:
         request = produce_messages.parse_request(buffer, header.body, end, header.version)
-        for part in request.parts:
+        for part in request.partitions:
             assert -1 <= part.start <= part.stop <= end
-    elif header.key == FETCH:
+    elif header.key == ApiKey.FETCH:
         fetch_messages.parse_request(buffer, header.body, end, header.version)
     else:
         decode(api, header.version, bytes(buffer[header.body : end]))

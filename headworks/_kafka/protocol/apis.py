@@ -1,93 +1,118 @@
-"""Which APIs and versions are served: the table that ApiVersions answers from.
+"""The APIs and versions that the broker serves: the table that ApiVersions answers from.
 
-Rules: a client takes the highest version offered, so a version is in the table only if everything
-it asks for works. `minimum` is what is advertised, `served_from` what is really answered: Produce
-is advertised from 0, because librdkafka before 2.11.1 stops compressing otherwise, and 0-2 are
-answered with UNSUPPORTED_VERSION. SaslHandshake likewise: clients look for version 0 to see whether
-there is SASL at all. `LOGIN` is advertised only by a broker that has users.
+Rules:
+
+- A client uses the highest version offered. A version is in the table only if everything that it
+  promises works.
+- `minimum` is advertised, `served_from` is really answered. Produce is advertised from 0, because
+  librdkafka before 2.11.1 otherwise stops compressing; versions 0-2 get UNSUPPORTED_VERSION.
+  SaslHandshake is advertised from 0, because clients look for that version to detect SASL.
+- Only a broker with users advertises the APIs in `SASL_APIS`. Until the login succeeds, it answers
+  only those in `BEFORE_LOGIN`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 
-__all__ = [
-    "APIS",
-    "API_VERSIONS",
-    "FETCH",
-    "LOGIN",
-    "PRODUCE",
-    "SASL_AUTHENTICATE",
-    "SASL_HANDSHAKE",
-    "Api",
-    "find_api",
-]
+__all__ = ["APIS", "BEFORE_LOGIN", "SASL_APIS", "Api", "ApiKey"]
 
-PRODUCE = 0
-FETCH = 1
-SASL_HANDSHAKE = 17
-API_VERSIONS = 18
-SASL_AUTHENTICATE = 36
-LOGIN = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
+
+class ApiKey(IntEnum):
+    """Keys of the served APIs; the names are the protocol's."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
+    DESCRIBE_CLUSTER = 60
+
+
+SASL_APIS = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+BEFORE_LOGIN = SASL_APIS | {ApiKey.API_VERSIONS}
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API: key, name, versions; `flexible` is the first version with tagged fields."""
+    """The versions of one API; `flexible` is the first version with tagged fields."""
 
-    key: int
-    name: str
+    key: ApiKey
     minimum: int
     maximum: int
     flexible: int
     served_from: int = 0
 
+    @property
+    def name(self) -> str:
+        """The name in lower case: `list_offsets`."""
+        return self.key.name.lower()
+
     def is_flexible(self, version: int) -> bool:
-        """Whether messages of that version carry tagged fields."""
+        """Return whether messages of that version carry tagged fields."""
         return version >= self.flexible
 
     def serves(self, version: int) -> bool:
-        """Whether requests of that version are answered properly."""
+        """Return whether requests of that version get a real answer."""
         return max(self.minimum, self.served_from) <= version <= self.maximum
 
 
 APIS: Mapping[int, Api] = {
     api.key: api
     for api in (
-        Api(PRODUCE, "produce", 0, 9, 9, served_from=3),
-        Api(FETCH, "fetch", 4, 12, 12),
-        Api(2, "list_offsets", 1, 7, 6),
-        Api(3, "metadata", 0, 12, 9),
-        Api(8, "offset_commit", 2, 8, 8),
-        Api(9, "offset_fetch", 1, 8, 6),
-        Api(10, "find_coordinator", 0, 4, 3),
-        Api(11, "join_group", 0, 9, 6),
-        Api(12, "heartbeat", 0, 4, 4),
-        Api(13, "leave_group", 0, 5, 4),
-        Api(14, "sync_group", 0, 5, 4),
-        Api(15, "describe_groups", 0, 5, 5),
-        Api(16, "list_groups", 0, 4, 3),
-        Api(SASL_HANDSHAKE, "sasl_handshake", 0, 1, 2, served_from=1),
-        Api(API_VERSIONS, "api_versions", 0, 3, 3),
-        Api(19, "create_topics", 0, 7, 5),
-        Api(20, "delete_topics", 0, 5, 4),
-        Api(21, "delete_records", 0, 2, 2),
-        Api(22, "init_producer_id", 0, 4, 2),
-        Api(23, "offset_for_leader_epoch", 2, 4, 4),
-        Api(32, "describe_configs", 0, 4, 4),
-        Api(33, "alter_configs", 0, 2, 2),
-        Api(35, "describe_log_dirs", 1, 4, 2),
-        Api(SASL_AUTHENTICATE, "sasl_authenticate", 0, 2, 2),
-        Api(37, "create_partitions", 0, 3, 2),
-        Api(42, "delete_groups", 0, 2, 2),
-        Api(44, "incremental_alter_configs", 0, 1, 1),
-        Api(47, "offset_delete", 0, 0, 1),
-        Api(60, "describe_cluster", 0, 1, 0),
+        Api(ApiKey.PRODUCE, 0, 9, 9, served_from=3),
+        Api(ApiKey.FETCH, 4, 12, 12),
+        Api(ApiKey.LIST_OFFSETS, 1, 7, 6),
+        Api(ApiKey.METADATA, 0, 12, 9),
+        Api(ApiKey.OFFSET_COMMIT, 2, 8, 8),
+        Api(ApiKey.OFFSET_FETCH, 1, 8, 6),
+        Api(ApiKey.FIND_COORDINATOR, 0, 4, 3),
+        Api(ApiKey.JOIN_GROUP, 0, 9, 6),
+        Api(ApiKey.HEARTBEAT, 0, 4, 4),
+        Api(ApiKey.LEAVE_GROUP, 0, 5, 4),
+        Api(ApiKey.SYNC_GROUP, 0, 5, 4),
+        Api(ApiKey.DESCRIBE_GROUPS, 0, 5, 5),
+        Api(ApiKey.LIST_GROUPS, 0, 4, 3),
+        Api(ApiKey.SASL_HANDSHAKE, 0, 1, 2, served_from=1),
+        Api(ApiKey.API_VERSIONS, 0, 3, 3),
+        Api(ApiKey.CREATE_TOPICS, 0, 7, 5),
+        Api(ApiKey.DELETE_TOPICS, 0, 5, 4),
+        Api(ApiKey.DELETE_RECORDS, 0, 2, 2),
+        Api(ApiKey.INIT_PRODUCER_ID, 0, 4, 2),
+        Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 4),
+        Api(ApiKey.DESCRIBE_CONFIGS, 0, 4, 4),
+        Api(ApiKey.ALTER_CONFIGS, 0, 2, 2),
+        Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, 2),
+        Api(ApiKey.SASL_AUTHENTICATE, 0, 2, 2),
+        Api(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
+        Api(ApiKey.DELETE_GROUPS, 0, 2, 2),
+        Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
+        Api(ApiKey.OFFSET_DELETE, 0, 0, 1),
+        Api(ApiKey.DESCRIBE_CLUSTER, 0, 1, 0),
     )
 }
-
-
-def find_api(key: int) -> Api | None:
-    """The served API of that key."""
-    return APIS.get(key)

@@ -18,7 +18,14 @@ from headworks._kafka.records.batch import Buffer
 from headworks._kafka.records.file_slice import FileSlice
 from headworks._kafka.records.varint import read_unsigned, write_unsigned
 
-__all__ = ["FetchRequest", "Piece", "Read", "Wanted", "encode_reply", "parse_request"]
+__all__ = [
+    "FetchPartition",
+    "FetchRequest",
+    "PartitionData",
+    "Piece",
+    "encode_reply",
+    "parse_request",
+]
 
 Piece = bytes | FileSlice
 
@@ -32,7 +39,7 @@ _RESULT = struct.Struct(">ihqq")
 _LONG = struct.Struct(">q")
 
 
-class Wanted(NamedTuple):
+class FetchPartition(NamedTuple):
     """One partition of a fetch."""
 
     topic: str
@@ -50,10 +57,10 @@ class FetchRequest(NamedTuple):
     max_bytes: int
     session_id: int
     session_epoch: int
-    wanted: tuple[Wanted, ...]
+    partitions: tuple[FetchPartition, ...]
 
 
-class Read(NamedTuple):
+class PartitionData(NamedTuple):
     """What one partition answers; `slice` None means no records."""
 
     topic: str
@@ -80,7 +87,7 @@ def _parse(buffer: Buffer, position: int, end: int, version: int) -> FetchReques
     if version >= 7:
         session_id, session_epoch = _SESSION.unpack_from(buffer, position)
         position += 8
-    wanted: list[Wanted] = []
+    wanted: list[FetchPartition] = []
     topics, position = _read_count(buffer, position, flexible)
     check_count("topics", topics)
     for _ in range(topics):
@@ -100,7 +107,9 @@ def _parse(buffer: Buffer, position: int, end: int, version: int) -> FetchReques
     )  # the rest (forgotten topics, rack) concerns sessions and replicas, which we do not have
 
 
-def _read_wanted(buffer: Buffer, position: int, version: int, topic: str) -> tuple[Wanted, int]:
+def _read_wanted(
+    buffer: Buffer, position: int, version: int, topic: str
+) -> tuple[FetchPartition, int]:
     (partition,) = _INT.unpack_from(buffer, position)
     position += 4
     epoch = -1
@@ -117,7 +126,7 @@ def _read_wanted(buffer: Buffer, position: int, version: int, topic: str) -> tup
     position += 4
     if version >= _FLEXIBLE:
         position = skip_tags(buffer, position)
-    return Wanted(topic, partition, epoch, offset, max_bytes), position
+    return FetchPartition(topic, partition, epoch, offset, max_bytes), position
 
 
 def _read_count(buffer: Buffer, position: int, flexible: bool) -> tuple[int, int]:
@@ -141,11 +150,11 @@ def _read_text(buffer: Buffer, position: int, flexible: bool) -> tuple[str, int]
 
 
 def encode_reply(
-    correlation: int, version: int, reads: Sequence[Read], error: int = 0
+    correlation: int, version: int, reads: Sequence[PartitionData], error: int = 0
 ) -> list[Piece]:
     """The reply frame as pieces. The session id is always 0: sessions are declined."""
     flexible = version >= _FLEXIBLE
-    topics: dict[str, list[Read]] = {}
+    topics: dict[str, list[PartitionData]] = {}
     for read in reads:
         topics.setdefault(read.topic, []).append(read)
     pieces: list[Piece] = []
@@ -177,7 +186,7 @@ def encode_reply(
     return [piece for piece in pieces if piece]
 
 
-def _encode_head(out: bytearray, read: Read, version: int) -> None:
+def _encode_head(out: bytearray, read: PartitionData, version: int) -> None:
     """Everything of a partition up to and with the length of its records."""
     flexible = version >= _FLEXIBLE
     out += _RESULT.pack(read.partition, read.error, read.high_watermark, read.high_watermark)

@@ -14,14 +14,14 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from headworks._kafka.protocol.apis import API_VERSIONS, Api, find_api
+from headworks._kafka.protocol.apis import APIS, Api, ApiKey
 from headworks._kafka.records.batch import Buffer
 from headworks._kafka.records.varint import read_unsigned
 from headworks.errors import CorruptError
 
 __all__ = [
-    "MOST_ELEMENTS",
-    "MOST_IN_ALL",
+    "MAX_ARRAY_ELEMENTS",
+    "MAX_REQUEST_ELEMENTS",
     "Header",
     "MalformedError",
     "check_count",
@@ -31,8 +31,8 @@ __all__ = [
     "skip_tags",
 ]
 
-MOST_ELEMENTS = 20_000  # of an array in a request
-MOST_IN_ALL = 60_000  # of all its arrays, however they are nested
+MAX_ARRAY_ELEMENTS = 20_000  # of an array in a request
+MAX_REQUEST_ELEMENTS = 60_000  # of all its arrays, however they are nested
 _MOST_TAGS = 1000
 
 _FIXED = struct.Struct(">hhih")
@@ -49,7 +49,7 @@ class Header(NamedTuple):
 
     key: int
     version: int
-    correlation: int
+    correlation_id: int
     client_id: str | None
     body: int
 
@@ -66,7 +66,7 @@ def parse_header(buffer: Buffer, position: int, end: int) -> Header:
         if size >= 0:
             client_id = str(buffer[position : position + size], "utf-8")
             position += size
-        api = find_api(key)
+        api = APIS.get(key)
         if api is not None and api.flexible <= version <= api.maximum:
             position = skip_tags(buffer, position)
     except (struct.error, IndexError, ValueError, OverflowError) as error:
@@ -100,11 +100,11 @@ def read_tag_count(buffer: Buffer, position: int) -> tuple[int, int]:
 
 def check_count(what: str, count: int) -> None:
     """MalformedError for an array that nobody needs so large."""
-    if count > MOST_ELEMENTS:
-        raise MalformedError(f"{count} {what} are more than {MOST_ELEMENTS}")
+    if count > MAX_ARRAY_ELEMENTS:
+        raise MalformedError(f"{count} {what} are more than {MAX_ARRAY_ELEMENTS}")
 
 
 def seal(api: Api, version: int, correlation: int, body: bytes) -> bytes:
     """A reply frame: length, header and body."""
-    tags = b"\0" if api.is_flexible(version) and api.key != API_VERSIONS else b""
+    tags = b"\0" if api.is_flexible(version) and api.key != ApiKey.API_VERSIONS else b""
     return _REPLY.pack(4 + len(tags) + len(body), correlation) + tags + body

@@ -22,7 +22,12 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from headworks._kafka.protocol.frame import MOST_IN_ALL, MalformedError, check_count, read_tag_count
+from headworks._kafka.protocol.frame import (
+    MAX_REQUEST_ELEMENTS,
+    MalformedError,
+    check_count,
+    read_tag_count,
+)
 from headworks._kafka.records.varint import read_unsigned
 
 __all__ = ["Body", "Shape", "message_reader", "shape_of"]
@@ -31,7 +36,7 @@ __all__ = ["Body", "Shape", "message_reader", "shape_of"]
 class Body(bytes):
     """What was sent, and how many elements its arrays may still have."""
 
-    left = MOST_IN_ALL
+    left = MAX_REQUEST_ELEMENTS
 
 
 _Read = Callable[[Body, int], tuple[Any, int]]
@@ -183,7 +188,7 @@ def _array(one: _Read, shape: Shape, count_reader: _Read) -> _Read:
         check_count(shape.name, count)
         buffer.left -= count
         if buffer.left < 0:
-            raise MalformedError(f"its arrays have more than {MOST_IN_ALL} elements")
+            raise MalformedError(f"its arrays have more than {MAX_REQUEST_ELEMENTS} elements")
         items = []
         for _ in range(count):
             item, position = one(buffer, position)

@@ -15,6 +15,8 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from headworks._kafka.protocol.apis import ApiKey
+
 __all__ = ["REPLIES", "REQUESTS"]
 
 _DEFAULT_SOURCE = 5
@@ -78,14 +80,14 @@ def _configs_0(fields: Mapping[str, Any]) -> bytes:
 
 # (api key, version): the version with a schema, and the bytes that its request has in addition
 REQUESTS: Mapping[tuple[int, int], tuple[int, bytes]] = {
-    (19, 0): (2, b"\0"),
-    (19, 1): (2, b""),
-    (20, 0): (1, b""),
-    (32, 0): (1, b"\0"),
+    (ApiKey.CREATE_TOPICS, 0): (2, b"\0"),
+    (ApiKey.CREATE_TOPICS, 1): (2, b""),
+    (ApiKey.DELETE_TOPICS, 0): (1, b""),
+    (ApiKey.DESCRIBE_CONFIGS, 0): (1, b"\0"),
 }
 REPLIES: Mapping[tuple[int, int], Callable[[Mapping[str, Any]], bytes]] = {
-    (19, 0): _created_0,
-    (19, 1): _created_1,
-    (20, 0): _deleted_0,
-    (32, 0): _configs_0,
+    (ApiKey.CREATE_TOPICS, 0): _created_0,
+    (ApiKey.CREATE_TOPICS, 1): _created_1,
+    (ApiKey.DELETE_TOPICS, 0): _deleted_0,
+    (ApiKey.DESCRIBE_CONFIGS, 0): _configs_0,
 }

@@ -1,14 +1,14 @@
-"""Produce requests and replies, by hand: the records are not copied.
+"""Produce requests and replies, parsed and encoded by hand: the records are not copied.
 
 Request body (v3-8; from v9 with compact lengths and tagged fields):
-`transactional id, acks, timeout, [topic, [partition, records]]`. Versions 0-2, without the first,
-are parsed only so that they can be refused in their own layout.
+`transactional id, acks, timeout, [topic, [partition, records]]`. Versions 0-2 lack the
+transactional id. They are parsed only to be rejected in their own layout.
 
-A client's requests are alike but for correlation id and records: `Repeats` knows those like the
-last without parsing them again, and replies that only tell an offset are put together from what is
-the same in all of them. At one message a request, that is most of the broker's work.
+The requests of one client usually differ only in correlation id and records. `ProduceTemplate`
+recognizes such requests without parsing them, and replies that only carry an offset are built from
+a prepared frame. With one message per request, this is most of the broker's work.
 
-Rule: a parsed request only points into the receive buffer; it must be used before that moves.
+Rule: a parsed request only points into the receive buffer. Use it before the buffer moves.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from headworks._kafka.records.batch import Buffer
 from headworks._kafka.records.varint import read_unsigned, write_unsigned
 
 __all__ = [
-    "Part",
+    "MatchedRequest",
+    "PartitionRecords",
     "ProduceRequest",
-    "Repeated",
-    "Repeats",
-    "Result",
-    "encode_offsets",
+    "ProduceResult",
+    "ProduceTemplate",
+    "encode_offset_replies",
     "encode_reply",
     "parse_request",
 ]
 
 # A request that repeats the last: its correlation id, its partition, where its records start and
 # stop, and where the next request begins.
-Repeated = tuple[int, int, int, int, int]
+MatchedRequest = tuple[int, int, int, int, int]
 
 _FLEXIBLE = 9
 _ALIKE = 5  # from here on a result has the same fields in front
@@ -52,7 +52,7 @@ _NEVER = -1  # as key and version
 _NO_TAGS = b"\0\0\0"  # of the partition, the topic and the request
 
 
-class Part(NamedTuple):
+class PartitionRecords(NamedTuple):
     """Records for one partition: where they lie in the buffer (-1, -1: null)."""
 
     topic: str
@@ -66,10 +66,10 @@ class ProduceRequest(NamedTuple):
 
     transactional_id: str | None
     acks: int
-    parts: list[Part]
+    partitions: list[PartitionRecords]
 
 
-class Result(NamedTuple):
+class ProduceResult(NamedTuple):
     """What became of one part."""
 
     topic: str
@@ -96,7 +96,7 @@ def parse_request(buffer: Buffer, position: int, end: int, version: int) -> Prod
     return request
 
 
-class Repeats:
+class ProduceTemplate:
     """The last request of a connection, if it had one part, to know the next ones by.
 
     Correlation id, partition and records may differ; `version`, `topic` and `acks` are the same.
@@ -112,7 +112,7 @@ class Repeats:
         self, buffer: bytearray, position: int, header: Header, request: ProduceRequest
     ) -> None:
         """Remember a request that was parsed: all between correlation id and partition."""
-        part = request.parts[0] if len(request.parts) == 1 else None
+        part = request.partitions[0] if len(request.partitions) == 1 else None
         if part is None or part.stop <= part.start or request.transactional_id is not None:
             self._kind = _NEVER
             return
@@ -125,7 +125,7 @@ class Repeats:
 
     def following(
         self, buffer: bytearray, position: int, end: int, largest: int
-    ) -> Iterator[Repeated]:
+    ) -> Iterator[MatchedRequest]:
         """The requests from `position` (of a length field) on that repeat the last one.
 
         Ends before the first that does not, is not whole, or is larger than `largest` bytes: that
@@ -173,7 +173,7 @@ def _parse_plain(
     (topics,) = _INT.unpack_from(buffer, position + 6)
     check_count("topics", topics)
     position += 10
-    parts: list[Part] = []
+    parts: list[PartitionRecords] = []
     for _ in range(topics):
         (size,) = _SHORT.unpack_from(buffer, position)
         position += 2
@@ -188,9 +188,9 @@ def _parse_plain(
             partition, size = _PART.unpack_from(buffer, position)
             position += 8
             if size < 0:
-                parts.append(Part(topic, partition, -1, -1))
+                parts.append(PartitionRecords(topic, partition, -1, -1))
                 continue
-            parts.append(Part(topic, partition, position, position + size))
+            parts.append(PartitionRecords(topic, partition, position, position + size))
             position += size
             if position > end:
                 raise MalformedError("records run over the request")
@@ -206,7 +206,7 @@ def _parse_flexible(buffer: Buffer, position: int, end: int) -> tuple[ProduceReq
     acks, _ = _ACKS_TIMEOUT.unpack_from(buffer, position)
     topics, position = read_unsigned(buffer, position + 6)
     check_count("topics", topics - 1)
-    parts: list[Part] = []
+    parts: list[PartitionRecords] = []
     for _ in range(topics - 1):
         size, position = read_unsigned(buffer, position)
         if not size:
@@ -219,9 +219,9 @@ def _parse_flexible(buffer: Buffer, position: int, end: int) -> tuple[ProduceReq
             (partition,) = _INT.unpack_from(buffer, position)
             size, position = read_unsigned(buffer, position + 4)
             if not size:
-                parts.append(Part(topic, partition, -1, -1))
+                parts.append(PartitionRecords(topic, partition, -1, -1))
             else:
-                parts.append(Part(topic, partition, position, position + size - 1))
+                parts.append(PartitionRecords(topic, partition, position, position + size - 1))
                 position += size - 1
                 if position > end:
                     raise MalformedError("records run over the request")
@@ -230,7 +230,7 @@ def _parse_flexible(buffer: Buffer, position: int, end: int) -> tuple[ProduceReq
     return ProduceRequest(transactional_id, acks, parts), skip_tags(buffer, position)
 
 
-def encode_reply(correlation: int, version: int, results: Sequence[Result]) -> bytes:
+def encode_reply(correlation: int, version: int, results: Sequence[ProduceResult]) -> bytes:
     """The reply frame."""
     if len(results) == 1 and version >= _ALIKE:
         topic, index, error, base, append_time, log_start, message, records = results[0]
@@ -262,13 +262,13 @@ def encode_reply(correlation: int, version: int, results: Sequence[Result]) -> b
     return _REPLY.pack(4 + len(body), correlation) + body
 
 
-def encode_offsets(
+def encode_offset_replies(
     version: int, topic: str, index: int, log_start: int, placed: Iterable[tuple[int, int]]
 ) -> bytes:
     """The frames of replies that only tell an offset; `placed`: correlation id, base offset."""
     if version < _ALIKE:
         return b"".join(
-            encode_reply(correlation, version, [Result(topic, index, 0, base)])
+            encode_reply(correlation, version, [ProduceResult(topic, index, 0, base)])
             for correlation, base in placed
         )
     pack, size, before, after = _around(topic, version)
@@ -292,10 +292,10 @@ def _around(topic: str, version: int) -> tuple[Callable[..., bytes], int, bytes,
     return layout.pack, layout.size - _INT.size, before, after
 
 
-def _by_topic(results: Sequence[Result]) -> dict[str, Sequence[Result]]:
+def _by_topic(results: Sequence[ProduceResult]) -> dict[str, Sequence[ProduceResult]]:
     if len(results) == 1:
         return {results[0].topic: results}
-    topics: dict[str, list[Result]] = {}
+    topics: dict[str, list[ProduceResult]] = {}
     for result in results:
         topics.setdefault(result.topic, []).append(result)
     return dict(topics)

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from consumer_sdk import Consumer
 from headworks._cli.stack.ports import free_ports
-from headworks._kafka.bootstrap import Brokers, bootstrap_of
+from headworks._kafka.bootstrap import Brokers, resolve_bootstrap
 from headworks._server import child_process
 from headworks.errors import UnreachableError
 from tests.consumer_sdk.zookeeper_group.cluster import encoder, eventually
@@ -40,7 +40,7 @@ def broker(folder: Path, zookeeper: str, port: int) -> child_process.Service:
 
 
 def test_nobody_there_is_said(zookeeper: str) -> None:
-    for asks in (bootstrap_of, Brokers):
+    for asks in (resolve_bootstrap, Brokers):
         with pytest.raises(UnreachableError, match="no broker is registered"):
             asks(None, zookeeper)
 
@@ -48,8 +48,8 @@ def test_nobody_there_is_said(zookeeper: str) -> None:
 def test_what_is_given_beats_what_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWORKS_ZOOKEEPER", "127.0.0.1:1")
     monkeypatch.setenv("HEADWORKS_BOOTSTRAP", "set:9092")
-    assert bootstrap_of("given:9092", "127.0.0.1:1") == "given:9092"
-    assert bootstrap_of() == "set:9092"
+    assert resolve_bootstrap("given:9092", "127.0.0.1:1") == "given:9092"
+    assert resolve_bootstrap() == "set:9092"
 
 
 def test_all_brokers_are_replaced_while_clients_run(

@@ -29,7 +29,7 @@ from headworks._audit_counting.outcomes import (
     OUTCOMES,
     QUEUE_FULL,
 )
-from headworks._kafka.partitioner import Detour
+from headworks._kafka.partitioner import KeylessPartitioner
 from headworks.errors import UsageError
 from producer_sdk._transport import Transport
 from tests.headworks.audit_counting.both_forms import Counting
@@ -241,7 +241,11 @@ class _AtOnce:
 def sending(counters: CounterFile) -> Any:
     """What counts messages as a producer does, delivered at once."""
     transport: Any = object.__new__(Transport)
-    transport.counters, transport.client, transport._partitioner = counters, _AtOnce(), Detour()
+    transport.counters, transport.client, transport._partitioner = (
+        counters,
+        _AtOnce(),
+        KeylessPartitioner(),
+    )
     transport._latest, transport._spill = counters.latest, None
     return transport
 

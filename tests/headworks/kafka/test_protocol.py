@@ -25,11 +25,11 @@ from headworks._kafka.protocol import (
 )
 from headworks._kafka.protocol import fetch as fetch_messages
 from headworks._kafka.protocol import produce as produce_messages
-from headworks._kafka.protocol.apis import FETCH, PRODUCE
-from headworks._kafka.protocol.fetch import Read, Wanted
+from headworks._kafka.protocol.apis import ApiKey
+from headworks._kafka.protocol.fetch import FetchPartition, PartitionData
 from headworks._kafka.protocol.message_reader import shape_of
 from headworks._kafka.protocol.oldest_versions import REQUESTS
-from headworks._kafka.protocol.produce import Part, Result
+from headworks._kafka.protocol.produce import PartitionRecords, ProduceResult
 from headworks._kafka.records.file_slice import FileSlice
 from tests.broker.build import batch
 
@@ -85,11 +85,13 @@ def test_produce_requests_parse_as_kio_wrote_them(
             for name, partitions in topics.items()
         ),
     )
-    data = bytearray(b"xx" + header_bytes(PRODUCE, version, "me") + written(message) + b"next")
+    data = bytearray(
+        b"xx" + header_bytes(ApiKey.PRODUCE, version, "me") + written(message) + b"next"
+    )
     end = len(data) - 4
     header = parse_header(data, 2, end)
-    assert (header.key, header.version, header.correlation, header.client_id) == (
-        PRODUCE,
+    assert (header.key, header.version, header.correlation_id, header.client_id) == (
+        ApiKey.PRODUCE,
         version,
         42,
         "me",
@@ -97,7 +99,7 @@ def test_produce_requests_parse_as_kio_wrote_them(
     request = produce_messages.parse_request(data, header.body, end, version)
     assert (request.transactional_id, request.acks) == (transactional, acks)
     found: dict[str, dict[int, bytes | None]] = {}
-    for part in request.parts:
+    for part in request.partitions:
         records = None if part.start < 0 else bytes(data[part.start : part.stop])
         found.setdefault(part.topic, {})[part.partition] = records
     assert found == topics
@@ -106,9 +108,9 @@ def test_produce_requests_parse_as_kio_wrote_them(
 @pytest.mark.parametrize("version", range(3, 10))
 def test_produce_replies_read_back_through_kio(version: int) -> None:
     results = [
-        Result("a", 0, 0, 17, -1, 3),
-        Result("a", 1, 2, message="CRC is wrong"),
-        Result("b", 0, 0, 5, 1_600_000_000_000, 0),
+        ProduceResult("a", 0, 0, 17, -1, 3),
+        ProduceResult("a", 1, 2, message="CRC is wrong"),
+        ProduceResult("b", 0, 0, 5, 1_600_000_000_000, 0),
     ]
     frame = produce_messages.encode_reply(42, version, results)
     flexible = version >= 9
@@ -160,13 +162,13 @@ def test_fetch_requests_parse_as_kio_wrote_them(
     if version >= 11:
         fields["rack_id"] = ""
     message = kio_class("fetch", version, "request")(**fields)
-    data = header_bytes(FETCH, version, None) + written(message)
+    data = header_bytes(ApiKey.FETCH, version, None) + written(message)
     header = parse_header(data, 0, len(data))
     request = fetch_messages.parse_request(data, header.body, len(data), version)
     assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 50_000_000)
     assert request.session_epoch == (4 if version >= 7 else -1)
-    assert request.wanted == tuple(
-        Wanted(name, p, -1, offset, 1 << 20) for name, ps in topics.items() for p in ps
+    assert request.partitions == tuple(
+        FetchPartition(name, p, -1, offset, 1 << 20) for name, ps in topics.items() for p in ps
     )
 
 
@@ -176,10 +178,10 @@ def test_fetch_replies_read_back_through_kio(version: int, tmp_path: Path) -> No
     (tmp_path / "file").write_bytes(b"before" + records + b"after")
     piece = FileSlice(SegmentFile(tmp_path / "file"), 6, len(records))
     reads = [
-        Read("a", 0, 0, 3, 0, piece),
-        Read("a", 1, 1, 7, 2),
-        Read("b", 0, 0, 3, 0, piece._replace(size=0)),
-        Read("b", 2, 0, 3, 0, piece),
+        PartitionData("a", 0, 0, 3, 0, piece),
+        PartitionData("a", 1, 1, 7, 2),
+        PartitionData("b", 0, 0, 3, 0, piece._replace(size=0)),
+        PartitionData("b", 2, 0, 3, 0, piece),
     ]
     frame = b"".join(
         (tmp_path / "file").read_bytes()[p.position : p.position + p.size]
@@ -227,10 +229,10 @@ def test_nonsense_is_malformed_and_nothing_else(key: int, version: int, body: by
     data = bytearray(key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + body)
     try:
         header = parse_header(data, 0, len(data))
-        if key == PRODUCE and 0 <= version <= 9:
+        if key == ApiKey.PRODUCE and 0 <= version <= 9:
             request = produce_messages.parse_request(data, header.body, len(data), version)
-            assert all(isinstance(part, Part) for part in request.parts)
-        elif key == FETCH and api.serves(version):
+            assert all(isinstance(part, PartitionRecords) for part in request.partitions)
+        elif key == ApiKey.FETCH and api.serves(version):
             fetch_messages.parse_request(data, header.body, len(data), version)
         elif api.serves(version):
             decode(api, version, bytes(data[header.body :]))
@@ -240,7 +242,7 @@ def test_nonsense_is_malformed_and_nothing_else(key: int, version: int, body: by
 
 @pytest.mark.parametrize("version", [3, 9])
 def test_counts_that_promise_more_than_there_is_end_at_once(version: int) -> None:
-    head = header_bytes(PRODUCE, version, None)
+    head = header_bytes(ApiKey.PRODUCE, version, None)
     if version < 9:
         body = b"\xff\xff" + b"\0\1" + bytes(4) + b"\x7f\xff\xff\xff" + b"\xff\xfa" + bytes(8)
     else:
@@ -303,7 +305,7 @@ _VERSIONS = [
     (api, version)
     for api in APIS.values()
     for version in range(api.minimum, api.maximum + 1)
-    if api.key not in (PRODUCE, FETCH) and (api.key, version) not in REQUESTS
+    if api.key not in (ApiKey.PRODUCE, ApiKey.FETCH) and (api.key, version) not in REQUESTS
 ]
 
 
