@@ -32,49 +32,47 @@ from headworks._kafka.protocol.produce import (
 from headworks._kafka.records.batch import plain_batches
 from headworks.errors import RefusedError
 
+_PRODUCE = int(ApiKey.PRODUCE)
 __all__ = ["CoalescedProduce", "coalesce"]
 
-_ALL = -1
-_LONG_WAY = (RefusedError, StorageFailureError)
+_ACKS_ALL = -1
+_HANDLED_ALONE = (RefusedError, StorageFailureError)
 
 
 class CoalescedProduce:
-    """Requests whose batches are staged in one partition; to `commit`, one production.
-
-    `place` is where the answers go, given by who takes the run.
-    """
+    """Requests whose batches are staged in one partition; `commit` treats them as one request."""
 
     __slots__ = (
-        "_answers",
         "_failure",
         "_partition",
         "_placed",
+        "_sink",
         "_topic",
         "_version",
         "acks",
         "after",
-        "place",
+        "slot",
         "touched",
     )
 
     def __init__(
-        self, repeats: ProduceTemplate, partition: HostedPartition, answers: ReplySink
+        self, template: ProduceTemplate, partition: HostedPartition, sink: ReplySink
     ) -> None:
-        self.acks = repeats.acks
-        self.after = 0  # where the next request begins
-        self.place: Any = None
-        self.touched = [(0, partition, 0)]
-        self._failure: str | None = None
-        self._answers = answers
+        self.acks = template.acks
+        self.after = 0  # where the next request begins in the buffer
+        self.slot: Any = None  # the place of the replies, which the caller sets
+        self.touched = [(0, partition, 0)]  # result number, partition, end offset
+        self._failure: str | None = None  # why the batches were not written
+        self._sink = sink
         self._partition = partition
-        self._placed: list[tuple[int, int]] = []  # correlation id and base offset
-        self._topic, self._version = repeats.topic, repeats.version
+        self._placed: list[tuple[int, int]] = []  # correlation id and base offset of each request
+        self._topic, self._version = template.topic, template.version
 
     def __len__(self) -> int:
         return len(self._placed)
 
     def stage(self, requests: Iterator[MatchedRequest], view: memoryview) -> None:
-        """Stage requests until one cannot be, and look at none after that."""
+        """Stage requests up to the first that cannot be staged."""
         partition, taken = self._partition, list[MatchedRequest]()
         batches = plain_batches(view, self._spans(requests, taken))
         base = partition.stage_plain(view, batches) if batches else None
@@ -89,98 +87,98 @@ class CoalescedProduce:
     def _spans(
         self, requests: Iterator[MatchedRequest], taken: list[MatchedRequest]
     ) -> Iterator[tuple[int, int]]:
-        """Where the batches for this partition lie; what was looked at is added to `taken`."""
-        index, largest = self._partition.index, self._partition.config.max_message_bytes
+        """Yield where the batches for this partition lie; append every request read to `taken`."""
+        index, limit = self._partition.index, self._partition.config.max_message_bytes
         for request in requests:
             taken.append(request)
-            _, wanted, start, stop, _ = request
-            if wanted != index or stop - start > largest:
+            _, requested, start, stop, _ = request
+            if requested != index or stop - start > limit:
                 return
             yield start, stop
 
     def _stage_each(self, requests: Iterator[MatchedRequest], view: memoryview) -> None:
-        """The same for batches that are not plain, or for which there is no room yet."""
+        """Stage batches one by one, if they are not plain or the segment is full."""
         partition, placed = self._partition, self._placed
         index, end = partition.index, 0
-        for correlation, wanted, start, stop, after in requests:
-            if wanted != index:
+        for correlation_id, requested, start, stop, after in requests:
+            if requested != index:
                 break
             try:
                 batch = check_produced_batch(view, start, stop, partition)
                 base = partition.stage(view, batch)
-            except _LONG_WAY:
+            except _HANDLED_ALONE:
                 break
-            placed.append((correlation, base))
+            placed.append((correlation_id, base))
             end = base + batch.last_offset_delta + 1
             self.after = after
         self.touched = [(0, partition, end)]
 
     def fail(self, partition: HostedPartition, message: str) -> None:
-        """Writing to `partition` failed: nothing that was staged there happened."""
+        """Record that writing to `partition` failed: nothing staged there was appended."""
         if partition is self._partition:
             self._failure, self.touched = message, []
 
     def finish(self) -> None:
-        """Answer, now or when everything is on disk."""
-        if self.acks != _ALL or not self.touched:
-            self._answer()
+        """Reply now, or when everything is flushed."""
+        if self.acks != _ACKS_ALL or not self.touched:
+            self._reply()
             return
         [(_, partition, end)] = self.touched
         partition.when_flushed(end, self._flushed)
 
     def _flushed(self, error: str | None) -> None:
         self._failure = error
-        self._answer()
+        self._reply()
 
-    def _answer(self) -> None:
+    def _reply(self) -> None:
         partition = self._partition
         if self._failure is not None:
-            self._refuse(self._failure)
+            self._reply_error(self._failure)
         elif self.acks:
             start = partition.log.log_start_offset
             frames = encode_offset_replies(
                 self._version, self._topic, partition.index, start, self._placed
             )
-            self._answers.produced(self.place, frames)
+            self._sink.produced(self.slot, frames)
 
-    def _refuse(self, message: str) -> None:
+    def _reply_error(self, message: str) -> None:
         if not self.acks:
-            self._answers.close(f"acks=0 to {self._partition}: {message}")
+            self._sink.close(f"acks=0 to {self._partition}: {message}")
             return
         code = ErrorCode.KAFKA_STORAGE_ERROR
         result = ProduceResult(self._topic, self._partition.index, code, message=message)
         frames = []
-        for correlation, _ in self._placed:
-            self._answers.client.count_error(ApiKey.PRODUCE, code)
-            frames.append(encode_reply(correlation, self._version, [result]))
-        self._answers.produced(self.place, b"".join(frames))
+        for correlation_id, _ in self._placed:
+            self._sink.client.count_error(_PRODUCE, code)
+            frames.append(encode_reply(correlation_id, self._version, [result]))
+        self._sink.produced(self.slot, b"".join(frames))
 
 
 def coalesce(
     node: Node,
-    repeats: ProduceTemplate,
+    template: ProduceTemplate,
     requests: Iterator[MatchedRequest],
     buffer: bytearray,
-    most: int,
-    answers: ReplySink,
+    limit: int,
+    sink: ReplySink,
 ) -> CoalescedProduce | None:
-    """Stage those of `requests`, which repeat the last one, that can be; at most `most`.
+    """Stage up to `limit` of `requests`, which match the template, as one.
 
-    None if not even the first can be taken so.
+    Return None if the first request must be handled on its own.
     """
     first = next(requests, None)
     if first is None or node.hosted.validates_records:
         return None
-    partition = partition_of(node, repeats.topic, first[1])
+    partition = partition_of(node, template.topic, first[1])
     if (
         isinstance(partition, ErrorCode)
         or partition.config.append_time
-        or not answers.client.may_use_topic(ApiKey.PRODUCE, repeats.topic)
+        or not sink.client.may_use_topic(_PRODUCE, template.topic)
     ):
         return None
-    run = CoalescedProduce(repeats, partition, answers)
-    run.stage(chain((first,), islice(requests, most - 1)), memoryview(buffer))
-    if not run:
+    produce = CoalescedProduce(template, partition, sink)
+    produce.stage(chain((first,), islice(requests, limit - 1)), memoryview(buffer))
+    if not produce:
         return None
-    node.counters.requests[ApiKey.PRODUCE] += len(run)
-    return run
+    node.counters.requests[_PRODUCE] += len(produce)
+    return produce

@@ -31,9 +31,10 @@ from headworks._kafka.protocol.fetch import (
     Piece,
     encode_reply,
 )
-from headworks._kafka.protocol.frame import Header
+from headworks._kafka.protocol.frame import RequestHeader
 from headworks.errors import CorruptError
 
+_FETCH = int(ApiKey.FETCH)
 __all__ = ["Fetch"]
 
 _LONG_LOOK = 0.002  # seconds
@@ -48,7 +49,7 @@ class Fetch:
         self,
         node: Node,
         client: Client,
-        header: Header,
+        header: RequestHeader,
         request: FetchRequest,
         reply: Callable[[list[Piece]], None],
     ) -> None:
@@ -116,7 +117,7 @@ class Fetch:
     def _answer(self, reads: list[PartitionData]) -> None:
         for read in reads:
             if read.error:
-                self._client.count_error(ApiKey.FETCH, read.error)
+                self._client.count_error(_FETCH, read.error)
             elif read.slice is not None:
                 self._node.counters.fetched[read.topic] += read.slice.size
         self._reply(encode_reply(self._header.correlation_id, self._header.version, reads))
@@ -143,7 +144,7 @@ class Fetch:
 
     def _read_one(self, wanted: FetchPartition, room: int, *, first: bool) -> PartitionData:
         topic, index = wanted.topic, wanted.partition
-        if not self._client.may_use_topic(ApiKey.FETCH, topic):
+        if not self._client.may_use_topic(_FETCH, topic):
             return PartitionData(topic, index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = partition_of(self._node, topic, index)
         if isinstance(partition, ErrorCode):

@@ -12,7 +12,7 @@ from headworks._broker.groups import GroupCoordinator
 from headworks._broker.handlers.client import Client
 from headworks._broker.handlers.counters import BrokerCounters
 from headworks._broker.topics import HostedTopics, TopicChanges, TopicLookup
-from headworks._kafka.protocol import Header
+from headworks._kafka.protocol import RequestHeader
 from headworks._kafka.protocol.messages import Fields
 
 __all__ = ["Handler", "Node", "ReplyCache", "Request"]
@@ -66,7 +66,7 @@ class Node:
 class Request(NamedTuple):
     """A decoded request: its header, its message (kio's dataclass), and who sent it."""
 
-    header: Header
+    header: RequestHeader
     message: Any
     client: Client
 

@@ -1,12 +1,14 @@
-"""Produce: check each batch, give it its offset, write, answer.
+"""Produce: check each batch, assign its offsets, write it, and reply.
 
-Three steps, so that all requests of one read pass share the writes: `stage` (check and place each
-batch, in the receive buffer), `commit` (one write per partition), `finish` (the replies; those of
-acks=all when the flush is done).
+Three steps let all requests of one read pass share their writes:
 
-Rules: a batch is taken whole or refused with the code that says why; nothing is guessed or
-repaired. acks=0 is never answered; an error there closes the connection, which is the only sign
-the client can get.
+1. `stage` checks each batch in the receive buffer and assigns its offsets.
+2. `commit` writes once per partition.
+3. `finish` replies; with acks=all, when the flush is done.
+
+Rules: a batch is accepted as a whole, or rejected with the code that says why. Nothing is guessed
+or repaired. A request with acks=0 gets no reply. If it fails, the broker closes the connection,
+which is the only way to report it.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from headworks._broker.log import (
 from headworks._broker.topics import HostedPartition, StorageFailureError
 from headworks._kafka.error_codes import ErrorCode, refused
 from headworks._kafka.protocol.apis import APIS, ApiKey
-from headworks._kafka.protocol.frame import Header
+from headworks._kafka.protocol.frame import RequestHeader
 from headworks._kafka.protocol.produce import (
     PartitionRecords,
     ProduceRequest,
@@ -50,13 +52,14 @@ from headworks._kafka.records.batch import (
 from headworks._kafka.records.compression import Codec
 from headworks.errors import RefusedError
 
+_PRODUCE = int(ApiKey.PRODUCE)
 __all__ = ["PendingProduce", "ReplySink", "StagedProduce", "check_produced_batch", "commit"]
 
-_ALL = -1
+_ACKS_ALL = -1
 _LAST_CODEC = int(Codec.ZSTD)
-_SHOWN = 249  # characters of what a client calls a topic
-_OF_PRODUCERS = 0b111111  # codec, kind of timestamp, transactional, control
-_CODES = {
+_MAX_SHOWN_CHARACTERS = 249  # of the name that a client gives a topic
+_PRODUCER_ATTRIBUTES = 0b111111  # codec, timestamp type, transactional, control
+_ERROR_CODES = {
     "torn": ErrorCode.CORRUPT_MESSAGE,
     "crc": ErrorCode.CORRUPT_MESSAGE,
     "length": ErrorCode.CORRUPT_MESSAGE,
@@ -65,65 +68,65 @@ _CODES = {
 
 
 class ReplySink(Protocol):
-    """Where the answers of a connection go; `place` is what it gave the request."""
+    """Takes the replies of one connection; `slot` is the place that it reserved for a request."""
 
     client: Client
 
-    def produced(self, place: Any, frame: bytes) -> None:
-        """The reply to a produce request."""
+    def produced(self, slot: Any, frame: bytes) -> None:
+        """Send the reply to a produce request."""
 
     def close(self, reason: str) -> None:
-        """Something went wrong that can be told in no other way."""
+        """Close the connection, because the client cannot be told the reason in a reply."""
 
 
 class StagedProduce(Protocol):
-    """What was staged of one request or several, to be written and answered."""
+    """One request, or several coalesced ones, between `stage` and the reply."""
 
     acks: int
-    touched: list[tuple[int, HostedPartition, int]]  # result's number, partition, end
+    touched: list[tuple[int, HostedPartition, int]]  # result number, partition, end offset
 
     def fail(self, partition: HostedPartition, message: str) -> None:
-        """Writing to `partition` failed: nothing that was staged there happened."""
+        """Record that writing to `partition` failed: nothing staged there was appended."""
 
     def finish(self) -> None:
-        """Answer, now or when everything touched is on disk."""
+        """Reply now, or when everything is flushed."""
 
 
 class PendingProduce:
-    """One produce request on its way."""
+    """One produce request between its arrival and its reply."""
 
-    __slots__ = ("_answers", "_header", "_place", "_waiting", "acks", "results", "touched")
+    __slots__ = ("_header", "_sink", "_slot", "_unflushed", "acks", "results", "touched")
 
-    def __init__(self, header: Header, acks: int, answers: ReplySink, place: Any) -> None:
+    def __init__(self, header: RequestHeader, acks: int, sink: ReplySink, slot: Any) -> None:
         self.acks = acks
         self.results: list[ProduceResult] = []
-        self.touched: list[tuple[int, HostedPartition, int]] = []  # result's number, partition, end
+        self.touched: list[tuple[int, HostedPartition, int]] = []  # as in `StagedProduce`
         self._header = header
-        self._answers = answers
-        self._place = place
-        self._waiting = 0
+        self._sink = sink
+        self._slot = slot
+        self._unflushed = 0  # partitions that the reply waits for
 
     def stage(
         self,
         node: Node,
         request: ProduceRequest,
         buffer: bytearray,
-        inspection: ValidationResult = NOT_VALIDATED,
+        validation: ValidationResult = NOT_VALIDATED,
     ) -> None:
-        """Check and place every part."""
-        refusal = _refusal(self._header, request) or _doubt(node)
-        client = self._answers.client
+        """Check the batch of each partition and assign its offsets."""
+        refusal = _refusal(self._header, request) or _lease_refusal(node)
+        client = self._sink.client
         for number, part in enumerate(request.partitions):
             try:
                 if refusal is not None:
                     raise refused(*refusal)
-                if not client.may_use_topic(ApiKey.PRODUCE, part.topic):
+                if not client.may_use_topic(_PRODUCE, part.topic):
                     raise refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "may not write this topic")
-                partition = _find(node, part)
-                refused_by = inspection.refusals.get(number)
+                partition = _partition(node, part)
+                refused_by = validation.refusals.get(number)
                 self.results.append(self._stage_part(node, partition, part, buffer, refused_by))
             except RefusedError as error:
-                client.count_error(ApiKey.PRODUCE, error.code)
+                client.count_error(_PRODUCE, error.code)
                 result = _result(part, ErrorCode(error.code), str(error))
                 if isinstance(error, RejectedBatchError):
                     result = result._replace(records=error.records)
@@ -142,7 +145,7 @@ class PendingProduce:
             if refusal is not None:
                 raise refusal
         except RefusedError as error:
-            partition.log_rejected_batch(error, self._answers.client.peer)
+            partition.log_rejected_batch(error, self._sink.client.peer)
             raise
         log, append_time = partition.log, -1
         if partition.config.append_time:
@@ -164,66 +167,66 @@ class PendingProduce:
         return ProduceResult(part.topic, part.partition, 0, base, append_time, log.log_start_offset)
 
     def fail(self, partition: HostedPartition, message: str) -> None:
-        """Writing to `partition` failed: nothing that was staged there happened."""
+        """Record that writing to `partition` failed: nothing staged there was appended."""
         self._set_error({n for n, touched, _ in self.touched if touched is partition}, message)
         self.touched = [entry for entry in self.touched if entry[1] is not partition]
 
     def finish(self) -> None:
-        """Answer, now or when everything touched is on disk."""
-        if self.acks != _ALL or not self.touched:
-            self._answer()
+        """Reply now, or when everything is flushed."""
+        if self.acks != _ACKS_ALL or not self.touched:
+            self._reply()
             return
-        self._waiting = len(self.touched)
+        self._unflushed = len(self.touched)
         for number, partition, end in self.touched:
             partition.when_flushed(end, partial(self._flushed, number))
 
     def _flushed(self, number: int, error: str | None) -> None:
         if error is not None:
             self._set_error({number}, error)
-        self._waiting -= 1
-        if not self._waiting:
-            self._answer()
+        self._unflushed -= 1
+        if not self._unflushed:
+            self._reply()
 
     def _set_error(self, numbers: set[int], message: str) -> None:
         for number in numbers:
             old = self.results[number]
-            self._answers.client.count_error(ApiKey.PRODUCE, ErrorCode.KAFKA_STORAGE_ERROR)
+            self._sink.client.count_error(_PRODUCE, ErrorCode.KAFKA_STORAGE_ERROR)
             self.results[number] = ProduceResult(
                 old.topic, old.partition, ErrorCode.KAFKA_STORAGE_ERROR, message=message
             )
 
-    def _answer(self) -> None:
+    def _reply(self) -> None:
         if self.acks:
             header = self._header
             frame = encode_reply(header.correlation_id, header.version, self.results)
-            self._answers.produced(self._place, frame)
+            self._sink.produced(self._slot, frame)
             return
         for result in self.results:
             if result.error:
-                where = f"partition {result.partition} of {result.topic[:_SHOWN]!r}"
-                self._answers.close(f"acks=0 to {where}: {result.message}")
+                where = f"partition {result.partition} of {result.topic[:_MAX_SHOWN_CHARACTERS]!r}"
+                self._sink.close(f"acks=0 to {where}: {result.message}")
                 return
 
 
-def commit(productions: Sequence[StagedProduce]) -> None:
-    """Write what `productions` staged, once per partition, and answer them in order."""
+def commit(staged: Sequence[StagedProduce]) -> None:
+    """Write what was staged, once per partition, and reply in order."""
     urgent: dict[HostedPartition, bool] = {}
-    for production in productions:
-        for _, partition, _ in production.touched:
-            urgent[partition] = urgent.get(partition, False) or production.acks == _ALL
+    for produce in staged:
+        for _, partition, _ in produce.touched:
+            urgent[partition] = urgent.get(partition, False) or produce.acks == _ACKS_ALL
     for partition, flag in urgent.items():
         try:
             partition.commit(urgent=flag)
         except StorageFailureError as error:
-            for production in productions:
-                production.fail(partition, str(error))
-    for production in productions:
-        production.finish()
+            for produce in staged:
+                produce.fail(partition, str(error))
+    for produce in staged:
+        produce.finish()
 
 
-def _refusal(header: Header, request: ProduceRequest) -> tuple[ErrorCode, str] | None:
-    """Why the whole request cannot be taken."""
-    if header.version < APIS[ApiKey.PRODUCE].served_from:
+def _refusal(header: RequestHeader, request: ProduceRequest) -> tuple[ErrorCode, str] | None:
+    """Return why the whole request is rejected, if it is."""
+    if header.version < APIS[_PRODUCE].served_from:
         return ErrorCode.UNSUPPORTED_VERSION, f"produce v{header.version} is not supported"
     if request.transactional_id is not None:
         return ErrorCode.INVALID_TXN_STATE, "transactions are not supported"
@@ -232,14 +235,14 @@ def _refusal(header: Header, request: ProduceRequest) -> tuple[ErrorCode, str] |
     return None
 
 
-def _doubt(node: Node) -> tuple[ErrorCode, str] | None:
-    """Why nothing can be taken now."""
+def _lease_refusal(node: Node) -> tuple[ErrorCode, str] | None:
+    """Return why this broker accepts no request now, if it does not."""
     if node.coordination.lease_valid:
         return None
     return ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is not sure of its place in the cluster"
 
 
-def _find(node: Node, part: PartitionRecords) -> HostedPartition:
+def _partition(node: Node, part: PartitionRecords) -> HostedPartition:
     partition = node.hosted.partition(part.topic, part.partition)
     if partition is not None:
         return partition
@@ -248,13 +251,15 @@ def _find(node: Node, part: PartitionRecords) -> HostedPartition:
         raise refused(code, node.hosted.topics[part.topic].refused[part.partition].reason)
     if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         raise refused(code, f"{part.topic}-{part.partition} is another broker's")
-    raise refused(code, f"there is no partition {part.partition} of {part.topic[:_SHOWN]!r}")
+    raise refused(
+        code, f"there is no partition {part.partition} of {part.topic[:_MAX_SHOWN_CHARACTERS]!r}"
+    )
 
 
 def check_produced_batch(
     buffer: Buffer, start: int, stop: int, partition: HostedPartition
 ) -> Batch:
-    """The batch of a part; everything that can be wrong with it is a RefusedError with its code."""
+    """Return the batch at `start`..`stop`. RefusedError, with the code, if it is not acceptable."""
     size = stop - start
     if size <= 0:
         raise refused(ErrorCode.INVALID_RECORD, "there are no records")
@@ -266,7 +271,7 @@ def check_produced_batch(
     try:
         batch = check_batch(buffer, start, stop)
     except InvalidBatchError as error:
-        raise refused(_CODES[error.reason], str(error)) from None
+        raise refused(_ERROR_CODES[error.reason], str(error)) from None
     if batch.length + LENGTH_PREFIX != size:
         raise refused(ErrorCode.INVALID_RECORD, "there is more than one batch for a partition")
     if batch.record_count < 1 or batch.record_count != batch.last_offset_delta + 1:
@@ -284,14 +289,14 @@ def check_produced_batch(
 
 
 def _check_attributes(batch: Batch) -> None:
-    """Attributes that say more than which codec."""
+    """Reject attributes that a producer may not set. Only a codec is allowed."""
     attributes = batch.attributes
     if attributes & (TRANSACTIONAL | CONTROL):
         code = ErrorCode.INVALID_RECORD if attributes & CONTROL else ErrorCode.INVALID_TXN_STATE
         raise refused(code, "control and transactional batches are not supported")
     if attributes & APPEND_TIME:
         raise refused(ErrorCode.INVALID_TIMESTAMP, "only the log may stamp append times")
-    if attributes & ~_OF_PRODUCERS:
+    if attributes & ~_PRODUCER_ATTRIBUTES:
         raise refused(ErrorCode.INVALID_RECORD, f"attributes {attributes:#x} are not a producer's")
     if batch.codec > Codec.ZSTD:
         raise refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {batch.codec} is unknown")

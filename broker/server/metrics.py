@@ -135,7 +135,7 @@ class _Collector:
 
     def _memory(self) -> Iterator[Metric]:
         memory = self._observed.memory
-        held = sum(connection.held for connection in self._observed.connections())
+        held = sum(connection.unsent for connection in self._observed.connections())
         for name, value, text in (
             ("broker_request_memory_bytes", memory.size - memory.available, "Taken by requests."),
             ("broker_request_memory_limit_bytes", memory.size, "What requests may take."),

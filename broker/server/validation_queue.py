@@ -1,16 +1,15 @@
-"""When a connection's produce requests are looked into: at once, or while the request waits.
+"""Validate the produce requests of one connection, at once or while the request waits.
 
-Rules: a request that needs the registry, or has much to be looked at, stays first in its connection
-until that is done, so nothing is appended out of order; meanwhile the loop serves the others. Large
-requests are looked at one after the other, in a thread, from a copy: the memory for what they
-become is that of one.
+Rules: a request that needs the registry, or has many records, stays first in its connection until
+it is validated. Nothing is therefore appended out of order, and the event loop serves the other
+connections meanwhile. A thread validates large requests one after the other, from a copy, so that
+only one of them is decompressed at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from headworks._broker.handlers.client import Client
 from headworks._broker.handlers.node import Node
@@ -28,44 +27,55 @@ __all__ = ["ValidationQueue"]
 
 
 class ValidationQueue:
-    """Of one connection."""
+    """The validation of one connection's requests; it holds at most one."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._looked_up = False  # the request at hand has waited for the registry
-        self._found: ValidationResult | None = None  # about the request at hand
+        # The request that waits: a large one with its bytes, or one with unknown schema ids
+        self._large: tuple[Sequence[BatchToValidate], bytes] | None = None
+        self._unknown: ValidationResult | None = None
+        # What the next call of `validate` knows about the same request
+        self._result: ValidationResult | None = None  # of the thread
+        self._looked_up = False  # whether the registry was asked for its ids
 
-    def look(
+    def validate(
         self, client: Client, request: ProduceRequest, buffer: bytearray
-    ) -> ValidationResult | Coroutine[Any, Any, None]:
-        """What is wrong with the request; or what to wait for before it is shown again."""
-        found, self._found = self._found, None
-        if found is not None:
-            return found
+    ) -> ValidationResult | None:
+        """Return the result. If it is None, await `finish`, and call this again."""
+        result, self._result = self._result, None
+        if result is not None:
+            return result
         if not self._node.hosted.validates_records:
             return NOT_VALIDATED
-        ids = self._node.hosted.schema_ids
-        asked = batches_to_validate(self._node, client, request, buffer)
-        if is_large(asked):
-            return self._look_aside(asked, bytes(buffer))
-        found = validate_batches(asked, buffer, ids)
-        if found.unknown_ids and not self._looked_up:
-            return self._look_up(found)
+        batches = batches_to_validate(self._node, client, request, buffer)
+        if is_large(batches):
+            self._large = batches, bytes(buffer)
+            return None
+        result = validate_batches(batches, buffer, self._node.hosted.schema_ids)
+        if result.unknown_ids and not self._looked_up:
+            self._unknown = result
+            return None
         self._looked_up = False
-        return found
+        return result
 
-    async def _look_up(self, found: ValidationResult) -> None:
+    async def finish(self) -> None:
+        """Do what the request waits for: validate it in a thread, or ask the registry."""
         ids = self._node.hosted.schema_ids
-        if ids is not None:
-            await ids.look_up(found.unknown_ids)
-        self._looked_up = True
+        (large, self._large), (unknown, self._unknown) = (self._large, None), (self._unknown, None)
+        if large is not None:
+            result = await self._validate_aside(*large)
+            if result.unknown_ids and ids is not None:
+                await ids.look_up(result.unknown_ids)
+                result = await self._validate_aside(*large)
+            self._result = result
+        elif unknown is not None:
+            if ids is not None:
+                await ids.look_up(unknown.unknown_ids)
+            self._looked_up = True
 
-    async def _look_aside(self, asked: Sequence[BatchToValidate], buffer: bytes) -> None:
+    async def _validate_aside(
+        self, batches: Sequence[BatchToValidate], buffer: bytes
+    ) -> ValidationResult:
         ids = self._node.hosted.schema_ids
         async with self._node.validation_lock:
-            found = await asyncio.to_thread(validate_batches, asked, buffer, ids)
-        if found.unknown_ids and ids is not None:
-            await ids.look_up(found.unknown_ids)
-            async with self._node.validation_lock:
-                found = await asyncio.to_thread(validate_batches, asked, buffer, ids)
-        self._found = found
+            return await asyncio.to_thread(validate_batches, batches, buffer, ids)

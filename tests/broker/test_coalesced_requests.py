@@ -55,10 +55,10 @@ def request(
 
 
 def learned(data: bytearray) -> ProduceTemplate:
-    repeats = ProduceTemplate()
+    template = ProduceTemplate()
     header = parse_header(data, 0, len(data))
-    repeats.learn(data, 0, header, parse_request(data, header.body, len(data), header.version))
-    return repeats
+    template.learn(data, header, parse_request(data, header.body, len(data), header.version))
+    return template
 
 
 def framed(*requests: bytes) -> bytearray:
@@ -66,9 +66,9 @@ def framed(*requests: bytes) -> bytearray:
 
 
 def found_in(
-    repeats: ProduceTemplate, data: bytearray, *, end: int | None = None
+    template: ProduceTemplate, data: bytearray, *, end: int | None = None
 ) -> list[MatchedRequest]:
-    return list(repeats.following(data, 0, len(data) if end is None else end, 1 << 20))
+    return list(template.matches(data, 0, len(data) if end is None else end, 1 << 20))
 
 
 @given(
@@ -87,51 +87,51 @@ def found_in(
 def test_repeated_requests_are_known(
     version: int, first: bytes, others: list[tuple[bytes, int, int]], client: str
 ) -> None:
-    repeats = learned(bytearray(request(version, 1, first, client=client)))
+    template = learned(bytearray(request(version, 1, first, client=client)))
     data = framed(
         *(
             request(version, number, records, index=index, client=client)
             for records, number, index in others
         )
     )
-    found = found_in(repeats, data)
+    found = found_in(template, data)
     assert len(found) == len(others)
     starts = [0, *(one[-1] for one in found)]
-    assert all(agrees(repeats, data, one, at) for one, at in zip(found, starts, strict=False))
+    assert all(agrees(template, data, one, at) for one, at in zip(found, starts, strict=False))
     assert starts[-1] == len(data)
 
 
 @given(data=st.data(), version=st.integers(3, 9))
 def test_whatever_is_known_is_what_parsing_finds(data: st.DataObject, version: int) -> None:
-    repeats = learned(bytearray(request(version, 1, b"records")))
+    template = learned(bytearray(request(version, 1, b"records")))
     others = framed(*(request(version, number, b"other records") for number in range(3)))
     at = data.draw(st.integers(0, len(others) - 1))
     others[at] = data.draw(st.integers(0, 255))
     start = 0
-    for one in found_in(repeats, others):
-        assert agrees(repeats, others, one, start)
+    for one in found_in(template, others):
+        assert agrees(template, others, one, start)
         start = one[-1]
 
 
 @pytest.mark.parametrize("version", [3, 7, 9])
 @pytest.mark.parametrize("change", [{"topic": "tropic"}, {"acks": -1}, {"client": "clients"}])
 def test_another_request_is_not_taken_for_the_last(version: int, change: dict[str, object]) -> None:
-    repeats = learned(bytearray(request(version, 1, b"records")))
+    template = learned(bytearray(request(version, 1, b"records")))
     same = request(version, 2, b"records")
     data = framed(same, request(version, 3, b"records", **change), same)  # type: ignore[arg-type]
-    assert [one[0] for one in found_in(repeats, data)] == [2]
+    assert [one[0] for one in found_in(template, data)] == [2]
 
 
 @pytest.mark.parametrize("version", [3, 9])
 def test_a_request_of_another_version_or_a_cut_or_large_one_is_parsed(version: int) -> None:
-    repeats = learned(bytearray(request(version, 1, b"records")))
+    template = learned(bytearray(request(version, 1, b"records")))
     data = framed(request(version + 1 if version < 9 else 8, 2, b"records"))
-    assert not found_in(repeats, data)
+    assert not found_in(template, data)
     data = framed(request(version, 2, b"records"))
     for end in range(len(data)):
-        assert not found_in(repeats, data, end=end)
-    assert list(repeats.following(data, 0, len(data), len(data) - 4))
-    assert not list(repeats.following(data, 0, len(data), len(data) - 5))
+        assert not found_in(template, data, end=end)
+    assert list(template.matches(data, 0, len(data), len(data) - 4))
+    assert not list(template.matches(data, 0, len(data), len(data) - 5))
 
 
 def test_nothing_is_known_before_the_first_or_after_one_without_records() -> None:
@@ -139,10 +139,10 @@ def test_nothing_is_known_before_the_first_or_after_one_without_records() -> Non
     data = framed(one)
     assert not found_in(ProduceTemplate(), data)
     empty = bytearray(request(7, 1, b""))
-    repeats = learned(bytearray(one))
+    template = learned(bytearray(one))
     header = parse_header(empty, 0, len(empty))
-    repeats.learn(empty, 0, header, parse_request(empty, header.body, len(empty), 7))
-    assert not found_in(repeats, data)
+    template.learn(empty, header, parse_request(empty, header.body, len(empty), 7))
+    assert not found_in(template, data)
 
 
 @given(

@@ -160,13 +160,13 @@ def fetched(body: bytes) -> tuple[int, int, bytes]:
     return int(part.error_code), part.high_watermark, bytes(part.records or b"")
 
 
-def agrees(repeats: ProduceTemplate, data: bytearray, found: MatchedRequest, start: int) -> bool:
+def agrees(template: ProduceTemplate, data: bytearray, found: MatchedRequest, start: int) -> bool:
     """Whether a request known as a repeat, at `start`, is what parsing finds there."""
     correlation, index, first, stop, after = found
     header = parse_header(data, start + 4, after)
     request = parse_request(data, header.body, after, header.version)
-    known = (repeats.version, correlation, None, repeats.acks)
-    part = (repeats.topic, index, first, stop)
+    known = (template.version, correlation, None, template.acks)
+    part = (template.topic, index, first, stop)
     told = (header.version, header.correlation_id, request.transactional_id, request.acks)
     return (known, [part]) == (told, request.partitions) and after - start - 4 == int.from_bytes(
         data[start : start + 4], "big"

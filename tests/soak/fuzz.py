@@ -87,20 +87,20 @@ def _repeat_one(random: Random, report: Report) -> None:
     version = random.choice((7, 9))
     first = bytearray(_one_part(version, random))
     header = parse_header(first, 0, len(first))
-    repeats = produce_messages.ProduceTemplate()
+    template = produce_messages.ProduceTemplate()
     request = produce_messages.parse_request(first, header.body, len(first), version)
-    repeats.learn(first, 0, header, request)
+    template.learn(first, header, request)
     data = bytearray(_one_part(version, random) if random.random() < 0.3 else first)
     at = random.randrange(len(data))
     data[at:] = spoil(bytes(data[at : at + 40]), random) + data[at + 40 :]
     data = bytearray(struct.pack(">i", len(data))) + data
     more = data if random.random() < 0.3 else random.randbytes(random.choice((0, 0, 100)))
     data = data + more
-    found = list(repeats.following(data, 0, len(data), _MB))
+    found = list(template.matches(data, 0, len(data), _MB))
     report.counts["repeats" if found else "no repeats"] += 1
     start = 0
     for one in found:
-        if not agrees(repeats, data, one, start):
+        if not agrees(template, data, one, start):
             report.wrong.append(f"{one} at {start} is not what {bytes(data)!r} says")
         start = one[-1]
 

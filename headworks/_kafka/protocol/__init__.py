@@ -1,8 +1,8 @@
 """The Kafka protocol without I/O: bytes in, requests out; replies in, bytes out."""
 
 from headworks._kafka.error_codes import ErrorCode
-from headworks._kafka.protocol.apis import APIS, Api
-from headworks._kafka.protocol.frame import Header, MalformedError, parse_header, seal
+from headworks._kafka.protocol.apis import APIS, Api, ApiKey
+from headworks._kafka.protocol.frame import MalformedError, RequestHeader, parse_header, seal
 from headworks._kafka.protocol.messages import decode, encode
 
 __all__ = [
@@ -10,8 +10,8 @@ __all__ = [
     "Api",
     "ApiKey",
     "ErrorCode",
-    "Header",
     "MalformedError",
+    "RequestHeader",
     "decode",
     "encode",
     "parse_header",

@@ -22,8 +22,8 @@ from headworks.errors import CorruptError
 __all__ = [
     "MAX_ARRAY_ELEMENTS",
     "MAX_REQUEST_ELEMENTS",
-    "Header",
     "MalformedError",
+    "RequestHeader",
     "check_count",
     "parse_header",
     "read_tag_count",
@@ -44,36 +44,38 @@ class MalformedError(CorruptError):
     """Bytes that are not a request of the protocol; the connection must be closed."""
 
 
-class Header(NamedTuple):
-    """A request's header; `body` is where the body starts in the buffer."""
+class RequestHeader(NamedTuple):
+    """A request's header, and where the request lies in the buffer."""
 
     key: int
     version: int
     correlation_id: int
     client_id: str | None
-    body: int
+    start: int  # of the header, behind the length
+    body: int  # where the body starts
+    end: int
 
 
-def parse_header(buffer: Buffer, position: int, end: int) -> Header:
+def parse_header(buffer: Buffer, position: int, end: int) -> RequestHeader:
     """Read the header of the request that lies at `position`..`end`.
 
     For an unknown API, or a version that is not served, `body` is where the client id ends.
     """
     try:
         key, version, correlation, size = _FIXED.unpack_from(buffer, position)
-        position += _FIXED.size
+        body = position + _FIXED.size
         client_id = None
         if size >= 0:
-            client_id = str(buffer[position : position + size], "utf-8")
-            position += size
+            client_id = str(buffer[body : body + size], "utf-8")
+            body += size
         api = APIS.get(key)
         if api is not None and api.flexible <= version <= api.maximum:
-            position = skip_tags(buffer, position)
+            body = skip_tags(buffer, body)
     except (struct.error, IndexError, ValueError, OverflowError) as error:
         raise MalformedError(f"request header does not parse: {error}") from None
-    if position > end:
+    if body > end:
         raise MalformedError("request header runs over the request")
-    return Header(key, version, correlation, client_id, position)
+    return RequestHeader(key, version, correlation, client_id, position, body, end)
 
 
 def skip_tags(buffer: Buffer, position: int) -> int:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from headworks._kafka.protocol.frame import Header, MalformedError, check_count, skip_tags
+from headworks._kafka.protocol.frame import MalformedError, RequestHeader, check_count, skip_tags
 from headworks._kafka.records.batch import Buffer
 from headworks._kafka.records.varint import read_unsigned, write_unsigned
 
@@ -108,10 +108,9 @@ class ProduceTemplate:
         self._kind, self._same, self._flexible = _NEVER, b"", False
         self.version, self.topic, self.acks = 0, "", 0
 
-    def learn(
-        self, buffer: bytearray, position: int, header: Header, request: ProduceRequest
-    ) -> None:
-        """Remember a request that was parsed: all between correlation id and partition."""
+    def learn(self, buffer: bytearray, header: RequestHeader, request: ProduceRequest) -> None:
+        """Remember a parsed request: the bytes between its correlation id and its partition."""
+        position = header.start
         part = request.partitions[0] if len(request.partitions) == 1 else None
         if part is None or part.stop <= part.start or request.transactional_id is not None:
             self._kind = _NEVER
@@ -123,13 +122,13 @@ class ProduceTemplate:
         self._same = bytes(buffer[position + _PREAMBLE : part.start - len(length) - _INT.size])
         self.version, self.topic, self.acks = header.version, part.topic, request.acks
 
-    def following(
-        self, buffer: bytearray, position: int, end: int, largest: int
+    def matches(
+        self, buffer: bytearray, position: int, end: int, max_bytes: int
     ) -> Iterator[MatchedRequest]:
-        """The requests from `position` (of a length field) on that repeat the last one.
+        """Yield the requests from `position`, of a length field, that match the last one.
 
-        Ends before the first that does not, is not whole, or is larger than `largest` bytes: that
-        one is to be parsed.
+        Stop before a request that does not match, is not whole, or is larger than `max_bytes`: it
+        must be parsed.
         """
         kind, same, flexible = self._kind, self._same, self._flexible
         head, part, is_same = _HEAD.unpack_from, _PART.unpack_from, buffer.startswith
@@ -138,7 +137,7 @@ class ProduceTemplate:
         while position <= last:
             size, found, correlation = head(buffer, position)
             stop = after = position + 4 + size
-            if found != kind or after > end or size > largest or not is_same(same, position + 12):
+            if found != kind or after > end or size > max_bytes or not is_same(same, position + 12):
                 return
             at = position + to_part
             if flexible:
