@@ -23,7 +23,7 @@ from headworks._audit_counting import window_of
 from headworks._audit_counting.counters import CounterFile, WindowCounts
 from headworks._audit_counting.outcomes import BROKER_ERROR, RESENT
 from headworks._kafka.clients import KafkaProducer
-from headworks._kafka.partitioner import ANY, Detour
+from headworks._kafka.partitioner import ANY, KeylessPartitioner
 from producer_sdk._outgoing_message import OutgoingMessage
 from producer_sdk._spill import Spill
 
@@ -41,7 +41,7 @@ class SpillResender:
         own: Spill | None,
         leftovers: Iterable[Spill],
         client: KafkaProducer,
-        partitioner: Detour,
+        partitioner: KeylessPartitioner,
         counters: CounterFile,
     ) -> None:
         # The spill of this process; it is never removed from `_spills`.
