@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 from headworks._server import child_process
 from tests.headworks.audit_counting.both_forms import BOTH, Counting, counting_in
 from tests.interop.in_place import is_apache_kafka, start_in_place
-from tests.kinds import UnitTestGuard, modules_without_a_kind
+from tests.kinds import UnitTestGuard
 
 ROOT = Path(__file__).parent.parent
 
@@ -37,8 +37,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if missing := modules_without_a_kind(items):
-        raise pytest.UsageError(f"no kind, or several, in pytestmark (tests/kinds.py): {missing}")
     if not is_apache_kafka():
         return
     for item in items:

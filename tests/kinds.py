@@ -12,6 +12,7 @@ marker of a slower kind. It then leaves the quick loop, which selects `QUICK`.
 
 from __future__ import annotations
 
+import ast
 import sys
 
 import pytest
@@ -39,10 +40,17 @@ def kinds_of(marks: list[pytest.Mark]) -> list[str]:
     return [mark.name for mark in marks if mark.name in KINDS]
 
 
-def modules_without_a_kind(items: list[pytest.Item]) -> list[str]:
-    """Return the path of each collected test module that does not name exactly one kind."""
-    modules = {module for item in items if (module := item.getparent(pytest.Module))}
-    return sorted(module.nodeid for module in modules if len(kinds_of(module.own_markers)) != 1)
+def kinds_named(source: str) -> list[str]:
+    """Return the kinds that the source of a test module names in its `pytestmark`."""
+    return [
+        node.attr
+        for statement in ast.parse(source).body
+        if isinstance(statement, ast.Assign)
+        and [target.id for target in statement.targets if isinstance(target, ast.Name)]
+        == ["pytestmark"]
+        for node in ast.walk(statement.value)
+        if isinstance(node, ast.Attribute) and node.attr in KINDS
+    ]
 
 
 class UnitTestGuard:

@@ -1,5 +1,6 @@
-"""What a user installs: the wheel holds the code, the catalogue and the demo's data, no tests; and
-what is compiled, of the sources that are here, where there is a compiler.
+"""The installation: the wheel holds the code, the catalog, and the demo's data, but no tests.
+
+If there is a compiler, the wheel holds what was compiled from the sources that are here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is found wrong, and told to a webhook once when it begins and once when it is over."""
+"""Audit findings, and the webhook: one alert when a finding begins and one when it is over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frame of the benchmarks: what is recorded comes out, bars are judged, nothing is left out."""
+"""The frame of the benchmarks: samples are recorded, bars are judged, nothing is omitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gets which partition and which group; how long a lease holds; whose folder it is."""
+"""The assignment of partitions and groups, the length of a lease, and the owner of a folder."""
 
 from __future__ import annotations
 

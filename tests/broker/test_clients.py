@@ -1,4 +1,4 @@
-"""Every producer with every consumer: the message that goes in comes out."""
+"""Every producer with every consumer: the message that was sent is received."""
 
 from __future__ import annotations
 

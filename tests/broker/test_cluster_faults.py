@@ -1,4 +1,4 @@
-"""Brokers that lose ZooKeeper, or time: they stop answering before anybody else could be let in."""
+"""Brokers that lose ZooKeeper, or time: they stop answering before another one can be admitted."""
 
 from __future__ import annotations
 

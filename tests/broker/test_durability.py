@@ -1,4 +1,4 @@
-"""What survives: stops, crashes, torn tails, damage, full folders; and what start refuses."""
+"""Durability: stops, crashes, torn tails, damage, full folders, and refusals at the start."""
 
 from __future__ import annotations
 

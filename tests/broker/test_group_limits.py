@@ -1,4 +1,4 @@
-"""What the members of groups may bring along, and the broker's count of it."""
+"""Limits on what group members may send, and the broker's account of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that mean harm: each gets a proper answer or the door, and nobody else notices.
+"""Hostile clients: each gets a proper reply or is disconnected, and no other client notices.
 
 A canary works on a connection of its own during every test; the broker's memory is watched.
 """

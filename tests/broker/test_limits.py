@@ -1,4 +1,4 @@
-"""Limits: a client that is slow, greedy or silent is dropped or held back, and hurts nobody."""
+"""Limits: a slow, greedy, or silent client is dropped or throttled, and harms nobody."""
 
 from __future__ import annotations
 

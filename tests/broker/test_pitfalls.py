@@ -1,4 +1,4 @@
-"""What clients need of a broker, and what other brokers stumbled over: each with its test.
+"""The needs of clients, and the pitfalls of other brokers: each with its test.
 
 SERVED holds the versions of each API that clients of today ask for; PITFALLS names, for each
 mistake that others have made and their users have met, the tests here that would notice it.

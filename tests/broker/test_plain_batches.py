@@ -1,4 +1,4 @@
-"""Plain batches: told from others as the full check tells them, and staged to the same effect."""
+"""Plain batches: recognized exactly as the full check does, and staged with the same effect."""
 
 from __future__ import annotations
 

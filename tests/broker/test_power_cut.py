@@ -1,4 +1,4 @@
-"""What a power cut may take: nothing that was acknowledged as flushed, nothing that was shown."""
+"""A power cut takes nothing that was acknowledged as flushed, and nothing that was shown."""
 
 from __future__ import annotations
 

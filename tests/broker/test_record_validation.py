@@ -1,4 +1,4 @@
-"""Looking into batches: bounded for a request as a whole, and large ones keep nobody waiting."""
+"""Record validation: bounded per request, and large requests delay no other client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log that was cut or overwritten anywhere comes back with its valid prefix."""
+"""A log that was cut or overwritten anywhere recovers to its valid prefix."""
 
 from __future__ import annotations
 

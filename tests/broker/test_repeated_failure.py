@@ -1,4 +1,4 @@
-"""What fails all the time is told when it begins, once a minute, and when it is over."""
+"""A repeated failure is logged when it begins, once a minute, and when it is over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Four clients over TLS and SASL, let in and kept out; the files are reread while it runs."""
+"""Four clients over TLS and SASL, admitted and refused; the files are reloaded meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS and SASL byte by byte: who is slow, who speaks something else, who comes too early."""
+"""TLS and SASL byte by byte: clients that are slow, too early, or speak something else."""
 
 from __future__ import annotations
 

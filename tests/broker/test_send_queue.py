@@ -1,4 +1,4 @@
-"""What a connection has to send: what waits is accounted for, and what leaves at once is not."""
+"""The send queue of a connection: waiting bytes are accounted for, sent ones are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes over the wire, byte by byte: the pitfalls that other brokers fell into."""
+"""The bytes on the wire: the pitfalls of other brokers, one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a change leads to: the DDL of its table, and who reads the topic."""
+"""The impact of a change: the DDL of its table, and the consumers of its topic."""
 
 from __future__ import annotations
 

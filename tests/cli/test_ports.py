@@ -1,4 +1,4 @@
-"""Ports that a server keeps: nobody is given one by chance while it is away."""
+"""Ports that a server keeps: the kernel gives them to no other process while it is away."""
 
 from __future__ import annotations
 

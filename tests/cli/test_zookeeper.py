@@ -1,4 +1,4 @@
-"""Commands find their brokers in ZooKeeper: every one that can be told brokers can be told that."""
+"""Commands find their brokers in ZooKeeper: each command with `--bootstrap` can."""
 
 from __future__ import annotations
 

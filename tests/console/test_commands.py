@@ -1,4 +1,4 @@
-"""The command that a page shows, run as it stands, gives what the page gives."""
+"""The command that a page shows returns what the page shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may see what: the registry's users and grants, and nothing that they do not give."""
+"""Visibility in the console: exactly what the registry's users and grants give."""
 
 from __future__ import annotations
 

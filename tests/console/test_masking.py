@@ -1,4 +1,4 @@
-"""What is sensitive stays out of sight, wherever in the event it lies."""
+"""Sensitive fields are masked, wherever they are in the event."""
 
 from __future__ import annotations
 

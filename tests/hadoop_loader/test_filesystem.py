@@ -1,4 +1,4 @@
-"""What the loader asks of a file system, whichever it is: the contract of a place."""
+"""The contract of a file system, whichever the loader uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is committed has been made durable first, and the metastore hears of new things only."""
+"""A commit is durable before it is announced, and the metastore hears only of new things."""
 
 from __future__ import annotations
 

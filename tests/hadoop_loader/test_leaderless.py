@@ -1,4 +1,4 @@
-"""A broker of several is dead: its partitions are left out and told, everything else is loaded."""
+"""One broker of several is dead: its partitions are skipped and reported, the rest is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What replaces rows, on a real metastore: readers see every row once, before, during and after."""
+"""Replacing rows on a real metastore: readers see every row once, at every moment."""
 
 from __future__ import annotations
 

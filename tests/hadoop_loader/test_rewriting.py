@@ -1,4 +1,4 @@
-"""What puts rows in the place of others: rewind, requeue, compaction. Without Spark."""
+"""Replacing rows without Spark: rewind, requeue, and compaction."""
 
 from __future__ import annotations
 

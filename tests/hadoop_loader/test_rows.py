@@ -1,4 +1,4 @@
-"""Rows of a DataFrame as data of a schema: what does not fit is told with its column."""
+"""Rows of a DataFrame as data of a schema: an error names the column that does not fit."""
 
 from __future__ import annotations
 

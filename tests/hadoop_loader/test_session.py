@@ -1,4 +1,4 @@
-"""What can be wrong before Spark starts, and who holds what."""
+"""Faults before Spark starts, and the owners of locks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the loader learns of schemas, from a real registry: by one listing or topic by topic."""
+"""Schemas from a real registry, by one listing or topic by topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The directories, what stands in them, and sessions with a real ZooKeeper."""
+"""ZooKeeper: paths, nodes, and sessions with a real server."""
 
 from __future__ import annotations
 

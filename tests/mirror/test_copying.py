@@ -1,4 +1,4 @@
-"""What arrives: the same messages, in their partitions, from one source or several."""
+"""Copying: the same messages, in their partitions, from one source or several."""
 
 from __future__ import annotations
 

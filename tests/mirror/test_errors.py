@@ -1,4 +1,4 @@
-"""What a mirror does when a side refuses, is gone, or has lost something."""
+"""A mirror whose source or target refuses, is gone, or has lost messages."""
 
 from __future__ import annotations
 

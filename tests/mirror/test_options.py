@@ -1,4 +1,4 @@
-"""What a mirror is told: the pure parts, and what is refused before anything starts."""
+"""Options of a mirror: parsing, and refusals before anything starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever becomes of a producer, of its broker or of the clock: every message is accounted for."""
+"""Every message is accounted for, whatever happens to the producer, its broker, or the clock."""
 
 from __future__ import annotations
 

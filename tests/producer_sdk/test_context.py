@@ -1,4 +1,4 @@
-"""What goes along with an event: headers nobody names, and the hooks on its way."""
+"""Headers that the producer adds to an event, and its interceptors."""
 
 from __future__ import annotations
 

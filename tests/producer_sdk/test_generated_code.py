@@ -1,4 +1,4 @@
-"""What the generator writes for each feature of Avro, kept under tests/golden to be read."""
+"""Generated code for each feature of Avro, kept readable under tests/golden."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus is told, read back with Prometheus' own parser."""
+"""The metrics, read back with Prometheus' own parser."""
 
 from __future__ import annotations
 

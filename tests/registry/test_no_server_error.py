@@ -1,4 +1,4 @@
-"""Whatever a caller sends, the answer is not a 5xx (clients repeat those), and it is JSON."""
+"""No request gets a 5xx, which clients would repeat, and every answer is JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what, asked of a running registry: every route, every role, and no way around."""
+"""Permissions on a running registry: every route, every role, and no way around."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever size a request has, the answer is clean, takes bounded work, and says the limit.
+"""Requests of any size: a clean answer, bounded work, and an error that names the limit.
 
 Work is the processor time of the server: what else the machine has to do is not its fault.
 """

@@ -1,4 +1,4 @@
-"""A graceful end: what is under way is answered, what comes later refused, the exit code 0."""
+"""Graceful shutdown: open requests are answered, new ones refused, and the exit code is 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo makes on a broker that is not its own, and takes away."""
+"""The topics that the demo creates on another broker, and removes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed between two schemas, as people talk about it."""
+"""The difference between two schemas, in a reader's words."""
 
 from __future__ import annotations
 

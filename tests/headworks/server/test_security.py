@@ -1,4 +1,4 @@
-"""Users and grants: what is let in, what is refused, and what is said about a bad file."""
+"""Users and grants: what is permitted, what is refused, and the errors of a bad file."""
 
 from __future__ import annotations
 
