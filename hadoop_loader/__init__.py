@@ -1,17 +1,17 @@
 """The Hadoop loader: every topic into Hive tables, in its latest schema, exactly once.
 
-Its rooms, each of which imports only rooms below it:
+Its packages; each imports only packages below it:
 
-- `_warehouse`: what users open. `_config`: where a warehouse is and what it reads.
+- `_warehouse`: the class that users open. `_config`: where a warehouse is, and what it reads.
 - `_spark`: the session, tasks as Spark jobs, HiveServer2, topics as DataFrames.
 - `_operations`: load, rewind, rebuild, compact; status, verify, metrics.
-- `_commit`: the commit log, the transaction, and what follows a commit.
-- `_tasks`: what one task does: fetch, decode, write files, count.
+- `_commit`: the commit log, the transaction, and the work after a commit.
+- `_tasks`: one task: fetch, decode, write files, count.
 - `_decode`: Avro bytes to Arrow columns of the latest schema; quarantine.
 - `_fetch`: offset ranges and messages. `_tables`: columns, views, and the metastore.
 - `_storage`: files and locks, on this machine, HDFS, or S3. `_jit`: numba.
 
-Rule: importing this package starts nothing and imports neither Spark nor Arrow.
+Rule: importing this package starts nothing, and imports neither Spark nor Arrow.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ __all__ = ["LoadReport", "Policy", "TopicReport", "Warehouse", "WarehouseConfig"
 
 
 def register(spark: Any) -> None:
-    """Let a Spark session read and write topics: `spark.read.format("headworks")`."""
+    """Register the Spark data source: `spark.read.format("headworks")`."""
     from hadoop_loader._spark.datasource import HeadworksSource
 
     spark.dataSource.register(HeadworksSource)

@@ -1,4 +1,4 @@
-"""Where a warehouse is and what it reads: the one value that the loader is configured with."""
+"""The configuration of a warehouse: where it is, and what it reads."""
 
 from __future__ import annotations
 
@@ -15,28 +15,19 @@ __all__ = ["WarehouseConfig"]
 
 @dataclass(frozen=True, slots=True)
 class WarehouseConfig:
-    """A warehouse on this machine.
+    """A warehouse and its sources; only the first three are required."""
 
-    `data_dir` holds the metastore, `warehouse` (default: in data_dir) the tables and the commit
-    log. Users find their tables in `database`; the files' own tables are in `<database>_files`
-    (`headworks_files` for "default"). `tasks`: bins of a load (default: Spark's parallelism).
-    `metastore_uri`: a Hive metastore (thrift://HOST:PORT) instead of the embedded one.
-    `policy`: which topics, which partitions, how much that is bad.
-    `audit_store`: where the audit is reconciled; tables are marked with how far they are complete.
-    `long_queries`: the session will serve them; it starts more slowly and scans faster.
-    """
-
-    data_dir: Path
-    bootstrap: str
-    registry: str
-    warehouse: str | None = None
-    database: str = "default"
-    master: str = "local[2,3]"
-    metastore_uri: str | None = None
-    tasks: int | None = None
-    policy: Policy = field(default_factory=Policy)
-    audit_store: str | None = None
-    long_queries: bool = False
+    data_dir: Path  # holds the embedded metastore
+    bootstrap: str  # addresses of brokers
+    registry: str  # URL of the registry
+    warehouse: str | None = None  # folder or URI of the tables and the commit log; in data_dir
+    database: str = "default"  # where users find the tables; see also files_database
+    master: str = "local[2,3]"  # of Spark
+    metastore_uri: str | None = None  # thrift://HOST:PORT of a Hive metastore; None: embedded
+    tasks: int | None = None  # tasks of a load at most; None: Spark's parallelism
+    policy: Policy = field(default_factory=Policy)  # topics, partitions, and limits
+    audit_store: str | None = None  # URL of the audit's store; None: no completeness marks
+    long_queries: bool = False  # the session serves queries: it starts slower and scans faster
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_]+", self.database):
@@ -47,7 +38,7 @@ class WarehouseConfig:
 
     @property
     def root(self) -> AnyPath:
-        """The folder of the tables, absolute; UsageError if it is where no warehouse can be."""
+        """The folder of the tables, absolute; UsageError if a warehouse cannot be there."""
         return parse_path(self.warehouse or str(Path(self.data_dir) / "warehouse"))
 
     @property
@@ -57,5 +48,5 @@ class WarehouseConfig:
 
     @property
     def files_database(self) -> str:
-        """The database of the tables that point at the files."""
+        """The database of the tables over the files."""
         return "headworks_files" if self.database == "default" else f"{self.database}_files"

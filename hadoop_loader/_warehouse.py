@@ -1,7 +1,7 @@
-"""A warehouse, opened: loads into it and serves it, in one Spark session.
+"""An open warehouse: it loads, and it serves SQL, in one Spark session.
 
-Rules: holds the warehouse's lock from `open` to `close`; whatever was started is stopped by
-`close`, also when `open` fails half-way.
+Rules: it holds the warehouse's lock from `open` to `close`. `close` stops everything that was
+started, and so does an `open` that fails half-way.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class Warehouse:
-    """Use `open`; then `load`, as often as you like, and `serve`."""
+    """An open warehouse. Call `open`, then `load` as often as you like, and `serve`."""
 
     def __init__(self, config: WarehouseConfig, spark: Any, *, owns_session: bool) -> None:
         self._config = config
-        self._spark = spark
-        self._owns_session = owns_session
-        self._address: tuple[str, int] | None = None
+        self._spark = spark  # a SparkSession
+        self._owns_session = owns_session  # `close` stops it
+        self._address: tuple[str, int] | None = None  # of HiveServer2, once it serves
         self._lock = _acquire(config)
         try:
             with self._exclusively():
@@ -48,10 +48,10 @@ class Warehouse:
 
     @classmethod
     def open(cls, config: WarehouseConfig, *, spark: Any = None) -> Warehouse:
-        """Open a warehouse, starting a Spark session unless `spark` is one.
+        """Open a warehouse, and start a Spark session unless `spark` is one.
 
-        Raises UsageError without Java 17, if another loader has the warehouse or another
-        process its metastore, if its folder cannot be written, or not read by Spark.
+        Raises UsageError if Java 17 is missing, another loader holds the warehouse, another process
+        holds the metastore, or the folder cannot be written, or read by Spark.
         """
         from hadoop_loader._spark.session import (
             check_file_system_class,
@@ -62,7 +62,7 @@ class Warehouse:
         if spark is not None:
             check_file_system_class(spark, config.root)
             return cls(config, spark, owns_session=False)
-        # Who cannot have the lock shall not wait for a JVM to hear it.
+        # A loader that cannot have the lock should learn it before a JVM has started.
         _acquire(config).release()
         session = start_session(config)
         try:
@@ -72,9 +72,9 @@ class Warehouse:
             raise
 
     def load(self, progress: Progress | None = None) -> LoadReport:
-        """Load everything that is new, in every topic; `progress` is told each phase.
+        """Load everything that is new, in every topic; `progress` is called in each phase.
 
-        Then, where it is worth it, the files of what the load touched are made fewer.
+        Afterwards, compact the partitions that the load touched, if they have many small files.
         """
         from hadoop_loader._operations.compact import Compaction
         from hadoop_loader._operations.load import Load
@@ -93,7 +93,7 @@ class Warehouse:
         return report
 
     def rewind(self, topic: str, to: Position, progress: Progress | None = None) -> LoadReport:
-        """Read a topic again from `to` up to where it was loaded, in place of what is there."""
+        """Load a topic again from `to` up to its committed offsets, and replace its rows."""
         from hadoop_loader._operations.rewind import Rewind
 
         with self._exclusively():
@@ -107,7 +107,7 @@ class Warehouse:
             return Requeue(self._context, progress).run(topic)
 
     def rebuild(self, topic: str, progress: Progress | None = None) -> LoadReport:
-        """Write a topic's table anew in its latest schema."""
+        """Rewrite a topic's table in its latest schema."""
         from hadoop_loader._operations.rebuild import Rebuild
 
         with self._exclusively():
@@ -116,19 +116,19 @@ class Warehouse:
     def compact(
         self, topic: str | None = None, progress: Progress | None = None
     ) -> CompactionReport:
-        """Make the files of all partitions fewer (of one topic), where there are two or more."""
+        """Compact every partition that has two small files or more, of one topic or of all."""
         from hadoop_loader._operations.compact import Compaction
 
         with self._exclusively():
             return Compaction(self._context, progress, worth_it=2).run(topic)
 
     def quarantined(self) -> list[str]:
-        """The topics that have messages in quarantine."""
+        """Return the topics that have messages in quarantine."""
         last = self._context.log.latest()
         return [t for t, state in (last.tables if last else {}).items() if state.quarantined]
 
     def alive(self) -> bool:
-        """Whether the session still works, and the warehouse is still held."""
+        """Return whether the session works and the lock is still held."""
         from py4j.protocol import Py4JError
 
         try:
@@ -138,7 +138,7 @@ class Warehouse:
             return False
 
     def serve(self, host: str = "127.0.0.1", port: int = 0) -> tuple[str, int]:
-        """Serve HiveServer2 from this session; its address (the same one if asked again)."""
+        """Serve HiveServer2 from this session, and return its address: always the same."""
         from hadoop_loader._spark.hiveserver2 import serve
 
         if self._address is None:
@@ -146,7 +146,7 @@ class Warehouse:
         return self._address
 
     def close(self) -> None:
-        """Stop serving and the session, give the lock back."""
+        """Stop the server and the session, and release the lock."""
         from hadoop_loader._spark.session import stop_session
 
         try:
@@ -168,7 +168,7 @@ class Warehouse:
 
     @contextmanager
     def _exclusively(self) -> Iterator[None]:
-        """Everything is done by the warehouse's only loader; a hold may have broken since then."""
+        """Check the lock, and raise what Spark or the disk throws as an error of ours."""
         from hadoop_loader._spark.errors import raising_session_errors
 
         with raising_session_errors(
@@ -177,10 +177,10 @@ class Warehouse:
             self._lock.check()
             yield
 
-    def _mark_completeness(self, held: Container[str]) -> str | None:
-        """Mark how far the tables are complete, if the audit is reconciled somewhere.
+    def _mark_completeness(self, leaderless: Container[str]) -> str | None:
+        """Mark how far the tables are complete, if an audit store is configured.
 
-        Why it could not be done, if it could not: what was loaded is loaded all the same.
+        Returns why it failed, or None: a load does not fail because its marks cannot be written.
         """
         from hadoop_loader._operations.completeness import CompletenessMarks, audit_lookup
 
@@ -188,12 +188,12 @@ class Warehouse:
         commit = self._context.log.latest()
         if config.audit_store is None or commit is None:
             return None
-        judge = audit_lookup(config.audit_store, config.bootstrap, config.registry)
+        lookup = audit_lookup(config.audit_store, config.bootstrap, config.registry)
         file = config.root / _STATE_FOLDER / "complete.json"
         try:
-            CompletenessMarks(file, self._context.catalog, judge)(commit, held)
+            CompletenessMarks(file, self._context.catalog, lookup)(commit, leaderless)
         except HeadworksError as error:
-            _LOG.warning("marks of completeness stand where they were: %s", error.message)
+            _LOG.warning("completeness marks were not updated: %s", error.message)
             return str(error)
         return None
 
@@ -230,7 +230,7 @@ class Warehouse:
         )
 
     def _on_step(self, step: str) -> None:
-        """Every step on the way is one of the warehouse's only loader."""
+        """Run the failpoint of a step, and check that this loader still holds the warehouse."""
         from hadoop_loader._storage.failpoints import failpoint
 
         failpoint(step)
@@ -238,7 +238,7 @@ class Warehouse:
 
 
 def _acquire(config: WarehouseConfig) -> WarehouseLock:
-    """The lock of a warehouse that can be written; UsageError if it cannot, or is taken."""
+    """Return the lock of a warehouse; UsageError if it is taken or cannot be written."""
     from hadoop_loader._storage.lock import acquire_lock
 
     root = config.root
@@ -248,7 +248,7 @@ def _acquire(config: WarehouseConfig) -> WarehouseLock:
             _check_access(config, root)
         return acquire_lock(root / _STATE_FOLDER)
     except FileExistsError:
-        raise _not_writable(config, FileExistsError("it is no folder")) from None
+        raise _not_writable(config, FileExistsError("it is not a folder")) from None
     except OSError as error:
         raise _not_writable(config, error) from None
 
@@ -260,7 +260,7 @@ def _check_access(config: WarehouseConfig, root: Path) -> None:
 
 
 def _check_hard_links(config: WarehouseConfig, file: Path) -> None:
-    """A commit is a hard link: better to miss it now than after everything was read."""
+    """Raise UsageError if hard links fail: a commit is one, and would fail after the whole load."""
     file.parent.mkdir(exist_ok=True)
     file.touch()
     link = file.with_suffix(".link")

@@ -1,9 +1,9 @@
-"""Fault injection: the process kills itself at a named step, so that tests can prove recovery.
+"""Failpoints: the process kills itself at a named step, so that tests can prove recovery.
 
-`HEADWORKS_CRASH_AT=STEP` ends the loader with SIGKILL when it reaches the step; STEPS lists them
-in order. `HEADWORKS_CRASH_AT=STEP:N` does so the N-th time the step is reached. RARE_STEPS are
-reached where there is something to define again, or to remove. TASK_STEPS are reached in Spark's
-Python workers: the worker dies, Spark runs its task again, and gives up.
+`HEADWORKS_CRASH_AT=STEP` ends the loader with SIGKILL when it reaches the step, and
+`HEADWORKS_CRASH_AT=STEP:N` the N-th time. STEPS are in order. RARE_STEPS are reached only if
+something must be defined again or removed. TASK_STEPS are reached in Spark's Python workers: Spark
+runs the task again, and gives up after a few attempts.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ RARE_STEPS = ("restoring", "removing")
 TASK_STEPS = ("reading", "writing", "rewriting")
 StepHook = Callable[[str], None]
 _ALL_STEPS = (*STEPS, *RARE_STEPS, *TASK_STEPS)
-_hits: Counter[str] = Counter()
+_hits: Counter[str] = Counter()  # how often the wanted step was reached
 
 
 def failpoint(step: str) -> None:
-    """Say that `step` is reached; it may be the last thing this process says."""
+    """Kill this process if the environment names `step`; UsageError if it names no known step."""
     wanted, _, count = os.environ.get("HEADWORKS_CRASH_AT", "").partition(":")
     if wanted and wanted not in _ALL_STEPS:
         raise UsageError(

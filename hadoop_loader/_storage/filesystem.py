@@ -1,13 +1,13 @@
-"""Where a warehouse's files are, and what a loader does with them: its one way to a file system.
+"""Every file access of the loader, on this machine, HDFS, or S3.
 
 Rules:
 
-- A path is a path of this machine, or one of HDFS or S3 that answers to the same names. What
-  `pathlib` has no name for (only if absent, at once, durable) is a function here; no other module
-  of the loader asks which it works with, but for who holds a warehouse (`lock`).
-- `create` makes a file whole or not at all, and only one of two that try.
-- `move` is its own record: a source that is gone was moved before.
-- A path goes to Spark's workers as it is: what it needs to be reached, it carries.
+- A path is a `pathlib.Path`, or a `RemotePath` with the same methods. Operations that pathlib lacks
+  (create if absent, atomic, durable) are functions here. No other module asks which kind it has,
+  except `lock`.
+- `create_exclusive` creates a file whole or not at all, and only one of two callers succeeds.
+- `rename` records itself: if the source is gone, an earlier attempt has renamed it.
+- A path can be sent to Spark's workers: it carries everything that is needed to reach it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ AnyPath = Path | RemotePath
 
 
 def parse_path(text: str) -> AnyPath:
-    """A path by its name, absolute; UsageError for a URI of a file system that is not known."""
+    """Return the absolute path that a text names; UsageError for an unknown kind of URI."""
     if text.startswith("hdfs://"):
         return hdfs_path(text)
     if text.startswith(("s3://", "s3a://")):
@@ -65,14 +65,15 @@ def parse_path(text: str) -> AnyPath:
 
 
 def hadoop_uri(path: AnyPath) -> str:
-    """A path as Hadoop takes it: a URI that is not escaped, whatever the name is."""
+    """Return a path as Hadoop takes it: a URI without escapes, whatever the name is."""
     return f"file://{path}" if isinstance(path, Path) else str(path)
 
 
 def create_exclusive(path: AnyPath, text: str, *, beside: AnyPath | None = None) -> None:
-    """Make a durable file that was not there; FileExistsError if it was, or another was faster.
+    """Create a durable file; FileExistsError if it exists, also if another caller was faster.
 
-    `beside`: where it is written before it gets its name; FileNotFoundError if that is gone.
+    `beside` is the folder in which it is written before it gets its name. If that folder is gone,
+    FileNotFoundError is raised.
     """
     if not isinstance(path, Path):
         path.create(text, None if beside is None else _remote(beside))
@@ -87,9 +88,9 @@ def create_exclusive(path: AnyPath, text: str, *, beside: AnyPath | None = None)
 
 
 def write_atomically(path: AnyPath, text: str, *, durable: bool) -> None:
-    """Write a file, replacing an older one; readers see the old text or the new one, whole.
+    """Replace a file: readers see the old text or the new one, whole.
 
-    `durable`: return when the text and the name would survive a power cut.
+    If `durable`, the text and its name survive a power cut when this returns.
     """
     if not isinstance(path, Path):
         path.put(text)
@@ -98,7 +99,7 @@ def write_atomically(path: AnyPath, text: str, *, durable: bool) -> None:
 
 
 def write_durably(path: AnyPath, text: str) -> None:
-    """Write a file; its name is durable when its folder is."""
+    """Write a file in place; its name is durable when its folder is synced."""
     if not isinstance(path, Path):
         path.write_text(text, encoding="utf-8")
         return
@@ -106,20 +107,20 @@ def write_durably(path: AnyPath, text: str) -> None:
 
 
 def sync_file(path: AnyPath) -> None:
-    """Make a file durable that something else has written."""
+    """Make a file durable that another program has written."""
     if isinstance(path, Path):
         with path.open("rb") as file:
             os.fsync(file.fileno())
 
 
 def sorted_glob(folder: AnyPath, pattern: str) -> list[AnyPath]:
-    """What is in a folder and has such a name, in order; nothing if the folder is gone."""
+    """Return the entries of a folder that match, sorted; none if the folder is missing."""
     found: list[AnyPath] = [*folder.glob(pattern)]
     return sorted(found, key=str)
 
 
 def rename(source: AnyPath, target: AnyPath) -> None:
-    """Give a file another name, in a folder that is there; FileNotFoundError if it is gone."""
+    """Move a file into an existing folder; FileNotFoundError if the source is gone."""
     if isinstance(source, Path):
         os.rename(source, str(target))
     else:
@@ -127,7 +128,7 @@ def rename(source: AnyPath, target: AnyPath) -> None:
 
 
 def link_or_copy(source: AnyPath, target: AnyPath) -> None:
-    """Put what a file holds under a second name too; where no file has two, it is copied."""
+    """Give a file a second name: by a hard link, or by a copy on a remote file system."""
     if isinstance(source, Path):
         os.link(source, str(target))
     else:
@@ -135,7 +136,7 @@ def link_or_copy(source: AnyPath, target: AnyPath) -> None:
 
 
 def remove_tree(path: AnyPath) -> None:
-    """Remove a folder and all in it, as far as it goes; what is gone is no error."""
+    """Remove a folder and everything in it, as far as possible; a missing one is no error."""
     if isinstance(path, Path):
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -143,48 +144,48 @@ def remove_tree(path: AnyPath) -> None:
 
 
 def remove_empty(folder: AnyPath) -> None:
-    """Remove a folder, if it is there and has nothing in it."""
+    """Remove a folder, if it exists and is empty."""
     with suppress(OSError):
         folder.rmdir()
 
 
 def file_size(path: AnyPath) -> int:
-    """How many bytes a file has."""
+    """Return the size of a file in bytes."""
     return path.stat().st_size if isinstance(path, Path) else path.length()
 
 
 def modified_time(path: AnyPath) -> float:
-    """When a file was last written, in seconds."""
+    """Return when a file was last written, in seconds since the epoch."""
     return path.stat().st_mtime if isinstance(path, Path) else path.modified()
 
 
 def parquet_source(path: AnyPath) -> Any:
-    """What pyarrow reads a file from."""
+    """Return what pyarrow can read a file from."""
     return path if isinstance(path, Path) else path.download()
 
 
 def open_for_write(path: AnyPath) -> IO[bytes]:
-    """A new file to write bytes into; it is there when it is closed."""
+    """Open a new file for bytes; a remote one exists when it is closed."""
     return path.open("wb") if isinstance(path, Path) else path.upload()
 
 
 def spark_settings(path: AnyPath) -> Mapping[str, str]:
-    """What Spark has to be told to read there."""
+    """Return the settings with which Spark reads a path."""
     return {} if isinstance(path, Path) else path.spark_settings()
 
 
 def spark_file_system(path: AnyPath) -> tuple[str, str] | None:
-    """The class that Spark reads it by, and its package, if that is not of Spark itself."""
-    return None if isinstance(path, Path) else path.spark_needs()
+    """Return the Java class that reads a path, and its package, unless Spark includes it."""
+    return None if isinstance(path, Path) else path.spark_file_system()
 
 
 def _temporary_path(path: Path, folder: AnyPath | None = None) -> Path:
-    """Where a file is written that is to appear as `path`, at once."""
+    """Return an unused name, beside `path` or in `folder`, for a file that is being written."""
     beside = path.parent if folder is None else Path(str(folder))
     return beside / f".{path.name}.{os.urandom(6).hex()}"
 
 
 def _remote(path: AnyPath) -> RemotePath:
-    """A path of another machine, in whose file system another one is."""
+    """Return a path that must be of a remote file system."""
     assert isinstance(path, RemotePath)
     return path

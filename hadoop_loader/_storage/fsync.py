@@ -1,7 +1,7 @@
-"""Bytes and names that outlive a power cut. Needs nothing installed, as the commit log does not.
+"""Files and names that survive a power cut. Needs no third-party package.
 
-Rule: what hands a file over and what waits for it are two steps, because a disk makes many files
-durable in hardly more time than one.
+Rule: starting a sync and waiting for it are separate steps, because a disk syncs many files in
+hardly more time than one.
 """
 
 from __future__ import annotations

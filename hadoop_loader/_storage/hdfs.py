@@ -1,11 +1,12 @@
-"""A file or folder of HDFS, by the names that pathlib has for what is done with one.
+"""Files and folders of HDFS, with pathlib's methods.
 
 Rules:
 
-- Everything goes over WebHDFS; Spark reads the same files by their `hdfs://` URI.
-- Where name nodes listen is in `hdfs-site.xml` of HADOOP_CONF_DIR, which Spark reads too; without
-  one it is Hadoop's own port. A place carries what was found there, so a task needs no such file.
-- A rename is at once, and never onto a file that is there unless that is what is asked for.
+- Everything goes over WebHDFS. Spark reads the same files by their `hdfs://` URI.
+- The HTTP addresses of the name nodes come from `hdfs-site.xml` in HADOOP_CONF_DIR, which Spark
+  reads too. Without one, Hadoop's default port is used. A path carries the addresses, so tasks do
+  not need the file.
+- A rename is atomic. It replaces an existing file only if the caller asks for it.
 """
 
 from __future__ import annotations
@@ -31,56 +32,56 @@ __all__ = ["HdfsPath", "hdfs_path"]
 
 _DEFAULT_HTTP_PORT = 9870
 _COPY_BYTES = 8 << 20
-# Bytes are on the disks of the data nodes when a file is closed, not only in their memory.
+# sync_block: a closed file is on the disks of the data nodes, not only in their memory.
 _CREATE_OPTIONS = {"overwrite": "false", "createparent": "false", "createflag": "create,sync_block"}
 _OVERWRITE_OPTIONS = {"overwrite": "true", "createflag": "create,sync_block,overwrite"}
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class HdfsPath(RemotePath):
-    """`site`: hdfs:// and the name of the file system, whose `nodes` are these."""
+    """A path in HDFS; `site` is hdfs:// and the name of the file system."""
 
-    nodes: NameNodes = field(compare=False)
+    nodes: NameNodes = field(compare=False)  # the name nodes of that file system
 
     def exists(self) -> bool:
-        """Whether it is there."""
+        """Return whether it exists."""
         return self._status() is not None
 
     def is_dir(self) -> bool:
-        """Whether it is there, and a folder."""
+        """Return whether it exists and is a folder."""
         status = self._status()
         return status is not None and status["type"] == "DIRECTORY"
 
     def length(self) -> int:
-        """How many bytes the file has."""
+        """Return the size of the file in bytes."""
         if self.size is not None:
             return self.size
         return int(self._ask("GET", "GETFILESTATUS")["FileStatus"]["length"])
 
     def modified(self) -> float:
-        """When the file was last written, in seconds, by the name node's clock."""
+        """Return when the file was last written, in seconds, by the name node's clock."""
         return int(self._ask("GET", "GETFILESTATUS")["FileStatus"]["modificationTime"]) / 1000
 
     def iterdir(self) -> Iterator[Self]:
-        """What is in the folder; FileNotFoundError if it is not there."""
+        """Iterate over the entries of the folder; FileNotFoundError if it is missing."""
         found = self._ask("GET", "LISTSTATUS")["FileStatuses"]["FileStatus"]
         for one in found:
             inside = self / str(one["pathSuffix"])
             yield self.at(inside.path, int(one["length"]))
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:  # noqa: ARG002
-        """Make the folder; those that it is in are made too, and one that is there stays."""
+        """Create the folder and its parents; an existing one is no error."""
         self._ask("PUT", "MKDIRS")
 
     def write_text(self, text: str, encoding: str = "utf-8") -> int:
-        """Write the file, over what it held."""
+        """Write the file in place of an older one."""
         with self.upload() as out:
             return out.write(text.encode(encoding))
 
     def create(self, text: str, beside: Self | None = None) -> None:
-        """Make the file whole; FileExistsError if it is there.
+        """Create the file whole; FileExistsError if it exists.
 
-        FileNotFoundError if `beside` is gone, in which it is written before it gets its name.
+        It is written in `beside` before it gets its name; FileNotFoundError if that folder is gone.
         """
         temporary = self._unnamed(beside)
         with temporary._written(_CREATE_OPTIONS) as out:
@@ -92,25 +93,25 @@ class HdfsPath(RemotePath):
             raise
 
     def put(self, text: str) -> None:
-        """Make the file whole, in the place of one that may be there."""
+        """Replace the file, or create it, whole."""
         temporary = self._unnamed()
         temporary.write_text(text)
         temporary._rename(self, "OVERWRITE")
 
     def upload(self) -> IO[bytes]:
-        """The file, to be written; it is there when it is closed."""
+        """Open the file for writing; it exists when it is closed."""
         return self._written(_OVERWRITE_OPTIONS)
 
     def download(self) -> RangeReader:
-        """The file, to be read."""
+        """Open the file for reading."""
         return RangeReader(partial(self.nodes.read, self.path), self.length())
 
     def move(self, target: Self) -> None:
-        """Give it another name; FileExistsError if that is taken."""
+        """Rename the file; FileExistsError if the target exists."""
         self._rename(target, "NONE")
 
     def copy(self, target: Self) -> None:
-        """Put what it holds under a second name."""
+        """Copy the file to a second name."""
         with self.download() as file, target.upload() as out:
             shutil.copyfileobj(file, out, _COPY_BYTES)
 
@@ -120,15 +121,15 @@ class HdfsPath(RemotePath):
             raise FileNotFoundError(errno.ENOENT, "no such file", self.path)
 
     def rmdir(self) -> None:
-        """Remove the folder, which is empty."""
+        """Remove the folder, which must be empty."""
         self._ask("DELETE", "DELETE", recursive="false")
 
     def remove_tree(self) -> None:
-        """Remove the folder and all in it, at once."""
+        """Remove the folder and everything in it, in one step."""
         self._ask("DELETE", "DELETE", recursive="true")
 
     def _unnamed(self, folder: Self | None = None) -> Self:
-        """Where it is written before it appears, at once."""
+        """Return an unused name for a file that is being written."""
         return (folder or self.parent) / f".{self.name}.{os.urandom(6).hex()}"
 
     def _written(self, how: Mapping[str, str]) -> IO[bytes]:
@@ -149,7 +150,7 @@ class HdfsPath(RemotePath):
 
 
 def hdfs_path(uri: str) -> HdfsPath:
-    """A place by its URI; UsageError if that names no file system."""
+    """Return the path that a URI names; UsageError if it names no file system."""
     parts = urlsplit(uri)
     if not parts.hostname:
         raise UsageError(f"{uri} names no file system", fix="give hdfs://NAMENODE:8020/FOLDER")
@@ -159,7 +160,7 @@ def hdfs_path(uri: str) -> HdfsPath:
 
 
 def _name_node_addresses(name: str, host: str, site: dict[str, str]) -> tuple[str, ...]:
-    """Where the name nodes of a file system answer HTTP; several if it is highly available."""
+    """Return the HTTP addresses of the name nodes: several with high availability."""
     nodes = [n.strip() for n in site.get(f"dfs.ha.namenodes.{name}", "").split(",") if n.strip()]
     found = [site.get(f"dfs.namenode.http-address.{name}.{node}", "") for node in nodes]
     if any(found):
@@ -169,7 +170,7 @@ def _name_node_addresses(name: str, host: str, site: dict[str, str]) -> tuple[st
 
 
 def _hdfs_site() -> dict[str, str]:
-    """The settings of the `hdfs-site.xml` that Spark reads too."""
+    """Return the settings of `hdfs-site.xml`, or none without HADOOP_CONF_DIR."""
     folder = os.environ.get("HADOOP_CONF_DIR")
     file = Path(folder) / "hdfs-site.xml" if folder else None
     if file is None or not file.exists():
@@ -179,5 +180,5 @@ def _hdfs_site() -> dict[str, str]:
 
 
 def _user() -> str:
-    """Whose files they are, as Hadoop's own clients find it out."""
+    """Return the user that owns new files, chosen as Hadoop's own clients do."""
     return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()

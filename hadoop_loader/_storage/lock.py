@@ -1,16 +1,16 @@
-"""One loader at a time on a warehouse: a lock that is given back on any death of its holder.
+"""The lock of a warehouse: one loader at a time, released when its holder dies.
 
-On this machine the kernel sees to that (`flock`). In HDFS a loader keeps a file open in a folder of
-its own: the name node lets nobody else write it, until the connection to the data node ends with
-the process; what another loader can open was left behind by a dead one. In S3, where no death is
-noticed, there is a lease (`lease`).
+- On this machine, the kernel releases it (`flock`).
+- In HDFS, a loader keeps a file open in a folder of its own. The name node lets no other process
+  write that file until the holder's connection ends. If others can open it, its loader is dead.
+- S3 notices no death, so a lease expires there (`object_lease`).
 
 Rules:
 
-- The lock saves work, and staging from another loader's cleaning; what makes two loaders safe is
-  the commit log's create-if-absent.
-- Whoever takes over from a dead loader in HDFS removes its folder first, in which its commit record
-  would have been written: one that was cut off, and not dead, can commit no more.
+- The lock avoids wasted work, and protects staged files. Two loaders are safe without it, because
+  commit records are created only if absent.
+- In HDFS, the next holder first removes the folder of a dead loader, in which that one would write
+  its commit record. A loader that was only cut off can then no longer commit: it is fenced.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ _FIX = "wait until it is done, or stop it: the next load finishes what it leaves
 
 
 class WarehouseLock(Protocol):
-    """Held from construction to `release`."""
+    """A lock that is held from construction to `release`."""
 
     @property
     def record_folder(self) -> AnyPath | None:
-        """Where its holder writes what is going to be a commit, if that is a folder of its own."""
+        """The holder's own folder for a commit record that has no name yet, or None."""
         ...
 
     @property
     def fenced(self) -> bool:
-        """Whether who held it before can commit nothing any more, whatever became of it."""
+        """Whether no earlier holder can still commit."""
         ...
 
     def check(self) -> None:
-        """UnreachableError if it is not held any more."""
+        """Raise UnreachableError if the lock may be lost."""
         ...
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         ...
 
 
 def acquire_lock(state: AnyPath) -> WarehouseLock:
-    """Take the lock of the warehouse whose state is there; UsageError if another loader has it."""
+    """Acquire the lock of the warehouse with this state folder; UsageError if it is taken."""
     if isinstance(state, Path):
         return LocalLock(state / "lock")
     if isinstance(state, HdfsPath):
@@ -70,36 +70,36 @@ def acquire_lock(state: AnyPath) -> WarehouseLock:
 
 
 class LocalLock:
-    """The lock of a warehouse on this machine; UsageError, naming the holder, if it is taken."""
+    """The lock of a warehouse on this machine; UsageError, with the holder, if it is taken."""
 
     record_folder = None
     fenced = True
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(self._handle, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(self._handle)
+            holder = os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(self._fd)
             raise UsageError(
                 f"warehouse {path.parent.parent} is in use by another loader, process {holder}",
                 fix=_FIX,
             ) from None
-        os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, str(os.getpid()).encode(), 0)
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, str(os.getpid()).encode(), 0)
 
     def check(self) -> None:
-        """The kernel takes it from nobody."""
+        """Do nothing: the kernel never takes the lock away."""
 
     def release(self) -> None:
-        """Give the lock back."""
-        os.close(self._handle)
+        """Release the lock."""
+        os.close(self._fd)
 
 
 class HdfsLock:
-    """The lock of a warehouse in HDFS; UsageError, naming the holder, if it is taken."""
+    """The lock of a warehouse in HDFS; UsageError, with the holder, if it is taken."""
 
     fenced = True
 
@@ -108,7 +108,7 @@ class HdfsLock:
         self.record_folder = folder / f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}"
         self.record_folder.mkdir()
         try:
-            self._held = HdfsFileLease(folder.nodes, _alive_file(self.record_folder).path)
+            self._lease = HdfsFileLease(folder.nodes, _alive_file(self.record_folder).path)
         except FileNotFoundError:
             raise self._taken("one that began at the same moment") from None
         try:
@@ -120,8 +120,8 @@ class HdfsLock:
             raise
 
     def check(self) -> None:
-        """UnreachableError if HDFS may have given it to another loader meanwhile."""
-        if not self._held.alive():
+        """Raise UnreachableError if HDFS may have given the lock to another loader."""
+        if not self._lease.alive():
             raise UnreachableError(
                 f"the loader's hold on warehouse {self._folder.parent.parent} broke: its data node "
                 "went away",
@@ -129,13 +129,13 @@ class HdfsLock:
             )
 
     def release(self) -> None:
-        """Give the lock back; what cannot be removed now, the next loader removes."""
-        self._held.close()
+        """Release the lock; the next loader removes what this one cannot."""
+        self._lease.close()
         with suppress(UnreachableError):
             self.record_folder.remove_tree()
 
     def _outlive(self, other: HdfsPath) -> None:
-        """Remove what a dead loader left; UsageError if it is alive."""
+        """Remove the folder of a dead loader; UsageError if it is alive."""
         until = time.monotonic() + _WAIT_SECONDS
         while _is_open(_alive_file(other)):
             if time.monotonic() > until:
@@ -156,7 +156,7 @@ def _alive_file(own: HdfsPath) -> HdfsPath:
 
 
 def _is_open(file: HdfsPath) -> bool:
-    """Whether a process has it open; one that died a moment ago may seem to."""
+    """Return whether a process has the file open; one that died a moment ago may seem to."""
     try:
         file.nodes.probe_append(file.path)
     except FileNotFoundError:

@@ -1,13 +1,13 @@
-"""One loader at a time on a warehouse in a bucket: a lease that its holder renews while it lives.
+"""The lock of a warehouse in S3: a lease that its holder renews while it lives.
 
 Rules:
 
-- An object store notices nobody's death. A lease is anybody's when it was not renewed for a while,
-  by the store's own clock; no two machines' clocks are compared.
-- A holder that cannot renew it stops well before that, and looks before every step. It may fall
-  asleep behind the look: so a lease is no fence, and its holder must remove nothing that another
-  loader could still commit (`work` sees to that).
-- A store that does not honour conditional writes is refused: a commit is one.
+- An object store notices no death. A lease that was not renewed for a while is free. Its age is
+  measured by the store's clock: two machines' clocks are never compared.
+- A holder that cannot renew the lease stops well before that, and checks it before every step. It
+  may still be paused right after a check. So a lease is no fence, and its holder never removes what
+  another loader could still commit (`transaction`).
+- A store that ignores conditional writes is refused, because a commit is one.
 """
 
 from __future__ import annotations
@@ -32,51 +32,48 @@ _POLL_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimeouts:
-    """Seconds: a lease not renewed for so long is anybody's; its holder gives up after; renews.
+    """The times of a lease, in seconds."""
 
-    `answered`: how long the store may take for an answer about it.
-    """
-
-    expiry_seconds: float = 30.0
-    trusted_seconds: float = 20.0
-    renewal_seconds: float = 5.0
-    request_timeout_seconds: float = 5.0
+    expiry_seconds: float = 30.0  # a lease not renewed for this long is free
+    trusted_seconds: float = 20.0  # its holder stops this long after the last renewal
+    renewal_seconds: float = 5.0  # its holder renews it this often
+    request_timeout_seconds: float = 5.0  # the store may take this long to answer
 
 
 LEASE_TIMEOUTS = LeaseTimeouts()
 
 
 class S3Lock:
-    """The lock of a warehouse in S3; UsageError, naming the holder, if it is taken."""
+    """The lock of a warehouse in S3; UsageError, with the holder, if it is taken."""
 
     record_folder = None
     fenced = False
 
-    def __init__(self, file: S3Path, terms: LeaseTimeouts = LEASE_TIMEOUTS) -> None:
+    def __init__(self, file: S3Path, timeouts: LeaseTimeouts = LEASE_TIMEOUTS) -> None:
         self._file = file
-        self._terms = terms
-        self._bucket = replace(file.bucket, seconds=terms.request_timeout_seconds)
-        self._me = uuid.uuid4().hex
-        self._lost = False
-        self._done = threading.Event()
+        self._timeouts = timeouts
+        self._bucket = replace(file.bucket, seconds=timeouts.request_timeout_seconds)
+        self._writer = uuid.uuid4().hex  # identifies this holder in the object's metadata
+        self._lost = False  # another loader has taken the lease
+        self._released = threading.Event()  # ends the renewal thread
         check_conditional_writes(self._bucket, file.with_name("probe").key)
-        self._began = _read_clocks()
-        self._etag = self._take()
-        self._renewing = threading.Thread(target=self._renew, name="lease", daemon=True)
-        self._renewing.start()
+        self._renewed_at = _read_clocks()  # when the last successful write began
+        self._etag = self._take()  # the tag of our last write
+        self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
+        self._thread.start()
 
     def check(self) -> None:
-        """UnreachableError if it may be another loader's by now."""
-        if self._lost or _seconds_since(self._began) > self._terms.trusted_seconds:
+        """Raise UnreachableError if another loader may hold the lease by now."""
+        if self._lost or _seconds_since(self._renewed_at) > self._timeouts.trusted_seconds:
             raise UnreachableError(
                 f"the loader's hold on {self._warehouse} broke: it could not be renewed in time",
                 fix="run again: nothing is lost, the next run takes up what this one left",
             )
 
     def release(self) -> None:
-        """Give the lock back; where that cannot be said, it ends by itself."""
-        self._done.set()
-        self._renewing.join()
+        """Release the lease; if the store cannot be reached, the lease expires."""
+        self._released.set()
+        self._thread.join()
         with suppress(OSError, HeadworksError):
             self._write(self._etag, free=True)
 
@@ -85,61 +82,61 @@ class S3Lock:
         return f"warehouse {self._file.parent.parent}"
 
     def _take(self) -> str:
-        found = self._look()
+        found = self._read()
         try:
             if found is None:
                 return self._bucket.create(self._file.key, self._text(free=False))
             if not _is_released(found):
                 self._outlive(found)
-            self._began = _read_clocks()
+            self._renewed_at = _read_clocks()
             return self._write(found.etag, free=False)
         except FileExistsError:
             raise self._taken("one that began at the same moment") from None
 
     def _outlive(self, found: StoredObject) -> None:
-        """Return when a lease is nobody's any more; UsageError if it is renewed meanwhile."""
-        until = time.monotonic() + self._terms.expiry_seconds - found.age
+        """Wait until a lease has expired; UsageError if its holder renews it meanwhile."""
+        until = time.monotonic() + self._timeouts.expiry_seconds - found.age
         while time.monotonic() < until:
             time.sleep(_POLL_SECONDS)
-            now = self._look()
+            now = self._read()
             if now is None or now.etag != found.etag:
                 raise self._taken(str(json.loads(found.data)["holder"]))
 
     def _renew(self) -> None:
-        """Renew it again and again; a lost answer does not lose the lease."""
-        while not self._done.wait(self._terms.renewal_seconds):
+        """Renew the lease until `release`; a lost response does not lose the lease."""
+        while not self._released.wait(self._timeouts.renewal_seconds):
             began = _read_clocks()
             try:
                 self._etag = self._write(self._etag, free=False)
-                self._began = began
+                self._renewed_at = began
             except FileExistsError:
-                self._take_up_lost_answer()
+                self._recover_lost_response()
             except (OSError, HeadworksError):
                 continue
             if self._lost:
                 return
 
-    def _take_up_lost_answer(self) -> None:
+    def _recover_lost_response(self) -> None:
         with suppress(OSError, HeadworksError):
-            found = self._look()
-            self._lost = found is None or found.writer != self._me
+            found = self._read()
+            self._lost = found is None or found.writer != self._writer
             if found is not None and not self._lost:
                 self._etag = found.etag
 
-    def _look(self) -> StoredObject | None:
+    def _read(self) -> StoredObject | None:
         try:
             return self._bucket.get(self._file.key)
         except FileNotFoundError:
             return None
 
     def _write(self, etag: str, *, free: bool) -> str:
-        return self._bucket.replace(self._file.key, self._text(free=free), etag, self._me)
+        return self._bucket.replace(self._file.key, self._text(free=free), etag, self._writer)
 
     def _text(self, *, free: bool) -> bytes:
-        """What is no other writing's text, for a tag may be made of nothing else."""
+        """Return a text that no other write has: an entity tag may depend on the content alone."""
         holder = f"process {os.getpid()} on {socket.gethostname()}"
-        said = {"holder": holder, "free": free, "writing": uuid.uuid4().hex}
-        return json.dumps(said).encode()
+        lease = {"holder": holder, "free": free, "writing": uuid.uuid4().hex}
+        return json.dumps(lease).encode()
 
     def _taken(self, holder: str) -> UsageError:
         return UsageError(
@@ -149,7 +146,7 @@ class S3Lock:
 
 
 def check_conditional_writes(bucket: Bucket, key: str) -> None:
-    """UsageError if the store writes an object that is there, though asked not to."""
+    """Raise UsageError if the store overwrites an object despite If-None-Match or If-Match."""
     with suppress(FileExistsError):
         bucket.create(key, b"1")
     try:
@@ -175,9 +172,9 @@ def _is_released(found: StoredObject) -> bool:
 
 
 def _read_clocks() -> tuple[float, float]:
-    """Two clocks: one does not go on while a machine sleeps, the other may be set."""
+    """Return two clocks: the first stops while the machine sleeps, the second can be set."""
     return time.monotonic(), time.time()
 
 
-def _seconds_since(began: tuple[float, float]) -> float:
-    return max(now - then for now, then in zip(_read_clocks(), began, strict=True))
+def _seconds_since(then: tuple[float, float]) -> float:
+    return max(now - before for now, before in zip(_read_clocks(), then, strict=True))

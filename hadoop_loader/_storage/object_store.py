@@ -1,13 +1,13 @@
-"""A bucket of S3, as far as a warehouse needs it: objects by their keys, over boto3.
+"""The objects of an S3 bucket, over boto3, as far as a warehouse needs them.
 
 Rules:
 
-- Credentials are found as AWS's own tools find them, by every process for itself; they are in no
-  task. Endpoint and region go along, for a task may run where nobody has set them.
-- A request that was sent and not answered is repeated only where that changes nothing, or where it
-  can be told afterwards who was first.
-- What the store says is an OSError of the kind that a local disk would give; what cannot be reached
-  is UnreachableError. An object is there, whole and durable, when a request is answered.
+- Every process finds credentials as AWS's own tools do: no task carries them. A task does carry the
+  endpoint and the region, because they may not be set on its machine.
+- A request without a response is repeated only if that changes nothing, or if it can be found out
+  afterwards who was first.
+- Errors of the store are raised as the OSError of a local disk, and UnreachableError if it does not
+  respond. When a request is answered, the object is whole and durable.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ _AWS_HOST = re.compile(r"\.amazonaws\.com(\.cn)?$")
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object; `age`: seconds since it was written, by the store's clock."""
+    """An object, and its content if it was read."""
 
     etag: str
-    size: int
-    modified: float
-    age: float
-    writer: str
-    data: bytes = b""
+    size: int  # bytes
+    modified: float  # seconds since the epoch, by the store's clock
+    age: float  # seconds since then, by the store's clock
+    writer: str  # an id that its writer put into the metadata
+    data: bytes = b""  # the content, if it was read
 
 
 @dataclass(frozen=True, slots=True)
 class BucketEntry:
-    """A name under a prefix: an object, or a folder of them."""
+    """A name under a prefix: an object, or a folder if `size` is None."""
 
     name: str
     size: int | None
@@ -59,44 +59,44 @@ class BucketEntry:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket; `endpoint`: of a store that is not AWS. `seconds`: to wait for an answer, once."""
+    """A bucket."""
 
     name: str
-    endpoint: str | None
+    endpoint: str | None  # of a store other than AWS
     region: str | None
-    seconds: float | None = None
+    seconds: float | None = None  # wait this long for an answer, and do not retry
 
     def head(self, key: str) -> StoredObject:
-        """What an object is; FileNotFoundError if it is not there."""
+        """Return what is known of an object; FileNotFoundError if it is missing."""
         with _raising_os_errors(self, key):
             return _stored_object(self._client.head_object(Bucket=self.name, Key=key))
 
     def get(self, key: str) -> StoredObject:
-        """A small object, with what it holds."""
+        """Return a small object with its content."""
         with _raising_os_errors(self, key):
             answer = self._client.get_object(Bucket=self.name, Key=key)
             return _stored_object(answer, answer["Body"].read())
 
     def read(self, key: str, offset: int, length: int) -> bytes:
-        """Bytes of an object, as many as there are."""
+        """Return bytes of an object: `length`, or fewer at its end."""
         span = f"bytes={offset}-{offset + length - 1}"
         with _raising_os_errors(self, key):
             answer = self._client.get_object(Bucket=self.name, Key=key, Range=span)
             return bytes(answer["Body"].read())
 
     def put(self, key: str, data: bytes) -> None:
-        """Write an object, over what it held."""
+        """Write an object in place of an older one."""
         with _raising_os_errors(self, key):
             self._client.put_object(Bucket=self.name, Key=key, Body=data)
 
     def create(self, key: str, data: bytes) -> str:
-        """Write an object that was not there; FileExistsError if it was. Its tag.
+        """Create an object and return its entity tag; FileExistsError if it exists.
 
-        Where the answer was lost and the request sent again, who wrote the object says who was
-        first.
+        If a response was lost and the request was sent again, the writer's name in the object's
+        metadata shows who was first.
         """
         writer = uuid.uuid4().hex
-        for again in range(_MAX_ATTEMPTS):
+        for attempt in range(_MAX_ATTEMPTS):
             try:
                 return self._put_if(key, data, writer, IfNoneMatch="*")
             except FileExistsError:
@@ -104,30 +104,33 @@ class Bucket:
                 if found.writer != writer:
                     raise
                 return found.etag
-            except InterruptedError:  # another one writes it at this moment
-                time.sleep(0.05 * 2**again)
+            except InterruptedError:  # another process is writing it right now
+                time.sleep(0.05 * 2**attempt)
         raise FileExistsError(errno.EEXIST, "is being written by others all the time", key)
 
     def replace(self, key: str, data: bytes, etag: str, writer: str) -> str:
-        """Write an object that has still this tag; FileExistsError if not. Its new tag."""
+        """Replace an object that still has this tag, and return the new tag.
+
+        Raises FileExistsError if another process wrote it.
+        """
         try:
             return self._put_if(key, data, writer, IfMatch=etag)
         except (FileNotFoundError, InterruptedError):
             raise FileExistsError(errno.EEXIST, "was written by another", key) from None
 
     def upload(self, key: str, file: IO[bytes]) -> None:
-        """Write an object of any size, over what it held."""
+        """Write an object of any size in place of an older one."""
         with _raising_os_errors(self, key):
             self._client.upload_fileobj(file, self.name, key, Config=_transfer_config())
 
     def copy(self, key: str, target: str) -> None:
-        """Put what an object holds under another key too; FileNotFoundError if it is gone."""
+        """Copy an object to another key; FileNotFoundError if it is missing."""
         source = {"Bucket": self.name, "Key": key}
         with _raising_os_errors(self, key):
             self._client.copy(source, self.name, target, Config=_transfer_config())
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Remove objects; what is gone is no error."""
+        """Remove objects; missing ones are no error."""
         left = iter(keys)
         while some := list(islice(left, _MAX_DELETE_KEYS)):
             wanted = {"Objects": [{"Key": key} for key in some], "Quiet": True}
@@ -137,12 +140,12 @@ class Bucket:
                 raise OSError(errno.EIO, f"S3: {failed.get('Message', '')}", failed.get("Key"))
 
     def keys(self, prefix: str) -> Iterator[str]:
-        """All keys that begin so."""
+        """Iterate over all keys with a prefix."""
         for page in self._pages(prefix):
             yield from (str(one["Key"]) for one in page.get("Contents", ()))
 
     def list_folder(self, prefix: str) -> Iterator[BucketEntry]:
-        """What is directly under a prefix that ends in a slash (itself: an empty name)."""
+        """Iterate over the entries under a prefix with a final slash (itself: an empty name)."""
         for page in self._pages(prefix, Delimiter="/"):
             for one in page.get("Contents", ()):
                 yield BucketEntry(str(one["Key"]).removeprefix(prefix), int(one["Size"]))
@@ -150,7 +153,7 @@ class Bucket:
                 yield BucketEntry(str(one["Prefix"]).removeprefix(prefix).rstrip("/"), None)
 
     def first_keys(self, prefix: str, count: int) -> list[str]:
-        """The first keys that begin so."""
+        """Return the first `count` keys with a prefix."""
         with _raising_os_errors(self, prefix):
             page = self._client.list_objects_v2(Bucket=self.name, Prefix=prefix, MaxKeys=count)
         return [str(one["Key"]) for one in page.get("Contents", ())]
@@ -177,14 +180,14 @@ class Bucket:
 
 
 def open_bucket(name: str) -> Bucket:
-    """A bucket, by what this process is told of where S3 is."""
+    """Return a bucket, with the endpoint and the region of this process."""
     endpoint, region = endpoint_and_region()
     return Bucket(name, endpoint, region)
 
 
 @cache
 def endpoint_and_region() -> tuple[str | None, str | None]:
-    """The endpoint that is configured, unless it is AWS's own, and the region."""
+    """Return the configured endpoint, or None if it is AWS's own, and the region."""
     boto3 = _boto3()
     with _raising_usage_errors():
         meta = boto3.session.Session().client("s3").meta
@@ -195,7 +198,7 @@ def endpoint_and_region() -> tuple[str | None, str | None]:
 
 @cache
 def _client(bucket: Bucket) -> Any:
-    """One client for a process: it may be used by several threads, and is dear to make."""
+    """Return the client of this process: it is thread-safe, and expensive to create."""
     boto3 = _boto3()
     from botocore.config import Config
 
@@ -231,10 +234,10 @@ def _boto3() -> Any:
 
 
 def _stored_object(answer: dict[str, Any], data: bytes = b"") -> StoredObject:
-    """An answer to GET or HEAD, whose clock is the store's."""
-    said = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+    """Return the object of a GET or HEAD response, with its age by the store's clock."""
+    date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     modified = answer["LastModified"].timestamp()
-    now = email.utils.parsedate_to_datetime(said).timestamp() if said else modified
+    now = email.utils.parsedate_to_datetime(date).timestamp() if date else modified
     writer = str(answer.get("Metadata", {}).get(_WRITER_METADATA, ""))
     size = int(answer["ContentLength"])
     return StoredObject(str(answer["ETag"]), size, modified, max(0.0, now - modified), writer, data)
@@ -242,7 +245,7 @@ def _stored_object(answer: dict[str, Any], data: bytes = b"") -> StoredObject:
 
 @contextmanager
 def _raising_usage_errors() -> Iterator[None]:
-    """What is wrong with AWS's own settings, as an error of ours."""
+    """Raise UsageError for errors in AWS's own settings."""
     from botocore.exceptions import BotoCoreError
 
     try:
@@ -283,9 +286,9 @@ def _raising_os_errors(bucket: Bucket, key: str) -> Iterator[None]:
 
 
 def _error_of(bucket: Bucket, key: str, answer: dict[str, Any]) -> OSError | HeadworksError:
-    """What the store said, as what a disk would have said."""
-    said, status = answer.get("Error", {}), answer["ResponseMetadata"]["HTTPStatusCode"]
-    code, message = str(said.get("Code", status)), str(said.get("Message", ""))
+    """Return an error response of the store as the OSError of a local disk."""
+    error, status = answer.get("Error", {}), answer["ResponseMetadata"]["HTTPStatusCode"]
+    code, message = str(error.get("Code", status)), str(error.get("Message", ""))
     if code == "NoSuchBucket":
         return UsageError(f"there is no bucket {bucket.name}", fix="make it, or name another one")
     if status >= 500 or status == 429:

@@ -1,7 +1,7 @@
-"""Which columns of a Parquet file are worth a dictionary: those whose values repeat.
+"""Which columns of a Parquet file get a dictionary: those whose values repeat.
 
-Rules: decided from a sample of the rows, per leaf: a dictionary of values that do not repeat costs
-time and bytes and is thrown away in the end. Readers do not see the difference.
+Rules: a sample of the rows decides, for each leaf column. A dictionary of values that do not repeat
+costs time and bytes, and Parquet then drops it. Readers see no difference.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_DISTINCT_SHARE = 0.5  # of the sample, at most
 
 
 def dictionary_columns(table: pa.Table) -> list[str]:
-    """Parquet's names of the leaves whose values repeat."""
+    """Return Parquet's names of the leaf columns whose values repeat."""
     sample = table.slice(0, _SAMPLE_ROWS).combine_chunks()
     return [
         path

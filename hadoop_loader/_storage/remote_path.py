@@ -1,10 +1,10 @@
-"""A file or folder that is not on this machine, by the names that pathlib has for what is done.
+"""A file or folder on a remote file system, with pathlib's methods.
 
 Rules:
 
-- What a file system does in its own way (make a file only if it is absent, give it a name, copy it)
-  is its own; what follows from that is here, once.
-- A place carries what it needs to be reached, so that it can be sent to Spark's workers.
+- A file system implements the abstract methods in its own way. Everything that follows from them is
+  here, once.
+- A path carries everything that is needed to reach it, so that it can be sent to Spark's workers.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ BUFFER_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, order=True)
 class RemotePath(ABC):
-    """`site`: the URI of the file system; `size`: if a listing has told it."""
+    """A path on a remote file system."""
 
-    site: str
-    path: str
-    size: int | None = field(default=None, compare=False, kw_only=True)
+    site: str  # the URI of the file system
+    path: str  # absolute
+    size: int | None = field(default=None, compare=False, kw_only=True)  # bytes, if listed
 
     def __str__(self) -> str:
         return f"{self.site}{self.path}"
@@ -49,23 +49,23 @@ class RemotePath(ABC):
 
     @property
     def parent(self) -> Self:
-        """The folder it is in."""
+        """The folder that contains it."""
         return self.at(str(PurePosixPath(self.path).parent))
 
     def with_name(self, name: str) -> Self:
-        """Beside it."""
+        """Return a path in the same folder."""
         return self.parent / name
 
     def with_suffix(self, suffix: str) -> Self:
-        """Beside it, the same name with another suffix."""
+        """Return a path in the same folder, with another suffix."""
         return self.at(str(PurePosixPath(self.path).with_suffix(suffix)))
 
     def at(self, path: str, size: int | None = None) -> Self:
-        """Another place of the same file system."""
+        """Return another path of the same file system."""
         return replace(self, path=path, size=size)
 
     def glob(self, pattern: str) -> Iterator[Self]:
-        """What is in the folder, or in its folders, and has such a name; nothing if it is gone."""
+        """Iterate over matching entries of the folder or its folders; none if it is missing."""
         first, _, rest = pattern.partition("/")
         try:
             found = [one for one in self.iterdir() if fnmatch(one.name, first)]
@@ -78,60 +78,60 @@ class RemotePath(ABC):
                 yield one
 
     def read_text(self, encoding: str = "utf-8") -> str:
-        """What the file holds."""
+        """Return the content of the file."""
         return io.BufferedReader(self.download(), BUFFER_BYTES).read().decode(encoding)
 
     @abstractmethod
     def exists(self) -> bool:
-        """Whether it is there."""
+        """Return whether it exists."""
 
     @abstractmethod
     def is_dir(self) -> bool:
-        """Whether it is there, and a folder."""
+        """Return whether it exists and is a folder."""
 
     @abstractmethod
     def length(self) -> int:
-        """How many bytes the file has."""
+        """Return the size of the file in bytes."""
 
     @abstractmethod
     def modified(self) -> float:
-        """When the file was last written, in seconds, by the file system's clock."""
+        """Return when the file was last written, in seconds, by the file system's clock."""
 
     @abstractmethod
     def iterdir(self) -> Iterator[Self]:
-        """What is in the folder."""
+        """Iterate over the entries of the folder."""
 
     @abstractmethod
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
-        """Make the folder; those that it is in are made too, and one that is there stays."""
+        """Create the folder and its parents; an existing one is no error."""
 
     @abstractmethod
     def write_text(self, text: str, encoding: str = "utf-8") -> int:
-        """Write the file, over what it held."""
+        """Write the file in place of an older one."""
 
     @abstractmethod
     def create(self, text: str, beside: Self | None = None) -> None:
-        """Make the file whole; FileExistsError if it is there. `beside`: where it is prepared."""
+        """Create the file whole, prepared in `beside`; FileExistsError if it exists."""
 
     @abstractmethod
     def put(self, text: str) -> None:
-        """Make the file whole, in the place of one that may be there."""
+        """Replace the file, or create it, whole."""
 
     @abstractmethod
     def upload(self) -> IO[bytes]:
-        """The file, to be written; it is there when it is closed."""
+        """Open the file for writing; it exists when it is closed."""
 
     @abstractmethod
     def download(self) -> RangeReader:
-        """The file, to be read."""
+        """Open the file for reading."""
 
     @abstractmethod
     def move(self, target: Self) -> None:
-        """Give it another name, that is free; FileNotFoundError if it is gone."""
+        """Rename the file to an unused name; FileNotFoundError if it is missing."""
 
     @abstractmethod
     def copy(self, target: Self) -> None:
-        """Put what it holds under a second name."""
+        """Copy the file to a second name."""
 
     @abstractmethod
     def unlink(self, missing_ok: bool = False) -> None:
@@ -139,51 +139,48 @@ class RemotePath(ABC):
 
     @abstractmethod
     def rmdir(self) -> None:
-        """Remove the folder, which is empty; OSError if it is not."""
+        """Remove the folder; OSError if it is not empty."""
 
     @abstractmethod
     def remove_tree(self) -> None:
-        """Remove the folder and all in it; what is gone is no error."""
+        """Remove the folder and everything in it; a missing one is no error."""
 
     def spark_settings(self) -> Mapping[str, str]:
-        """What Spark has to know to read here."""
+        """Return the settings with which Spark reads this file system."""
         return {}
 
-    def spark_needs(self) -> tuple[str, str] | None:
-        """The class that Spark reads it by, and its package, if that is not of Spark itself."""
+    def spark_file_system(self) -> tuple[str, str] | None:
+        """Return the Java class that reads it, and its package, unless Spark includes it."""
         return None
 
 
 class RangeReader(io.RawIOBase):
-    """A file to read from anywhere; every read is a request, so read much at a time.
-
-    `read` gives so many bytes from an offset on, as many as there are.
-    """
+    """A remote file opened for reading. Every read is a request, so read large blocks."""
 
     def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
-        self._read = read
+        self._read = read  # (offset, length) to bytes, fewer at the end
         self._size = size
-        self._at = 0
+        self._at = 0  # offset of the next read
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Where the next read begins."""
+        """Return the offset of the next read."""
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Read from there next."""
+        """Set the offset of the next read."""
         self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
         return self._at
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill a buffer, as far as the file goes."""
+        """Fill a buffer, as far as the file goes, and return the number of bytes."""
         wanted = max(0, min(len(buffer), self._size - self._at))
         if not wanted:
             return 0

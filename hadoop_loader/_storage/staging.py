@@ -1,7 +1,7 @@
-"""Files of a load before they count: written in a hidden folder, durable before they are named.
+"""Staged files: written in a hidden folder, durable before a commit names them.
 
-Rule: a file's final name holds the load and the attempt, so that no two loads, bins or attempts
-can ever write the same one.
+Rule: a file's final name contains the number of its commit and its attempt, so no two commits,
+tasks, or attempts ever write the same one.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["StagedFile", "Stager", "write_parquet"]
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A finished file: where it lies, and the topic, table, day and name that it is for."""
+    """A finished file in staging, and where it belongs."""
 
-    path: str
+    path: str  # where it lies now
     topic: str
-    table: str
-    day: str
-    name: str
+    table: str  # the table over files that it is for
+    day: str  # the partition that it is for
+    name: str  # its name there
     rows: int
     bytes: int
 
@@ -39,28 +39,28 @@ class Stager:
 
     def __init__(self, folder: AnyPath, load: int) -> None:
         self._folder = folder
-        self._load = load
+        self._load = load  # the number of the commit
         self._files: list[StagedFile] = []
-        self._named = 0
-        self._syncing = FsyncPool()
+        self._names = 0  # names given so far
+        self._fsyncs = FsyncPool()
         folder.mkdir(parents=True)
 
     def path(self) -> AnyPath:
-        """A name in the folder that no file of any load has."""
-        self._named += 1
+        """Return a path in the folder whose name no other commit or attempt uses."""
+        self._names += 1
         return (
             self._folder
-            / f"load-{self._load:08d}-{self._folder.name[:12]}-{self._named - 1:05d}.parquet"
+            / f"load-{self._load:08d}-{self._folder.name[:12]}-{self._names - 1:05d}.parquet"
         )
 
     def add(self, file: StagedFile) -> None:
-        """Count a file in that was written under a name of `path`."""
+        """Add a file that was written at a path of `path`."""
         self._files.append(file)
 
     def write(
         self, topic: str, table: str, rows: pa.Table, days: Sequence[tuple[str, int, int]]
     ) -> None:
-        """Write `rows` in one file for each (day, first row, number of rows)."""
+        """Write one file for each (day, first row, number of rows)."""
         dictionaries = dictionary_columns(rows)
         for day, start, count in days:
             path = self.path()
@@ -68,18 +68,18 @@ class Stager:
             with open_for_write(path) as file:
                 write_parquet(rows.slice(start, count), file, dictionaries)
                 size = file.tell()
-            self._syncing.add(path)
+            self._fsyncs.add(path)
             self.add(StagedFile(str(path), topic, table, day, path.name, count, size))
 
     def close(self) -> tuple[StagedFile, ...]:
-        """The files written; they and their names are durable from now on."""
-        self._syncing.add(self._folder)
-        self._syncing.add(self._folder.parent)
-        self._syncing.wait()
+        """Make the files and their names durable, and return them."""
+        self._fsyncs.add(self._folder)
+        self._fsyncs.add(self._folder.parent)
+        self._fsyncs.wait()
         return tuple(self._files)
 
 
 def write_parquet(rows: pa.Table, file: Any, dictionaries: list[str]) -> None:
-    """Write a table's file; `dictionaries`: the columns (as `repeating` names them) to have one."""
+    """Write rows as Parquet; the columns in `dictionaries` are dictionary-encoded."""
     use: Any = dictionaries
     pq.write_table(rows, file, compression="zstd", use_dictionary=use, store_schema=False)

@@ -1,12 +1,12 @@
-"""WebHDFS, as far as a warehouse needs it: HTTP to a name node, bytes to and from data nodes.
+"""WebHDFS, as far as a warehouse needs it: HTTP to name nodes, bytes to and from data nodes.
 
 Rules:
 
-- Nothing installed and no JVM: a driver, a task and `load status` use it alike.
-- A name node that is on standby or does not answer is passed over; a request that was sent and not
-  answered is not sent again, for it may have been done: whoever asked fails, and recovers.
-- What HDFS says is an OSError of the kind that a local disk would give; what cannot be reached is
-  UnreachableError. A file that is being written is there when `Upload.close` returns.
+- It needs no installation and no JVM: the driver, tasks, and `load status` use it alike.
+- A name node that is on standby or does not answer is skipped. A request that was sent without an
+  answer is not repeated, because it may have been executed. The caller fails, and recovers later.
+- Errors of HDFS are raised as the OSError of a local disk, and UnreachableError if it does not
+  answer. A file that is being written exists when `Upload.close` returns.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ _STANDBY_EXCEPTION = "StandbyException"
 
 @dataclass(frozen=True, slots=True)
 class NameNodes:
-    """The name nodes of one file system, by the address of their HTTP; one of them is active."""
+    """The name nodes of one file system; one of them is active."""
 
-    addresses: tuple[str, ...]
-    user: str
+    addresses: tuple[str, ...]  # HOST:PORT of each one's HTTP server
+    user: str  # who owns new files
 
     def ask(self, method: str, path: str, op: str, **given: str) -> dict[str, Any]:
-        """What the active one answers to an operation on a path."""
-        words = urlencode({"op": op, "user.name": self.user, **given})
-        target = f"/webhdfs/v1{quote(path)}?{words}"
-        trouble: object = "none is known"
+        """Send an operation on a path to the active name node, and return its answer."""
+        query = urlencode({"op": op, "user.name": self.user, **given})
+        target = f"/webhdfs/v1{quote(path)}?{query}"
+        problem: object = "none is known"
         for address in self.addresses:
             with connection_to(address) as connection:
                 try:
                     connection.connect()
                 except OSError as error:
-                    trouble = f"{address}: {error}"
+                    problem = f"{address}: {error}"
                     continue
                 with _raising_unreachable(address):
                     connection.request(method, target)
@@ -77,19 +77,19 @@ class NameNodes:
                 return dict(found)
             if _STANDBY_EXCEPTION not in body.decode(errors="replace"):
                 raise os_error_of(status, body, path)
-            trouble = f"{address} is on standby"
+            problem = f"{address} is on standby"
         raise UnreachableError(
-            f"no name node answers over WebHDFS: {trouble}",
+            f"no name node answers over WebHDFS: {problem}",
             fix="start HDFS, or name the folder of its hdfs-site.xml in HADOOP_CONF_DIR; "
             "nothing is lost, run again",
         )
 
     def location(self, method: str, path: str, op: str, **given: str) -> str:
-        """The data node's URL at which an operation on a file's bytes goes on."""
+        """Return the URL of the data node that serves an operation on a file's bytes."""
         return str(self.ask(method, path, op, noredirect="true", **given)["Location"])
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """Bytes of a file, as many as there are."""
+        """Return bytes of a file: `length`, or fewer at its end."""
         url = self.location("GET", path, "OPEN", offset=str(offset), length=str(length))
         address, target = _address_and_target(url)
         with connection_to(address) as connection, _raising_unreachable(address):
@@ -101,7 +101,7 @@ class NameNodes:
         return body
 
     def probe_append(self, path: str) -> None:
-        """Open a file to write and close it; OSError with EBUSY if another has it open."""
+        """Open a file for append and close it; OSError EBUSY if another process has it open."""
         address, target = _address_and_target(self.location("POST", path, "APPEND"))
         with connection_to(address) as connection, _raising_unreachable(address):
             connection.request("POST", target, headers={"Content-Length": "0"})
@@ -112,10 +112,10 @@ class NameNodes:
 
 
 class HdfsFileLease:
-    """A new file that is kept open: nobody else can open it until `close`, or the process's end.
+    """A new file that is kept open: HDFS lets no other process open it until `close` or our death.
 
-    A data node that is gone shows within seconds, which is less than HDFS waits before it lets
-    another write the file.
+    TCP keepalive notices the loss of the data node within seconds. HDFS waits longer than that
+    before it lets another process write the file.
     """
 
     def __init__(self, nodes: NameNodes, path: str) -> None:
@@ -134,7 +134,7 @@ class HdfsFileLease:
         self._wait(nodes, path)
 
     def alive(self) -> bool:
-        """Whether it is still held: a data node says nothing until all is written."""
+        """Return whether it is still held: a data node sends nothing until all is written."""
         self._socket.setblocking(False)
         try:
             self._socket.recv(1, socket.MSG_PEEK)
@@ -147,21 +147,21 @@ class HdfsFileLease:
         return False
 
     def close(self) -> None:
-        """Let go; returns when others can open it."""
+        """Close the file; other processes can open it when this returns."""
         with suppress(OSError):
             self._socket.sendall(b"0\r\n\r\n")
             self._socket.recv(4096)
         self._socket.close()
 
     def _begin(self) -> None:
-        """Read away that the data node is ready to take bytes, and nothing else."""
-        while (said := self._socket.recv(4096, socket.MSG_PEEK)) and b"\r\n\r\n" not in said:
+        """Read the data node's `100 Continue`, and nothing after it."""
+        while (response := self._socket.recv(4096, socket.MSG_PEEK)) and b"\r\n\r\n" not in response:
             time.sleep(0.001)
-        if said.startswith(b"HTTP/1.1 100"):
-            self._socket.recv(said.find(b"\r\n\r\n") + 4)
+        if response.startswith(b"HTTP/1.1 100"):
+            self._socket.recv(response.find(b"\r\n\r\n") + 4)
 
     def _wait(self, nodes: NameNodes, path: str) -> None:
-        """Return when the file is there; OSError if it is refused."""
+        """Return when the file exists; OSError if HDFS refuses it."""
         until = time.monotonic() + _TIMEOUT_SECONDS
         while time.monotonic() < until:
             try:
@@ -180,13 +180,13 @@ class HdfsFileLease:
 
 
 class Upload(io.RawIOBase):
-    """A file that is being written, chunk by chunk, through the data node of `url`."""
+    """A file that is being written in chunks through the data node of `url`."""
 
     def __init__(self, method: str, url: str, path: str) -> None:
         self._address, target = _address_and_target(url)
         self._path = path
-        self._sent = 0
-        self._refused = False
+        self._sent = 0  # bytes
+        self._refused = False  # the data node closed the connection before the end
         self._connection = HTTPConnection(self._address, timeout=_TIMEOUT_SECONDS)
         with _raising_unreachable(self._address):
             self._connection.putrequest(method, target, skip_accept_encoding=True)
@@ -194,7 +194,7 @@ class Upload(io.RawIOBase):
             self._connection.endheaders()
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def write(self, data: Any, /) -> int:
@@ -206,11 +206,11 @@ class Upload(io.RawIOBase):
         return size
 
     def tell(self) -> int:
-        """How many bytes were sent."""
+        """Return the number of bytes sent."""
         return self._sent
 
     def close(self) -> None:
-        """Say that this is all; returns when the file is there."""
+        """End the file; it exists when this returns."""
         if self.closed:
             return
         try:
@@ -227,7 +227,7 @@ class Upload(io.RawIOBase):
             raise os_error_of(answer.status, body, self._path)
 
     def _send(self, data: bytes) -> None:
-        """Send it; one that refuses does not hear to the end, and its answer says why."""
+        """Send bytes; if the data node refuses, its answer at the end says why."""
         with _raising_unreachable(self._address):
             try:
                 self._connection.send(data)
@@ -237,7 +237,7 @@ class Upload(io.RawIOBase):
 
 @contextmanager
 def connection_to(address: str) -> Iterator[HTTPConnection]:
-    """A connection of its own, closed afterwards: nothing is sent on one that may be dead."""
+    """Open a connection for one request: a kept one might be dead."""
     connection = HTTPConnection(address, timeout=_TIMEOUT_SECONDS)
     try:
         yield connection
@@ -246,10 +246,10 @@ def connection_to(address: str) -> Iterator[HTTPConnection]:
 
 
 def os_error_of(status: int, body: bytes, path: str) -> OSError:
-    """What HDFS said, as what a disk would have said."""
+    """Return an error answer of HDFS as the OSError of a local disk."""
     try:
-        said = json.loads(body)["RemoteException"]
-        kind, message = str(said["exception"]), str(said["message"])
+        exception = json.loads(body)["RemoteException"]
+        kind, message = str(exception["exception"]), str(exception["message"])
     except (ValueError, KeyError, TypeError):
         kind, message = "", f"HDFS answers {status}: {body[:200].decode(errors='replace')}"
     if status == 401:
@@ -261,7 +261,7 @@ def os_error_of(status: int, body: bytes, path: str) -> OSError:
 
 def _address_and_target(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
-    # A name node leaves what is no ASCII as it is.
+    # A name node does not escape characters beyond ASCII.
     return parts.netloc, quote(f"{parts.path}?{parts.query}", safe=_URL_CHARACTERS)
 
 

@@ -316,7 +316,7 @@ def test_a_lost_answer_does_not_lose_the_lease(
 
     held = S3Lock(root / "lease", LIVELY)
     monkeypatch.setattr(object_store.Bucket, "replace", unheard)
-    before, began = held._bucket.head(held._file.key).etag, held._began
+    before, began = held._bucket.head(held._file.key).etag, held._renewed_at
     seen: set[str] = {before}
 
     def renewed_again() -> bool:
@@ -324,6 +324,6 @@ def test_a_lost_answer_does_not_lose_the_lease(
         return len(seen) > 4
 
     until(renewed_again)
-    until(lambda: held._began > began)
+    until(lambda: held._renewed_at > began)
     held.check()
     held.release()

@@ -102,7 +102,7 @@ def test_a_hold_that_broke_is_noticed(tmp_path: Path) -> None:
         held = HdfsLock(hdfs_path(f"hdfs://{running.address}/w/loaders"))
         held.check()
         running.kill()
-        until(lambda: not held._held.alive())
+        until(lambda: not held._lease.alive())
         with pytest.raises(UnreachableError, match="its data node went away"):
             held.check()
         with pytest.raises(UnreachableError, match="no name node answers over WebHDFS"):
