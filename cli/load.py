@@ -266,7 +266,7 @@ def _print_status(found: dict[str, Any]) -> None:
     for one in found["leaderless"]:
         print_status(f"topic {one['topic']} was loaded in part: {one['reason']}")
     if found["unmarked"] is not None:
-        print_status(f"the completion marks were not updated: {found['unmarked']}")
+        print_status(f"the completeness marks were not updated: {found['unmarked']}")
 
 
 def _serve(warehouse: Warehouse, address: tuple[str, int] | None) -> None:

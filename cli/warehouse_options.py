@@ -150,4 +150,4 @@ def print_report(report: LoadReport, form: Format) -> None:
     for one in report.leaderless:
         print_status(f"topic {one.topic} was loaded in part: {one.reason}")
     if report.unmarked is not None:
-        print_status(f"the completion marks were not updated: {report.unmarked}")
+        print_status(f"the completeness marks were not updated: {report.unmarked}")

@@ -120,7 +120,7 @@ class Warehouse:
         from hadoop_loader._operations.compact import Compaction
 
         with self._exclusively():
-            return Compaction(self._context, progress, worth_it=2).run(topic)
+            return Compaction(self._context, progress, min_small_files=2).run(topic)
 
     def quarantined(self) -> list[str]:
         """Return the topics that have messages in quarantine."""

@@ -1,8 +1,8 @@
-"""A commit as it is put together: what a load, a rewind or a compaction is going to change.
+"""The builder of a commit: what an operation is going to change.
 
-Rules: begins as the commit before it with nothing new; whoever makes it adds files, counts, tables
-and partitions that move; where a file belongs follows from the partitions alone. Nothing here
-touches a table: a draft is thrown away without a trace, but for texts kept by their fingerprint.
+Rules: a builder starts as the commit before, with nothing new. The operation adds files, counts,
+tables, and relocated partitions. A file's target follows from its partition alone. Nothing here
+changes a table: a builder can be dropped, and leaves only texts in the store.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ __all__ = ["CommitBuilder", "default_partition_folder"]
 
 
 def default_partition_folder(table: str, day: str) -> str:
-    """Where a partition's files are until something is put in its place."""
+    """Return where a partition's files are until a relocation."""
     return f"{table}/datepartition={day}"
 
 
 @dataclass(slots=True)
 class CommitBuilder:
-    """See the module; `root` is the warehouse's folder."""
+    """The next commit, while it is built; see the module."""
 
     log: CommitLog
-    root: AnyPath
-    last: Commit | None
-    kind: str = "load"
-    files: list[StagedFile] = field(default_factory=list)
-    topics: dict[str, TopicCommit] = field(default_factory=dict)
-    tables: dict[str, TableState] = field(default_factory=dict)
-    offsets: dict[str, dict[str, int]] = field(default_factory=dict)
-    retired_tables: list[str] = field(default_factory=list)
-    _moved: list[Relocation] = field(default_factory=list)
-    _layouts: dict[str, dict[str, str]] = field(default_factory=dict)
+    root: AnyPath  # the folder of the warehouse
+    last: Commit | None  # the commit before
+    kind: str = "load"  # the operation
+    files: list[StagedFile] = field(default_factory=list)  # new files, in staging
+    topics: dict[str, TopicCommit] = field(default_factory=dict)  # changes, by topic
+    tables: dict[str, TableState] = field(default_factory=dict)  # states after the commit
+    offsets: dict[str, dict[str, int]] = field(default_factory=dict)  # all, after the commit
+    retired_tables: list[str] = field(default_factory=list)  # replaced by a rebuild
+    _relocations: list[Relocation] = field(default_factory=list)
+    _layouts: dict[str, dict[str, str]] = field(default_factory=dict)  # changed or read ones
 
     def __post_init__(self) -> None:
         if self.last is not None:
@@ -55,64 +55,64 @@ class CommitBuilder:
 
     @property
     def number(self) -> int:
-        """The number that the commit will have."""
+        """The number of the commit."""
         return (self.last.number if self.last else 0) + 1
 
     def advance_offsets(self, ranges: Iterable[Range]) -> None:
-        """Offsets go on behind these ranges."""
+        """Move offsets to the ends of these ranges."""
         for r in ranges:
             partitions = self.offsets.setdefault(r.topic, {})
             partitions[str(r.partition)] = max(r.end, partitions.get(str(r.partition), 0))
 
     def folder(self, table: str, day: str) -> str:
-        """The folder of a partition, under the warehouse."""
+        """Return the folder of a partition, relative to the warehouse."""
         return self._layout(table).get(day) or default_partition_folder(table, day)
 
     def relocate(self, table: str, day: str) -> None:
-        """The partition gets a new folder, empty but for what this commit puts in."""
+        """Give a partition a new folder, which holds only the files of this commit."""
         retired = self.folder(table, day)
-        if any((moved.table, moved.day) == (table, day) for moved in self._moved):
+        if any((moved.table, moved.day) == (table, day) for moved in self._relocations):
             return
         folder = f"{table}/load-{self.number:08d}/datepartition={day}"
         self._layout(table)[day] = folder
-        self._moved.append(Relocation(table, day, folder, retired))
+        self._relocations.append(Relocation(table, day, folder, retired))
 
     def days(self, table: str) -> list[str]:
-        """Every partition of a table, by its folders."""
+        """Return every partition of a table, by its folders."""
         found = (self.root / table).glob("datepartition=*")
         return sorted({path.name.partition("=")[2] for path in found} | self._layout(table).keys())
 
     def sources(self, table: str, day: str) -> list[AnyPath]:
-        """The files of a partition, as it is before this commit."""
-        moved = {(r.table, r.day): r.retired for r in self._moved}
+        """Return the files of a partition as it is before this commit."""
+        moved = {(r.table, r.day): r.retired for r in self._relocations}
         folder = self.root / moved.get((table, day), self.folder(table, day))
         return sorted_glob(folder, "[!._]*.parquet")
 
-    def count(self, topic: str, found: TopicCommit, now_ms: int) -> None:
-        """Take in what was found in a topic, and add it to the sums of its table."""
-        self.topics[topic] = found
+    def count(self, topic: str, counts: TopicCommit, now_ms: int) -> None:
+        """Set the counts of a topic, and add them to the sums of its table."""
+        self.topics[topic] = counts
         state = self.tables[topic]
         self.tables[topic] = replace(
             state,
-            rows=state.rows + found.rows,
-            files=state.files + found.files,
-            quarantined=state.quarantined + found.quarantined,
-            lost=state.lost + found.lost,
+            rows=state.rows + counts.rows,
+            files=state.files + counts.files,
+            quarantined=state.quarantined + counts.quarantined,
+            lost=state.lost + counts.lost,
             load=self.number,
             loaded_ms=now_ms,
         )
 
     def add_file_count(self, topic: str, files: int) -> None:
-        """A topic's table has so many files more (or less) without having other rows."""
+        """Change the number of files of a topic's table, whose rows stay the same."""
         state = self.tables[topic]
         self.tables[topic] = replace(state, files=state.files + files)
 
     def drop_layout(self, table: str) -> None:
-        """The table is retired, its partitions' folders with it."""
+        """Drop the partition folders of a table that is retired."""
         self._layouts[table] = {}
 
     def build(self, now_ms: int) -> Commit:
-        """The commit."""
+        """Return the commit."""
         layouts = dict(self.last.layouts) if self.last else {}
         for table, folders in self._layouts.items():
             if folders:
@@ -130,7 +130,7 @@ class CommitBuilder:
             quarantine=any(file.table == QUARANTINE_TABLE for file in self.files),
             kind=self.kind,
             layouts=layouts,
-            relocations=self._moved,
+            relocations=self._relocations,
             retired_tables=self.retired_tables,
         )
 
@@ -151,5 +151,5 @@ class CommitBuilder:
 
 
 def count_files_by_topic(files: Sequence[StagedFile], tables: Mapping[str, str]) -> dict[str, int]:
-    """How many files of its own table each topic gets; `tables`: topic to table over files."""
+    """Count the files that each topic adds to its own table; `tables`: topic to files table."""
     return {t: sum(f.topic == t and f.table == table for f in files) for t, table in tables.items()}

@@ -55,7 +55,7 @@ class Relocation:
 
 @dataclass(frozen=True, slots=True)
 class TopicCommit:
-    """What the commit changed for one topic.
+    """The changes of a commit to one topic.
 
     Counts are net: a rewind counts only the difference from the rows that it replaced.
     """

@@ -1,12 +1,13 @@
-"""How a loader is to behave: which topics, which partitions, how much that is bad. Pure.
+"""The operator's choices: which topics, which partitions, and how many bad messages. Pure.
 
 Rules:
 
-- Topics are chosen by regular expressions that match the whole name; what `deny` matches is left
-  out, whatever `allow` says. A topic that is left out is not asked about and not reported.
-- Partitions are days; a topic whose traffic fills a day with more than HOURLY_ABOVE bytes gets
-  hours from the next load on, and keeps them. A setting beats the volume.
-- A topic of which a load finds too much to be bad is held back, offsets and all; others go on.
+- Topics are chosen by regular expressions that match whole names; `deny` wins over `allow`. A topic
+  that is not chosen is neither looked up nor reported.
+- Partitions are days. A topic with more traffic than HOURLY_ABOVE_BYTES_PER_DAY gets hours from the
+  next load on, and keeps them. A setting overrides the volume.
+- If a load finds too many bad messages in a topic, the topic keeps its offsets. Other topics are
+  loaded.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ _WINDOWS_PER_HOUR = 3_600_000 // WINDOW_MS
 
 @dataclass(frozen=True, slots=True)
 class QuarantineLimit:
-    """At most this share of a topic's messages may be bad, beyond `allowed_messages` of them."""
+    """The share of a topic's messages that may be bad; a small number of them always may."""
 
-    share: float = 0.1
-    allowed_messages: int = 1_000
+    share: float = 0.1  # of a topic's new messages
+    allowed_messages: int = 1_000  # so many may be bad in any case
 
     @classmethod
     def parse(cls, text: str) -> QuarantineLimit | None:
-        """A limit as people write it: `5%`, `200` (messages), or `none`."""
+        """Return the limit that a text names: `5%`, `200` (messages), or `none`."""
         found = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", text)
         if text == "none":
             return None
@@ -54,7 +55,7 @@ class QuarantineLimit:
         return cls(float(found[1]) / 100) if found[2] else cls(0.0, int(found[1]))
 
     def exceeded_by(self, rows: int, bad: int) -> bool:
-        """Whether a load that found `rows` good and `bad` bad messages has found too many."""
+        """Return whether `bad` messages beside `rows` good ones are too many."""
         return bad > self.allowed_messages and bad > self.share * (rows + bad)
 
     def __str__(self) -> str:
@@ -67,14 +68,14 @@ class QuarantineLimit:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """See the module. `skip_lost`: go on behind messages that the broker no longer has."""
+    """The operator's choices for a warehouse."""
 
-    allow: str = ".*"
+    allow: str = ".*"  # regular expression of whole topic names
     deny: str = ""
-    partitions: str = "auto"
-    limit: QuarantineLimit | None = field(default_factory=QuarantineLimit)
-    skip_lost: bool = False
-    compact: bool = True
+    partitions: str = "auto"  # one of PARTITIONS
+    limit: QuarantineLimit | None = field(default_factory=QuarantineLimit)  # None: no limit
+    skip_lost: bool = False  # continue after messages that the broker no longer has
+    compact: bool = True  # compact after each load
 
     def __post_init__(self) -> None:
         for name, pattern in (("allow", self.allow), ("deny", self.deny)):
@@ -91,11 +92,11 @@ class Policy:
             )
 
     def includes(self, topic: str) -> bool:
-        """Whether the loader has to do with a topic."""
+        """Return whether a topic is loaded."""
         return bool(re.fullmatch(self.allow, topic)) and not re.fullmatch(self.deny, topic)
 
     def hourly(self, before: TableState | None) -> bool:
-        """Whether a topic's next load goes into hours."""
+        """Return whether the next load of a topic writes hourly partitions."""
         if self.partitions != "auto":
             return self.partitions == "hourly"
         return before is not None and (
@@ -104,6 +105,6 @@ class Policy:
 
 
 def bytes_per_day(windows: Mapping[str, Mapping[str, int]]) -> float:
-    """The traffic of a topic in a day, from its audit windows; an hour at least is averaged."""
+    """Return a topic's traffic in bytes per day, from its audit windows."""
     total = sum(counts["bytes"] for counts in windows.values())
     return total * _WINDOWS_PER_DAY / max(_WINDOWS_PER_HOUR, len(windows))

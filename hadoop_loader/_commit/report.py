@@ -1,4 +1,4 @@
-"""What a load did, as frozen values: for people, for `--format json`, and beside its commit."""
+"""The reports of operations, as frozen values: for people, as JSON, and beside each commit."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """One topic in one load; `offsets`: partition to (from, to), `to` not included."""
+    """One topic in one operation."""
 
     topic: str
     table: str
     schema_version: int
-    offsets: dict[int, tuple[int, int]]
+    offsets: dict[int, tuple[int, int]]  # partition to (first, end), end excluded
     rows: int
     files: int
     bytes: int
@@ -36,7 +36,7 @@ class TopicReport:
 
 @dataclass(frozen=True, slots=True)
 class SkippedTopic:
-    """A topic that was left as it is, with its offsets, and why."""
+    """A topic that was not loaded, and why; its offsets stay."""
 
     topic: str
     reason: str
@@ -44,31 +44,28 @@ class SkippedTopic:
 
 @dataclass(frozen=True, slots=True)
 class LeaderlessPartitions:
-    """The partitions of a topic that were left out, as no leader answered for them.
-
-    `offsets`: where each of them stands, as before; None if nothing of it was ever loaded.
-    """
+    """The partitions of a topic that were not loaded, because they had no leader."""
 
     topic: str
-    offsets: dict[int, int | None]
+    offsets: dict[int, int | None]  # the next one to load; None if nothing was ever loaded
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one task of a load read, of how many topics, and how long it worked at it."""
+    """The messages that one task of a load read, and its time."""
 
     topics: int
     messages: int
     bytes: int
-    seconds: float
+    seconds: float  # of work, without waiting for an executor
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionReport:
-    """What a compaction did; `number` is the commit's, 0 if there was nothing to do."""
+    """The result of a compaction."""
 
-    number: int = 0
+    number: int = 0  # of its commit; 0: there was nothing to do
     partitions: int = 0
     files_before: int = 0
     files_after: int = 0
@@ -80,43 +77,38 @@ class CompactionReport:
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """One load, rewind, requeue or rebuild. `number` is the commit's.
+    """One load, rewind, requeue, or rebuild."""
 
-    If there was nothing to do, it is not `committed`, and the number is the last one's.
-    `unmarked`: why the marks of completeness stand where they were, if they do. `tasks`: of a load
-    alone, the one that worked longest first. `compacted`: of a load that made files fewer after it.
-    """
-
-    number: int
+    number: int  # of its commit, or of the last one if nothing was committed
     topics: tuple[TopicReport, ...] = ()
-    ungoverned: tuple[str, ...] = ()
+    ungoverned: tuple[str, ...] = ()  # topics without a schema
     refused: tuple[SkippedTopic, ...] = ()
-    seconds: dict[str, float] = field(default_factory=dict)
-    kind: str = "load"
+    seconds: dict[str, float] = field(default_factory=dict)  # by phase
+    kind: str = "load"  # the operation
     committed: bool = False
     leaderless: tuple[LeaderlessPartitions, ...] = ()
-    unmarked: str | None = None
-    tasks: tuple[TaskReport, ...] = ()
-    compacted: CompactionReport | None = None
+    unmarked: str | None = None  # why the completeness marks were not updated
+    tasks: tuple[TaskReport, ...] = ()  # of a load, slowest first
+    compacted: CompactionReport | None = None  # of the compaction after a load
 
     @property
     def left_out(self) -> str | None:
-        """What the load could not do, in a line; None if it did everything."""
+        """Everything that the load could not do, in one line, or None if it did everything."""
         partitions = sum(len(one.offsets) for one in self.leaderless)
-        told = (
-            (len(self.refused), f"topics left as they were: {len(self.refused)}"),
-            (partitions, f"partitions left out for want of a leader: {partitions}"),
-            (self.unmarked, "marks of completeness stand where they were"),
+        problems = (
+            (len(self.refused), f"topics not loaded: {len(self.refused)}"),
+            (partitions, f"partitions without a leader: {partitions}"),
+            (self.unmarked, "completeness marks not updated"),
         )
-        return "; ".join(text for is_so, text in told if is_so) or None
+        return "; ".join(text for is_so, text in problems if is_so) or None
 
     @property
     def rows(self) -> int:
-        """Rows that the load brought into tables."""
+        """The rows that the operation added to tables."""
         return sum(topic.rows for topic in self.topics)
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as JSON values."""
+        """Return the report as JSON values."""
         return {**asdict(self), "rows": self.rows}
 
 
@@ -129,7 +121,7 @@ def report_of(
     leaderless: Sequence[LeaderlessPartitions] = (),
     tasks: Sequence[TaskReport] = (),
 ) -> LoadReport:
-    """The report of the work that made `commit`, or made none and left it at `number`."""
+    """Return the report of an operation: of its commit, or of none, if it changed nothing."""
     tables = commit.tables if commit else {}
     topics = [
         TopicReport(

@@ -16,7 +16,7 @@ __all__ = ["RetiredBatch", "RetiredFiles"]
 
 @dataclass(frozen=True, slots=True)
 class RetiredBatch:
-    """What one commit replaced."""
+    """The folders and tables that one commit replaced."""
 
     file: AnyPath  # the file that records it, to be removed last
     since_ms: int  # when the commit was applied

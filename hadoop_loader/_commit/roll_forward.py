@@ -1,15 +1,15 @@
-"""The work after a commit: tables, views, files, partitions, audit. All of it can be done again.
+"""The work after a commit: tables, views, files, partitions, and counts. All can be repeated.
 
 Rules:
 
-- Input is the commit alone; a second run, whole or after a crash anywhere, ends in the same state.
-- The table over the files is altered first, then the view, then files move in: whoever reads
-  meanwhile sees every file with the columns that it was written for. A view whose table has got
-  another nested type cannot be read until it is replaced, so that is done at once, topic by topic.
-  A rebuilt table is a new one: the view is sent to it when all of it is there.
-- A file whose staged name is gone has been moved: a rename is its own record.
-- The metastore is asked only about what is new: a partition whose folder was there before the
-  first attempt was added by an earlier commit, all of whose work was done before this one began.
+- The commit is the only input. Running it twice, or again after a crash, ends in the same state.
+- The table over the files is altered first, then the view, and then files are renamed into place.
+  So every file that a reader sees has the columns it was written with.
+- If a nested type changes, the old view cannot be read until it is replaced. So topics are done one
+  after the other. A rebuilt table is new: its view is replaced when all its files are in place.
+- A rename records itself: if the staged file is missing, it was renamed before.
+- The metastore is asked only about new partitions. If a folder existed before the first attempt, an
+  earlier commit added its partition, because that commit was applied completely.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ PublishCounts = Callable[[Commit], None]
 
 
 class Catalog(Protocol):
-    """The metastore, as far as the loader uses it; every method may be called again."""
+    """The metastore, as far as the loader uses it. Every method can be repeated."""
 
     def tables(self) -> set[str]:
-        """Names of the tables over files."""
+        """Return the names of the tables over files."""
         ...
 
     def put_table(
@@ -48,7 +48,7 @@ class Catalog(Protocol):
         comment: str | None,
         properties: dict[str, str],
     ) -> None:
-        """Create a table over files, or give it these columns and properties."""
+        """Create a table over files, or set its columns and properties."""
         ...
 
     def put_view(
@@ -63,15 +63,15 @@ class Catalog(Protocol):
         ...
 
     def add_days(self, name: str, days: Iterable[str]) -> None:
-        """Add the partitions of these days that the table does not have."""
+        """Add the partitions of these days that the table lacks."""
         ...
 
     def relocate(self, name: str, folders: Mapping[str, AnyPath]) -> None:
-        """Send readers of these partitions to other folders, one partition after the other."""
+        """Point partitions at other folders, one after the other."""
         ...
 
     def drop_table(self, name: str) -> None:
-        """Forget a table over files, if there is one; the files stay."""
+        """Drop a table over files, if it exists; the files stay."""
         ...
 
     def set_properties(self, name: str, properties: dict[str, str]) -> None:
@@ -79,7 +79,7 @@ class Catalog(Protocol):
         ...
 
     def source_of(self, name: str) -> str:
-        """A table over files, as SQL names it."""
+        """Return the name of a table over files in SQL."""
         ...
 
 
@@ -94,7 +94,7 @@ def apply_commit(
     retry: bool,
     now_ms: Callable[[], int],
 ) -> None:
-    """Do everything that follows from `commit`, and say so in the log.
+    """Do all work after `commit`, and mark it as applied.
 
     `retry`: an earlier attempt may have done part of it.
     """
@@ -132,10 +132,10 @@ def restore_metastore(
     on_step: StepHook,
     applied: bool,
 ) -> None:
-    """Define again, with all days, what `commit` knows and the metastore does not: it was lost.
+    """Define the tables again that `commit` knows and the metastore has lost, with all partitions.
 
-    What is begun is noted until it is done, for a table without its days looks like any other.
-    Tables that `commit` makes are left to `apply`, if that is still to come.
+    Their names are recorded until that is done, because a table without its partitions looks
+    complete. Tables that `commit` adds are left to `apply_commit`, unless it is applied.
     """
     known = catalog.tables() - log.tables_to_restore()
     states = {s.files_table: s for s in commit.tables.values()}
@@ -169,7 +169,7 @@ def _restore_days(
 
 
 def _days_with_folders(commit: Commit, root: AnyPath) -> set[tuple[str, str]]:
-    """The partitions (table, day) that get files, and whose folders are there already."""
+    """Return the partitions (table, day) that get files and whose folders exist."""
     places = {(f.table, f.day): root / f.target for f in commit.files}
     return {place for place, target in places.items() if target.parent.is_dir()}
 
@@ -177,7 +177,7 @@ def _days_with_folders(commit: Commit, root: AnyPath) -> set[tuple[str, str]]:
 def _register_partitions(
     commit: Commit, log: CommitLog, root: AnyPath, catalog: Catalog, known: set[tuple[str, str]]
 ) -> None:
-    """Partitions that are new, and partitions that have a new folder; others need nothing."""
+    """Register new partitions, and relocated ones with their new folder."""
     days: dict[str, set[str]] = {}
     for table, day in {(f.table, f.day) for f in commit.files} - known:
         days.setdefault(table, set()).add(day)
@@ -191,7 +191,7 @@ def _register_partitions(
 
 
 def projections_of(state: TableState, log: CommitLog) -> list[Projection]:
-    """A table's projections, with their schemas."""
+    """Return a table's projections, with their schemas."""
     return [
         Projection(int(load), int(version), parse(log.schemas.get(key), strict=False))
         for load, version, _, key in state.projections
@@ -234,7 +234,7 @@ def _define_quarantine(root: AnyPath, catalog: Catalog) -> None:
 def _rename_files(
     commit: Commit, root: AnyPath, on_step: StepHook, known: set[tuple[str, str]]
 ) -> None:
-    """Files to where they belong, durably; `known` partitions had their folder before, durably."""
+    """Rename files into place durably; the folders of `known` partitions are durable already."""
     folders: set[AnyPath] = set()
     for file in commit.files:
         staged, target = root / file.staged, root / file.target
@@ -256,7 +256,7 @@ def _rename_files(
 
 
 def _parents_within(folder: AnyPath, root: AnyPath) -> set[AnyPath]:
-    """The folders in which a folder under the root has its name, and they have theirs."""
+    """Return the folders between a folder and the root, root included."""
     found: set[AnyPath] = set()
     while folder != root:
         folder = folder.parent

@@ -1,4 +1,4 @@
-"""What the tasks of a load found, put together: checked against the plan, summed by topic. Pure."""
+"""The results of all tasks of a load, checked against the plan and summed by topic. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WindowCounts = dict[str, dict[str, int]]
 
 
 def group_by_topic(manifests: Iterable[Manifest]) -> ResultsByTopic:
-    """The tasks' findings of each topic."""
+    """Group the results of tasks by topic."""
     found: ResultsByTopic = {}
     for manifest in manifests:
         for topic in manifest.topics:
@@ -32,7 +32,10 @@ def group_by_topic(manifests: Iterable[Manifest]) -> ResultsByTopic:
 
 
 def check_coverage(planned: Sequence[Range], found: Mapping[str, Sequence[TopicManifest]]) -> None:
-    """The tasks' ranges must be exactly the plan's, and hold no more messages than offsets."""
+    """Raise CorruptError unless the tasks read exactly the planned ranges.
+
+    They may not count more messages than the ranges have offsets.
+    """
     covered = sorted(r for parts in found.values() for part in parts for r in part.ranges)
     joined: list[Range] = []
     for r in covered:
@@ -56,10 +59,10 @@ def topic_commit(
     gaps: Sequence[Gap] = (),
     instead: WindowCounts | None = None,
 ) -> TopicCommit:
-    """What goes into the commit for one topic.
+    """Return the record of one topic.
 
-    `instead`: rows that the new ones replace, by window; counts are then net, and
-    bytes nought, for the same messages were counted before.
+    `instead`: counts by window of the rows that the new ones replace. The counts are then net, and
+    bytes are 0, because the same messages were counted before.
     """
     ranges: dict[str, list[int]] = {}
     versions: dict[str, int] = {}
@@ -94,7 +97,7 @@ def topic_commit(
 
 
 def mean_record_bytes(parts: Sequence[TopicManifest], before: float) -> float:
-    """The mean size of a message, or what was known before if there is none."""
+    """Return the mean size of a message in bytes, or `before` if there are none."""
     messages = sum(p.rows + p.quarantined for p in parts)
     return sum(p.bytes for p in parts) / messages if messages else before
 

@@ -1,8 +1,8 @@
-"""Which topics a load takes on, and by which schemas: what the registry says of what the log has.
+"""Which topics a load takes, and with which schemas.
 
-Rules: a topic without a subject is ungoverned: reported, never guessed at. A topic whose latest
-schema no table can follow, or whose schemas this loader may not read, is refused by name, with its
-offsets where they were; others go on.
+Rules: a topic without a subject is ungoverned: it is reported and not loaded. A topic is skipped,
+by name and with its offsets, if no table can follow its latest schema, or if this loader may not
+read its schemas. Other topics are loaded.
 """
 
 from __future__ import annotations
@@ -35,53 +35,54 @@ __all__ = [
     "schema_changed",
 ]
 
+# The versions of a topic's subject, or the refusal to show them.
 SchemaLookup = tuple[Writer, ...] | RefusedError
 
-# Folders of the warehouse that no table may have: the second holds the commits.
+# Folders that no table may have: the second one holds the commit log.
 _RESERVED_TABLES = (QUARANTINE_TABLE, "_headworks")
 _LOOKUP_THREADS = 8
-_FORBIDDEN_STATUSES = (401, 403)  # who says nothing of himself is asked who he is
-_MAX_SINGLE_LOOKUPS, _LISTED_VERSIONS_PER_TOPIC = (
-    8,
-    10,
-)  # a version in a list costs a tenth of asking for a topic
+_FORBIDDEN_STATUSES = (401, 403)  # 401: a request without credentials
+# One listing replaces many lookups: a version in it costs a tenth of a lookup.
+_MAX_SINGLE_LOOKUPS = 8
+_LISTED_VERSIONS_PER_TOPIC = 10
 _MAX_CACHED_HISTORIES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPlans:
-    """The topics with a schema, those without, and those that cannot be followed."""
+    """The topics to load, the ungoverned ones, and the skipped ones."""
 
-    plans: dict[str, TopicPlan]
-    ungoverned: tuple[str, ...]
+    plans: dict[str, TopicPlan]  # by topic
+    ungoverned: tuple[str, ...]  # topics without a schema
     refused: tuple[SkippedTopic, ...]
 
 
 class RegistrySubjects:
-    """The registry's subjects as the loader needs them."""
+    """The registry's subjects, as the loader needs them."""
 
     def __init__(self, registry: RegistryClient) -> None:
         self._registry = registry
 
     def versions(self, topics: Collection[str]) -> dict[str, SchemaLookup]:
-        """Every version of each topic's subject, the latest one last; none if none is live.
+        """Return every version of each topic's subject, the latest last; none if none is live.
 
-        Versions that were deleted, but not for good, come first: what they wrote stays readable.
-        In place of what this loader may not read stands the registry's refusal.
+        Soft-deleted versions come first, because their messages stay readable. If this loader may
+        not read a subject, the registry's refusal takes the place of its versions.
 
-        Those of many topics come from one listing of all there is, unless most of that is of other
-        topics. What it leaves out is asked for by name: it has not what this loader may not read.
+        Many topics are looked up in one listing of all versions, unless most of those belong to
+        other topics. A subject that the listing lacks is looked up by name: the loader may not be
+        allowed to read it.
         """
         subjects = {topic: subject_of(topic) for topic in topics}
         listed: dict[str, tuple[Writer, ...]] = {}
         if len(subjects) > _MAX_SINGLE_LOOKUPS:
             listed = self._listed({*subjects.values()}, _LISTED_VERSIONS_PER_TOPIC * len(subjects))
         with ThreadPoolExecutor(_LOOKUP_THREADS, "registry") as pool:
-            found = pool.map(lambda s: listed.get(s) or self._asked(s), subjects.values())
+            found = pool.map(lambda s: listed.get(s) or self._look_up(s), subjects.values())
             return dict(zip(subjects, found, strict=True))
 
     def _listed(self, wanted: Container[str], most: int) -> dict[str, tuple[Writer, ...]]:
-        """Of these subjects; nothing if the registry has `most` versions, or cannot list them."""
+        """Return the versions of these subjects; none if there are `most`, or no listing."""
         live = self._listing("", most)
         if not live:
             return {}
@@ -92,7 +93,7 @@ class RegistrySubjects:
             if subject in wanted and subject in every
         }
 
-    def _asked(self, subject: str) -> SchemaLookup:
+    def _look_up(self, subject: str) -> SchemaLookup:
         try:
             live = self._registry.versions(subject)
         except RefusedError as error:
@@ -107,10 +108,11 @@ class RegistrySubjects:
     def _listing(
         self, prefix: str, most: int | None = None, *, deleted: bool = False
     ) -> dict[str, list[SubjectVersion]]:
-        """The versions of all subjects that begin so; none if there are `most`, or no list.
+        """Return the versions of all subjects with a prefix; none if there are `most`, or no
+        listing.
 
-        Of a name that stands for another subject those of that one, whatever it had of its own.
-        Only Confluent's interface as a whole has lists; parts of it are served by others.
+        An alias has the versions of the subject that it stands for, and none of its own. Only
+        Confluent's complete interface has listings; other registries implement parts of it.
         """
         try:
             versions = self._registry.list_versions(
@@ -138,9 +140,9 @@ class RegistrySubjects:
         return Writer(one.id, one.version, text)
 
 
-def require_versions(topic: str, told: Mapping[str, SchemaLookup]) -> tuple[Writer, ...]:
-    """A topic's versions; raises the registry's refusal if it is one."""
-    found = told[topic]
+def require_versions(topic: str, lookups: Mapping[str, SchemaLookup]) -> tuple[Writer, ...]:
+    """Return a topic's versions, or raise the registry's refusal."""
+    found = lookups[topic]
     if isinstance(found, RefusedError):
         raise found
     return found
@@ -153,26 +155,26 @@ def plan_topics(
     log: CommitLog,
     policy: Policy,
 ) -> TopicPlans:
-    """Ask for every topic's schemas, and see that tables can follow them.
+    """Look up every topic's schemas, and check that tables can follow them.
 
-    Raises the registry's refusal if it lets none of them be read.
+    Raises the registry's refusal if this loader may read none of them.
     """
     names = sorted(topics)
-    told = versions(names)
-    if told and all(isinstance(found, RefusedError) for found in told.values()):
-        require_versions(names[0], told)
-    ungoverned = tuple(name for name in names if not told[name])
+    lookups = versions(names)
+    if lookups and all(isinstance(found, RefusedError) for found in lookups.values()):
+        require_versions(names[0], lookups)
+    ungoverned = tuple(name for name in names if not lookups[name])
     known = last.tables if last else {}
     taken = {name: topic for topic, s in known.items() for name in (s.table, s.files_table)}
     taken |= dict.fromkeys(_RESERVED_TABLES, "(the loader's own)")
     plans, refused = {}, []
     for topic in names:
-        if not told[topic]:
+        if not lookups[topic]:
             continue
         table = table_name(topic)
         before = last.tables.get(topic) if last else None
         try:
-            writers = require_versions(topic, told)
+            writers = require_versions(topic, lookups)
             plan = TopicPlan(
                 topic,
                 before.files_table if before else table,
@@ -195,7 +197,7 @@ def plan_topics(
 
 
 def next_state(plan: TopicPlan, before: TableState | None, load: int, size: float) -> TableState:
-    """The table's state after load number `load`: with a new projection if the schema is new."""
+    """Return the table's state after commit `load`; a new schema adds a projection."""
     key = fingerprint(plan.latest.text)
     projections = list(before.projections) if before else []
     if not projections or projections[-1][3] != key or projections[-1][1] != plan.latest.version:
@@ -205,12 +207,12 @@ def next_state(plan: TopicPlan, before: TableState | None, load: int, size: floa
 
 
 def schema_changed(plan: TopicPlan, before: TableState | None) -> bool:
-    """Whether the topic's schema is not the one that its table has."""
+    """Return whether the topic's latest schema differs from the table's."""
     return bool(next_state(plan, before, 0, 0.0).projections[-1][0] == 0)
 
 
 def _check(plan: TopicPlan, before: TableState | None, log: CommitLog) -> None:
-    """Raise what keeps a table from following the topic's latest schema."""
+    """Raise the error for a table that cannot follow the topic's latest schema."""
     projections = before.projections if before else []
     history = tuple((load, version, log.schemas.get(key)) for load, version, _, key in projections)
     now = (0, plan.latest.version, plan.latest.text)
@@ -219,9 +221,10 @@ def _check(plan: TopicPlan, before: TableState | None, log: CommitLog) -> None:
 
 @lru_cache(maxsize=_MAX_CACHED_HISTORIES)
 def _check_history(topic: str, history: tuple[tuple[int, int, str], ...], *, changed: bool) -> None:
-    """Raise what keeps the last of these (load, version, text) from following the others.
+    """Raise the error if the last of these (load, version, text) cannot follow the others.
 
-    Load after load it is nearly always the same question; only a refusal is thought over again.
+    The question is nearly always the same from load to load, so verdicts are cached. Refusals are
+    not.
     """
     projections = [Projection(load, at, parse(text, strict=False)) for load, at, text in history]
     if isinstance(latest := projections[-1].schema, Record):

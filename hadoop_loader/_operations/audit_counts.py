@@ -1,10 +1,12 @@
-"""The hadoop tier's audit counts: a pure function of a commit, published to the audit topic.
+"""The Hadoop tier's audit counts: a pure function of a commit, published to the audit topic.
 
-Rules: counts come out of commits, never out of tasks, so that no retry can count twice; an id is
-made of commit, topic and window, so that publishing a commit again counts nothing again. Counts go
-around partitions without a leader: a commit that could not be finished before their broker is
-back would keep everything from being loaded. The audit topic itself is loaded like any other, and
-not counted.
+Rules:
+
+- Counts come from commits, never from tasks, so no retry can count twice. An event's id is derived
+  from commit, topic, and window, so publishing a commit again counts nothing again.
+- Counts avoid partitions without a leader. Otherwise a commit could not be finished until their
+  broker is back, and nothing else could be loaded.
+- The audit topic itself is loaded like any other, and not counted.
 """
 
 from __future__ import annotations
@@ -37,19 +39,19 @@ _METADATA_TIMEOUT_SECONDS = 20.0
 
 
 def audit_events(commit: Commit, *, warehouse: str, host: str) -> Iterator[dict[str, Any]]:
-    """The audit events of a commit; `warehouse` names the log that its number belongs to."""
+    """Return the audit events of a commit; `warehouse` names the log that its number belongs to."""
     for topic, found in sorted(commit.topics.items()):
         if topic == AUDIT_TOPIC:
             continue
         ranges = [
             {"partition_number": int(partition), "first_offset": first, "end_offset": end}
             for partition, (first, end) in sorted(found.ranges.items())
-            if commit.kind == "load"  # what is read again was told when it was read first
+            if commit.kind == "load"  # a rewind repeats ranges that were published before
         ]
         for window, counts in sorted(_windows(found, commit.created_ms).items()):
             outcomes = {k: n for k, n in counts.items() if k != "bytes" and n}
             if not outcomes and not ranges:
-                continue  # what was read again is what it was
+                continue  # a rewind that changed nothing
             name = "/".join(
                 (_TIER, warehouse, commit.previous, str(commit.number), topic, str(window))
             )
@@ -69,7 +71,7 @@ def audit_events(commit: Commit, *, warehouse: str, host: str) -> Iterator[dict[
 
 
 def _windows(found: TopicCommit, committed_ms: int) -> dict[int, dict[str, int]]:
-    """A topic's counts by window, with what is late; what is lost has no window, and is in 0."""
+    """Return a topic's counts by window, late ones included. Lost messages are in window 0."""
     windows = {int(window): dict(counts) for window, counts in found.windows.items()}
     for window, counts in windows.items():
         if window + WINDOW_MS + _LATE_MS <= committed_ms:
@@ -80,7 +82,7 @@ def _windows(found: TopicCommit, committed_ms: int) -> dict[int, dict[str, int]]
 
 
 class AuditPublisher:
-    """Publishes commits' counts to the broker that `client` (properties of librdkafka) reaches."""
+    """Publishes the counts of commits; `client` holds librdkafka's properties."""
 
     def __init__(self, client: Mapping[str, Any], registry: RegistryClient, warehouse: str) -> None:
         self._client = client
@@ -88,7 +90,7 @@ class AuditPublisher:
         self._warehouse = warehouse
 
     def __call__(self, commit: Commit) -> None:
-        """Publish, and return when the broker has everything; UnreachableError if it does not."""
+        """Publish the counts; UnreachableError unless the broker acknowledges all of them."""
         found = list(audit_events(commit, warehouse=self._warehouse, host=socket.gethostname()))
         if not found:
             return
@@ -125,11 +127,11 @@ class AuditPublisher:
         producer = Producer(
             {
                 **self._client,
-                # Twice is once by the id. Idempotence would begin with half a second of waiting:
-                # librdkafka asks for a producer's id before there is a connection, and then later.
+                # The event id removes duplicates. Idempotence would start half a second later:
+                # librdkafka asks for a producer id before it has a connection, and then waits.
                 "acks": "all",
                 "linger.ms": 5,
-                "log_level": 2,  # what matters of it is in the error
+                "log_level": 2,  # the error contains what matters
                 "message.timeout.ms": 20_000,
             }
         )
@@ -159,7 +161,7 @@ class AuditPublisher:
 
 
 def _partitions_to_use(producer: Producer) -> Sequence[int]:
-    """Where counts go: by their key, or to the partitions with a leader if some have none."""
+    """Return the partitions with a leader if some have none, else let the key choose."""
     found = (
         producer.list_topics(AUDIT_TOPIC, timeout=_METADATA_TIMEOUT_SECONDS)
         .topics[AUDIT_TOPIC]

@@ -1,12 +1,13 @@
-"""Few large files instead of many small ones, without a reader noticing.
+"""Compaction: a few large files instead of many small ones, without readers noticing.
 
 Rules:
 
-- A partition is compacted when it has WORTH_IT small files; large ones stay as they are (linked
-  into the new folder), so a byte is rewritten a few times in its life, not at every run.
-- In place is never: a new folder, then readers are sent there, the old one goes later.
-- A run compacts what its load has touched, AT_ONCE partitions at most, those with the most small
-  files first; by hand everything is looked at.
+- A partition is compacted when it has MIN_SMALL_FILES small files. Large files are only linked into
+  the new folder, so a byte is rewritten a few times in its life, not at every run.
+- Files are never replaced in place. Readers are sent to a new folder, and the old one is removed
+  later.
+- A load compacts at most MAX_PARTITIONS of the partitions it touched, those with the most small
+  files first. The command compacts all of them.
 """
 
 from __future__ import annotations
@@ -33,39 +34,43 @@ MAX_PARTITIONS = 32
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
+    """A partition that is worth a compaction."""
+
     table: str
     day: str
-    sources: tuple[AnyPath, ...]
-    small: int
+    sources: tuple[AnyPath, ...]  # its files
+    small: int  # how many of them are small
 
 
 class Compaction:
-    """One compaction; `worth_it` small files make one."""
+    """One compaction of partitions with at least `min_small_files` small files."""
 
     def __init__(
         self,
         parts: LoaderContext,
         progress: Progress | None = None,
         *,
-        worth_it: int = MIN_SMALL_FILES,
+        min_small_files: int = MIN_SMALL_FILES,
     ) -> None:
         self._context = parts
         self._transaction = Transaction(parts, progress)
-        self._worth_it = worth_it
+        self._min_small_files = min_small_files
 
     def run(self, topic: str | None = None) -> CompactionReport:
-        """Every partition of every table, or of one topic's."""
+        """Compact every partition of every table, or of one topic's."""
         last = self._transaction.recover()
         if last is None:
             return CompactionReport()
-        draft = self._transaction.new_commit(last, "compact")
+        builder = self._transaction.new_commit(last, "compact")
         tables = self._tables(last, topic)
-        return self._compact(draft, [(table, day) for table in tables for day in draft.days(table)])
+        return self._compact(
+            builder, [(table, day) for table in tables for day in builder.days(table)]
+        )
 
     def run_after(self, commit: Commit) -> CompactionReport:
-        """The partitions that a load has just put files into."""
-        draft = self._transaction.new_commit(commit, "compact")
-        return self._compact(draft, {(f.table, f.day) for f in commit.files}, MAX_PARTITIONS)
+        """Compact the partitions that a load has just written to."""
+        builder = self._transaction.new_commit(commit, "compact")
+        return self._compact(builder, {(f.table, f.day) for f in commit.files}, MAX_PARTITIONS)
 
     def _tables(self, last: Commit, topic: str | None) -> list[str]:
         tables = [s.files_table for t, s in last.tables.items() if topic in (None, t)]
@@ -75,28 +80,28 @@ class Compaction:
 
     def _compact(
         self,
-        draft: CommitBuilder,
+        builder: CommitBuilder,
         partitions: Iterable[tuple[str, str]],
         at_most: int | None = None,
     ) -> CompactionReport:
         found = [
-            c for table, day in sorted(partitions) if (c := self._candidate(draft, table, day))
+            c for table, day in sorted(partitions) if (c := self._candidate(builder, table, day))
         ]
         found = sorted(found, key=lambda c: -c.small)[:at_most]
         if not found:
             return CompactionReport()
         with self._transaction.phase("compact"):
-            done = self._context.jobs.rewrite(self._jobs(draft, found))
+            done = self._context.jobs.rewrite(self._jobs(builder, found))
             before = {(c.table, c.day): len(c.sources) for c in found}
-            topics = {state.files_table: t for t, state in draft.tables.items()}
+            topics = {state.files_table: t for t, state in builder.tables.items()}
             for r in done:
-                draft.relocate(r.table, r.day)
-                draft.files.extend(r.files)
+                builder.relocate(r.table, r.day)
+                builder.files.extend(r.files)
                 if r.table in topics:
                     change = len(r.files) - before[r.table, r.day]
-                    draft.add_file_count(topics[r.table], change)
+                    builder.add_file_count(topics[r.table], change)
             self._context.on_step("staged")
-        commit = self._transaction.commit(draft)
+        commit = self._transaction.commit(builder)
         compacted = CompactionReport(
             commit.number,
             len(done),
@@ -108,25 +113,25 @@ class Compaction:
         self._context.log.write_report(commit.number, {**report.as_dict(), **asdict(compacted)})
         return compacted
 
-    def _candidate(self, draft: CommitBuilder, table: str, day: str) -> _Candidate | None:
-        sources = draft.sources(table, day)
+    def _candidate(self, builder: CommitBuilder, table: str, day: str) -> _Candidate | None:
+        sources = builder.sources(table, day)
         small = sum(file_size(path) < SMALL for path in sources)
-        if small < self._worth_it:
+        if small < self._min_small_files:
             return None
         return _Candidate(table, day, tuple(sources), small)
 
-    def _jobs(self, draft: CommitBuilder, found: Sequence[_Candidate]) -> list[Rewrite]:
+    def _jobs(self, builder: CommitBuilder, found: Sequence[_Candidate]) -> list[Rewrite]:
         columns = {QUARANTINE_TABLE: QUARANTINE_COLUMNS}
         names = {QUARANTINE_TABLE: ""}
-        for topic, state in draft.tables.items():
+        for topic, state in builder.tables.items():
             names[state.files_table] = topic
-        staging = self._transaction.staging(draft.number)
+        staging = self._transaction.staging(builder.number)
         for table in {c.table for c in found} - columns.keys():
-            history = projections_of(draft.tables[names[table]], self._context.log)
+            history = projections_of(builder.tables[names[table]], self._context.log)
             columns[table] = (*file_columns(history), *METADATA)
         return [
             Rewrite(
-                draft.number,
+                builder.number,
                 names[c.table],
                 c.table,
                 c.day,

@@ -1,14 +1,14 @@
-"""How far each table is complete, by the audit: marked on the tables and in a table of marks.
+"""Completeness marks: how far each table is complete, according to the audit.
 
 Rules:
 
-- A mark says that of every window before it no more than 0.1 % is missing in the table, as far as
-  producers have reported; it goes back when late messages reopen a window of the last day.
-- While partitions of a topic are left out for want of a leader, its mark does not go forward.
-- Marks are kept in the warehouse, so that each load judges what is new and not all of history.
-- The table of marks is a view over constants: replacing it is one step, and no reader sees half.
-- A table's own property moves by the hour, not by the load: with hundreds of tables the metastore
-  would be busy with little else.
+- A mark promises, for every window before it, that at most 0.1 % of what producers have reported is
+  missing in the table. It moves back if late messages reopen a window of the last day.
+- While partitions of a topic have no leader, its mark does not advance.
+- Marks are stored in the warehouse, so each load checks what is new instead of all history.
+- The table of marks is a view over constants. Replacing it is atomic for readers.
+- A mark in a table's properties advances by the hour, not with every load. With hundreds of tables,
+  the metastore would otherwise do little else.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class WindowSpan:
-    """Windows to be judged: those that start in [since, until); since None: from the first."""
+    """The windows that start in [since, until); `since` None: from the first one."""
 
     since: int | None
     until: int
 
 
-# How far topics are complete within their spans, without those that no producer counts.
+# Returns for each topic, in ms, how far it is complete; topics that nobody counts are omitted.
 AuditLookup = Callable[[Mapping[str, WindowSpan]], Mapping[str, int]]
 
 
 def audit_lookup(store: str, bootstrap: str, registry: str) -> AuditLookup:
-    """Ask the audit's store at a URL, brought up to date with the audit topic first."""
+    """Return a lookup in the audit's store, which first reads the audit topic to its end."""
 
-    def judge(spans: Mapping[str, WindowSpan]) -> Mapping[str, int]:
+    def lookup(spans: Mapping[str, WindowSpan]) -> Mapping[str, int]:
         from sqlalchemy.exc import SQLAlchemyError
 
         from headworks._audit import queries
@@ -88,29 +88,29 @@ def audit_lookup(store: str, bootstrap: str, registry: str) -> AuditLookup:
             opened.close()
         return {topic: one.until for topic, one in found.items() if one.counted}
 
-    return judge
+    return lookup
 
 
 class CompletenessMarks:
-    """Marks the tables of a warehouse; `file` keeps the marks between loads."""
+    """Marks the tables of a warehouse; `file` stores the marks between loads."""
 
     def __init__(
         self,
         file: AnyPath,
         catalog: Catalog,
-        judge: AuditLookup,
+        lookup: AuditLookup,
         *,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._file = file
         self._catalog = catalog
-        self._judge = judge
+        self._lookup = lookup
         self._now = now
 
-    def __call__(self, commit: Commit, held: Container[str] = ()) -> Mapping[str, int]:
-        """Judge the tables of `commit` and mark them; each counted topic's mark.
+    def __call__(self, commit: Commit, leaderless: Container[str] = ()) -> Mapping[str, int]:
+        """Mark the tables of `commit`, and return the mark of each counted topic in ms.
 
-        The marks of the topics in `held` do not go forward.
+        The marks of topics in `leaderless` do not advance.
         """
         known = self._read()
         now = int(self._now() * 1000)
@@ -121,30 +121,30 @@ class CompletenessMarks:
             if topic != AUDIT_TOPIC
         }
         marks = {
-            topic: min(mark, known[topic][0]) if topic in held else mark
-            for topic, mark in self._judge(spans).items()
-            if topic in known or topic not in held
+            topic: min(mark, known[topic][0]) if topic in leaderless else mark
+            for topic, mark in self._lookup(spans).items()
+            if topic in known or topic not in leaderless
         }
-        told = {topic: known[topic][1] for topic in marks if topic in known}
+        published = {topic: known[topic][1] for topic in marks if topic in known}
         for topic in sorted(marks):
-            if _must_publish(marks[topic], told.get(topic)):
-                held = {PROPERTY: _instant(marks[topic])}
-                self._catalog.set_properties(commit.tables[topic].files_table, held)
-                told[topic] = marks[topic]
+            if _must_publish(marks[topic], published.get(topic)):
+                properties = {PROPERTY: _instant(marks[topic])}
+                self._catalog.set_properties(commit.tables[topic].files_table, properties)
+                published[topic] = marks[topic]
         if marks:
             tables = {topic: commit.tables[topic].table for topic in marks}
             self._catalog.put_view(
                 MARKS_TABLE, _COLUMNS, _query(marks, tables, now), _VIEW_COMMENT, {}
             )
-        self._write({topic: [marks[topic], told[topic]] for topic in marks})
+        self._write({topic: [marks[topic], published[topic]] for topic in marks})
         return marks
 
     def _read(self) -> dict[str, list[int]]:
-        """By topic: the mark, and the mark that the table's property has."""
+        """Return by topic: the mark, and the mark in the table's properties."""
         try:
             return dict(json.loads(self._file.read_text(encoding="utf-8")))
         except (FileNotFoundError, ValueError):
-            return {}  # without them all of history is judged again, and comes to the same
+            return {}  # then all history is checked again, with the same result
 
     def _write(self, marks: Mapping[str, list[int]]) -> None:
         write_atomically(self._file, json.dumps(marks, sort_keys=True), durable=False)
@@ -157,8 +157,8 @@ def _since(known: list[int] | None) -> int | None:
     return None if known is None else known[0] - _LOOK_BACK_MS
 
 
-def _must_publish(mark: int, told: int | None) -> bool:
-    return told is None or mark < told or mark >= told + _HOUR_MS
+def _must_publish(mark: int, published: int | None) -> bool:
+    return published is None or not published <= mark < published + _HOUR_MS
 
 
 def _query(marks: Mapping[str, int], tables: Mapping[str, str], now: int) -> str:

@@ -1,12 +1,12 @@
-"""One load, as the driver sees it: finish the last one, plan, read, commit, apply.
+"""One load, as the driver runs it: recover, plan, read, commit, apply.
 
 Rules:
 
-- The ends of partitions are read before the schemas: whatever is in a range was written with a
-  schema that the registry had by then.
-- Nothing new (no messages, no schema) makes no commit.
-- A topic that cannot be loaded keeps its offsets, is reported, and holds up no other; neither does
-  a partition without a leader.
+- The end offsets are read before the schemas. So every message of a range was written with a schema
+  that the registry already had.
+- If there are no new messages and no new schemas, nothing is committed.
+- A topic that cannot be loaded keeps its offsets and is reported. It delays no other topic, and
+  neither does a partition without a leader.
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ _LOG = logging.getLogger(__name__)
 
 
 class QuarantineLimitError(HeadworksError):
-    """A topic with more bad messages than the limit lets pass."""
+    """A topic has more bad messages than the limit allows."""
 
 
 @dataclass(slots=True)
 class _LoadPlan:
-    """What is new; `tasks`: what reading it took."""
+    """Everything that a load is going to do."""
 
-    governed: TopicPlans
-    ranges: list[Range] = field(default_factory=list)
-    gaps: dict[str, list[Gap]] = field(default_factory=dict)
+    topics: TopicPlans
+    ranges: list[Range] = field(default_factory=list)  # the new messages
+    gaps: dict[str, list[Gap]] = field(default_factory=dict)  # lost messages to skip, by topic
     refused: list[SkippedTopic] = field(default_factory=list)
     leaderless: list[LeaderlessPartitions] = field(default_factory=list)
-    evolved: list[str] = field(default_factory=list)
-    tasks: list[TaskReport] = field(default_factory=list)
+    evolved: list[str] = field(default_factory=list)  # topics with a new schema
+    tasks: list[TaskReport] = field(default_factory=list)  # set once they have run
 
     def skip_topic(self, topic: str, reason: str) -> None:
-        """The topic stays as it is."""
+        """Leave a topic as it is, and report why."""
         self.refused.append(SkippedTopic(topic, reason))
         self.ranges = [r for r in self.ranges if r.topic != topic]
         self.leaderless = [one for one in self.leaderless if one.topic != topic]
@@ -78,19 +78,19 @@ class _LoadPlan:
         self.evolved = [t for t in self.evolved if t != topic]
 
     def skip_partitions(self, topic: str, away: Sequence[int], last: Commit | None) -> None:
-        """These partitions of a topic stay as they are, for want of a leader."""
+        """Leave partitions as they are, because they have no leader."""
         if any(refusal.topic == topic for refusal in self.refused):
             return
         error, committed = unled(topic, away), last.committed(topic) if last else {}
-        stand = {partition: committed.get(partition) for partition in away}
+        offsets = {partition: committed.get(partition) for partition in away}
         _LOG.warning(
-            "%s: they stay where they stand, %s",
+            "%s; their offsets stay: %s",
             error.message,
-            ", ".join(f"{p} at offset {at}" for p, at in stand.items() if at is not None)
-            or "at their beginning",
+            ", ".join(f"{p} at {at}" for p, at in offsets.items() if at is not None)
+            or "nothing was loaded yet",
             extra={"topic": topic, "partitions": list(away)},
         )
-        self.leaderless.append(LeaderlessPartitions(topic, stand, str(error)))
+        self.leaderless.append(LeaderlessPartitions(topic, offsets, str(error)))
 
     @property
     def empty(self) -> bool:
@@ -99,7 +99,7 @@ class _LoadPlan:
 
 
 class Load:
-    """Runs one load with `parts`; `progress` hears of every phase as it begins."""
+    """One load; `progress` is called in each phase."""
 
     def __init__(self, parts: LoaderContext, progress: Progress | None = None) -> None:
         self._context = parts
@@ -134,9 +134,9 @@ class Load:
         parts = self._context
         topics = {t: ps for t, ps in parts.broker.partitions().items() if parts.policy.includes(t)}
         marks = parts.broker.watermarks(topics)
-        governed = plan_topics(marks, parts.versions, last, parts.log, parts.policy)
-        plan = _LoadPlan(governed, refused=list(governed.refused))
-        for topic, topic_plan in governed.plans.items():
+        chosen = plan_topics(marks, parts.versions, last, parts.log, parts.policy)
+        plan = _LoadPlan(chosen, refused=list(chosen.refused))
+        for topic, topic_plan in chosen.plans.items():
             self._plan_topic(plan, topic_plan, marks[topic], last)
             if away := sorted({*topics[topic]} - marks[topic].keys()):
                 plan.skip_partitions(topic, away, last)
@@ -166,25 +166,25 @@ class Load:
     def _read(self, plan: _LoadPlan, last: Commit | None) -> list[Manifest]:
         number = (last.number if last else 0) + 1
         staging, bins = self._transaction.staging(number), self._context.tasks
-        tasks = make_tasks(plan.ranges, plan.governed.plans, last, number, staging, bins)
+        tasks = make_tasks(plan.ranges, plan.topics.plans, last, number, staging, bins)
         return self._transaction.load(tasks, staging, sum(r.size for r in plan.ranges))
 
     def _without_bad_topics(
         self, plan: _LoadPlan, found: ResultsByTopic, manifests: Sequence[Manifest]
     ) -> list[Manifest]:
-        """The manifests without the topics of which too much is bad; those leave the plan."""
-        held = set()
+        """Skip the topics with too many bad messages, and return the results without them."""
+        skipped = set()
         for topic, parts in found.items():
             try:
                 _check_limit(topic, parts, self._context.policy.limit)
             except QuarantineLimitError as error:
                 plan.skip_topic(topic, str(error))
-                held.add(topic)
+                skipped.add(topic)
         return [
             replace(
                 m,
-                files=tuple(f for f in m.files if f.topic not in held),
-                topics=tuple(t for t in m.topics if t.topic not in held),
+                files=tuple(f for f in m.files if f.topic not in skipped),
+                topics=tuple(t for t in m.topics if t.topic not in skipped),
             )
             for m in manifests
         ]
@@ -193,33 +193,35 @@ class Load:
         self, plan: _LoadPlan, manifests: Sequence[Manifest], last: Commit | None
     ) -> CommitBuilder:
         found, now = group_by_topic(manifests), self._transaction.now_ms()
-        draft = self._transaction.new_commit(last, "load")
-        draft.advance_offsets(plan.ranges)
-        draft.advance_offsets(
+        builder = self._transaction.new_commit(last, "load")
+        builder.advance_offsets(plan.ranges)
+        builder.advance_offsets(
             _range_of_gap(t, gap) for t, gaps in plan.gaps.items() for gap in gaps
         )
-        draft.files = [file for m in manifests for file in m.files]
+        builder.files = [file for m in manifests for file in m.files]
         for topic in sorted({*found, *plan.evolved}):
-            topic_plan = plan.governed.plans[topic]
+            topic_plan = plan.topics.plans[topic]
             self._context.log.schemas.put(topic_plan.latest.text)
-            before = draft.tables.get(topic)
+            before = builder.tables.get(topic)
             size = mean_record_bytes(found.get(topic, ()), before.record_bytes if before else 200.0)
-            draft.tables[topic] = next_state(topic_plan, before, draft.number, size)
-        counted = sorted({*found, *plan.gaps} & draft.tables.keys())
-        files = count_files_by_topic(draft.files, {t: draft.tables[t].files_table for t in counted})
+            builder.tables[topic] = next_state(topic_plan, before, builder.number, size)
+        counted = sorted({*found, *plan.gaps} & builder.tables.keys())
+        files = count_files_by_topic(
+            builder.files, {t: builder.tables[t].files_table for t in counted}
+        )
         for topic in counted:
             counts = topic_commit(found.get(topic, ()), files[topic], gaps=plan.gaps.get(topic, ()))
-            draft.count(topic, counts, now)
+            builder.count(topic, counts, now)
             if counts.bytes:
                 volume = round(bytes_per_day(counts.windows), 0)
-                draft.tables[topic] = replace(draft.tables[topic], bytes_a_day=volume)
-        return draft
+                builder.tables[topic] = replace(builder.tables[topic], bytes_a_day=volume)
+        return builder
 
     def _report(self, number: int, commit: Commit | None, plan: _LoadPlan) -> LoadReport:
         return report_of(
             number,
             commit,
-            plan.governed.ungoverned,
+            plan.topics.ungoverned,
             plan.refused,
             dict(self._transaction.seconds),
             plan.leaderless,
@@ -235,7 +237,7 @@ def make_tasks(
     staging: AnyPath,
     bins: int,
 ) -> list[Task]:
-    """The bins of a load, as tasks."""
+    """Return the tasks of a load."""
     sizes = {t: s.record_bytes for t, s in last.tables.items()} if last else {}
     return [
         Task(
@@ -250,7 +252,7 @@ def make_tasks(
 
 
 def _task_report(manifest: Manifest) -> TaskReport:
-    """What a task did, for the report."""
+    """Return the report of one task."""
     return TaskReport(
         topics=len({found.topic for found in manifest.topics}),
         messages=sum(found.rows + found.quarantined for found in manifest.topics),

@@ -1,7 +1,8 @@
-"""What a loader counts, in Prometheus' form: over HTTP while it runs, or in a file afterwards.
+"""The loader's Prometheus metrics: on a page while it runs, or in a file after each run.
 
-Rules: the numbers are those of the commit log and of the last run, so that a restarted loader goes
-on where it was; labels are topics of the warehouse, so their number is bounded.
+Rules: the numbers come from the commit log and the last run, so a restarted loader continues them.
+The labels are topics of the warehouse, so their number is bounded. The page follows the exposure
+rule of all our servers (`metrics_page`).
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class LoaderMetrics:
         )
         self._refused = Gauge(
             f"{_PREFIX}_topics_refused",
-            "topics the last run left as they were",
+            "topics that the last run skipped",
             registry=self._registry,
         )
         self._ungoverned = Gauge(
@@ -66,7 +67,7 @@ class LoaderMetrics:
         )
         self._leaderless = Gauge(
             f"{_PREFIX}_partitions_leaderless",
-            "partitions the last run left out for want of a leader",
+            "partitions that the last run skipped because they had no leader",
             registry=self._registry,
         )
         self._success = Gauge(
@@ -77,7 +78,7 @@ class LoaderMetrics:
         self.refresh()
 
     def loaded(self, report: LoadReport) -> None:
-        """A run is over."""
+        """Count a run that succeeded."""
         self._runs.labels("succeeded").inc()
         self._success.set(time.time())
         self._seconds.clear()
@@ -91,11 +92,11 @@ class LoaderMetrics:
         self.refresh()
 
     def failed(self) -> None:
-        """A run failed."""
+        """Count a run that failed."""
         self._runs.labels("failed").inc()
 
     def refresh(self) -> None:
-        """Take over what the commit log says."""
+        """Set the gauges to what the commit log says."""
         last = self._log.latest()
         for topic, state in (last.tables if last else {}).items():
             for name in ("rows", "files", "quarantined", "lost"):
@@ -111,7 +112,7 @@ class LoaderMetrics:
         return MetricsPage(endpoint, lambda: generate_latest(self._registry)).url
 
     def write(self, path: Path) -> None:
-        """Put everything into a file, at once, for a collector of text files."""
+        """Replace a file for a collector of text files; UsageError if it cannot be written."""
         try:
             write_to_textfile(str(path), self._registry)
         except OSError as error:

@@ -1,12 +1,14 @@
-"""A topic's table, written anew in its latest schema: for changes that no file can follow in place.
+"""A rebuild: a topic's table rewritten in its latest schema, for changes no file can follow in
+place.
 
 Rules:
 
-- Every value becomes what Avro makes of it, by the same expressions as in the topic's view; what
-  Avro does not resolve, or resolves into other values, is refused and changes nothing.
-- A new table beside the old one; the view is sent to it in one step, so nobody ever reads a half.
-- Partitions that are done stay done: a rebuild that was interrupted goes on where it was. What is
-  not done is in a folder of one loader alone, so one that was outlived cannot spoil another's.
+- Every value becomes what Avro's schema resolution makes of it, by the same expressions as in the
+  topic's view. A change that Avro cannot resolve, or resolves to other values, is refused.
+- The new table is written beside the old one. The view then switches to it in one step, so no query
+  reads a part of it.
+- Finished partitions are kept, so an interrupted rebuild continues. Unfinished ones are in a folder
+  that only one loader writes, so an outlived loader cannot damage another's.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ REBUILD_FOLDER = ".rebuild"
 
 
 class Rebuild:
-    """One rebuild with `parts`."""
+    """One rebuild of a topic's table."""
 
     def __init__(self, parts: LoaderContext, progress: Progress | None = None) -> None:
         self._context = parts
@@ -55,7 +57,10 @@ class Rebuild:
         self._progress = progress
 
     def run(self, topic: str) -> LoadReport:
-        """Rebuild a topic's table; IncompatibleError, naming the column, for what cannot be."""
+        """Rebuild a topic's table.
+
+        Raises IncompatibleError, with the column, if a value cannot be resolved.
+        """
         last = self._transaction.recover()
         state = last.tables.get(topic) if last else None
         if last is None or state is None:
@@ -67,29 +72,29 @@ class Rebuild:
         key = self._context.log.schemas.put(latest.text)
         folder = self._context.root / REBUILD_FOLDER / state.table
         last = self._forget_others(folder, key, last)
-        draft = self._transaction.new_commit(last, "rebuild")
-        query = self._query(state, latest, draft.number)
+        builder = self._transaction.new_commit(last, "rebuild")
+        query = self._query(state, latest, builder.number)
         self._context.on_step("planned")
         with self._transaction.phase("rewrite"):
-            for day in draft.days(state.files_table):
-                self._day(draft, topic, state, day, query, folder / key)
+            for day in builder.days(state.files_table):
+                self._day(builder, topic, state, day, query, folder / key)
         taken = {name for s in last.tables.values() for name in (s.table, s.files_table)}
-        new = f"{state.table}__{draft.number}"
-        while new in taken:  # a topic can be called that
+        new = f"{state.table}__{builder.number}"
+        while new in taken:  # a topic may have that name
             new += "_"
-        draft.files = [replace(file, table=new) for file in draft.files]
-        draft.retired_tables.append(state.files_table)
-        draft.drop_layout(state.files_table)
-        draft.tables[topic] = replace(
+        builder.files = [replace(file, table=new) for file in builder.files]
+        builder.retired_tables.append(state.files_table)
+        builder.drop_layout(state.files_table)
+        builder.tables[topic] = replace(
             state,
             source=new,
-            projections=[[draft.number, latest.version, latest.schema_id, key]],
-            files=len(draft.files),
+            projections=[[builder.number, latest.version, latest.schema_id, key]],
+            files=len(builder.files),
         )
         self._context.on_step("staged")
-        # All of it is for this number or an earlier one: nobody can commit it after this one.
+        # All of it was written for this number or an earlier one: no other loader can commit it.
         used = sorted_glob(folder, "*/*")
-        commit = self._transaction.commit(draft)
+        commit = self._transaction.commit(builder)
         for path in used:
             remove_tree(path)
         remove_empty(folder / key)
@@ -116,15 +121,15 @@ class Rebuild:
 
     def _day(
         self,
-        draft: CommitBuilder,
+        builder: CommitBuilder,
         topic: str,
         state: TableState,
         day: str,
         query: str,
         folder: AnyPath,
     ) -> None:
-        """One partition: done before, or to do."""
-        sources = draft.sources(state.files_table, day)
+        """Add the files of one partition, and rewrite it unless an earlier rebuild has."""
+        sources = builder.sources(state.files_table, day)
         if not sources:
             return
         names = "\n".join(str(path) for path in sources)
@@ -138,9 +143,9 @@ class Rebuild:
         for path in sorted_glob(done, "part-*.parquet"):
             sync_file(path)
             n = pq.read_metadata(parquet_source(path)).num_rows
-            name = f"load-{draft.number:08d}-{uuid.uuid4().hex[:12]}.parquet"
+            name = f"load-{builder.number:08d}-{uuid.uuid4().hex[:12]}.parquet"
             rows += n
-            draft.files.append(StagedFile(str(path), topic, "", day, name, n, file_size(path)))
+            builder.files.append(StagedFile(str(path), topic, "", day, name, n, file_size(path)))
         sync_folder(done)
         expected = sum(pq.read_metadata(parquet_source(path)).num_rows for path in sources)
         if rows != expected:
@@ -152,7 +157,7 @@ class Rebuild:
             )
 
     def _done_before(self, folder: AnyPath, begun: str) -> AnyPath | None:
-        """What an earlier rebuild has finished of a partition; what it has not, is removed."""
+        """Return the folder of a finished partition, and remove unfinished ones."""
         for path in sorted_glob(folder, f"{begun}*"):
             if (path / "_SUCCESS").exists():
                 return path
@@ -161,7 +166,7 @@ class Rebuild:
         return None
 
     def _forget_others(self, folder: AnyPath, key: str, last: Commit) -> Commit:
-        """Remove what an earlier rebuild left that was for another schema; the last commit."""
+        """Remove what an earlier rebuild left for another schema, and return the last commit."""
         others = [path for path in sorted_glob(folder, "*") if path.name != key]
         if others:
             last = self._transaction.fence_other_loaders(last)

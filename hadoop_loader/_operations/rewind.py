@@ -1,12 +1,12 @@
-"""Reading again: from an offset or a time on (rewind), or what is in quarantine (requeue).
+"""Loading again: from an offset or a time (rewind), or from quarantine (requeue).
 
 Rules:
 
-- New rows replace the old ones in one commit: partitions that held replaced rows get a new folder
-  with the rows that stay and the rows that come, and readers are sent there partition by partition.
-- Nothing is replaced that cannot be read again: what retention has removed stays as it is, and a
-  log that gives fewer messages than the tables hold of it (a compacted one) is refused.
-- Offsets do not change; the audit gets the difference, so that its sums stay what they were.
+- New rows replace the old ones in one commit. A partition with replaced rows gets a new folder,
+  which holds the rows that stay and the new ones. Readers switch partition by partition.
+- Rows that cannot be read again are not replaced. Those that retention removed from the log stay.
+  If the log has fewer messages than the tables have rows (compaction), the rewind is refused.
+- Offsets do not change. The audit gets the difference, so its sums stay the same.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ __all__ = ["Requeue", "Rewind"]
 
 
 class _RowReplacement:
-    """What both have in common: old rows out, new rows in."""
+    """The common part of rewind and requeue: old rows out, new rows in."""
 
     def __init__(self, parts: LoaderContext, progress: Progress | None = None) -> None:
         self._context = parts
         self._transaction = Transaction(parts, progress)
 
     def _begin(self, topic: str) -> tuple[Commit, TableState, TopicPlan]:
-        """The last commit, the topic's table, and how to read the topic; UsageError if not."""
+        """Return the last commit, the topic's table, and its plan; UsageError if it has none."""
         last = self._transaction.recover()
         state = last.tables.get(topic) if last else None
         if last is None or state is None:
@@ -73,26 +73,26 @@ class _RowReplacement:
         return last, state, found.plans[topic]
 
     def _without(
-        self, draft: CommitBuilder, topic: str, table: str, dropped: Dropped
+        self, builder: CommitBuilder, topic: str, table: str, dropped: Dropped
     ) -> list[Rewritten]:
-        """The partitions of a table that hold such rows, in staging without them; they move."""
-        staging = self._transaction.staging(draft.number)
+        """Stage a table's partitions without the dropped rows, and relocate them."""
+        staging = self._transaction.staging(builder.number)
         jobs = [
-            Rewrite(draft.number, topic, table, day, tuple(sources), staging, dropped)
-            for day in draft.days(table)
-            if (sources := draft.sources(table, day))
+            Rewrite(builder.number, topic, table, day, tuple(sources), staging, dropped)
+            for day in builder.days(table)
+            if (sources := builder.sources(table, day))
         ]
         done = [r for r in self._context.jobs.rewrite(jobs) if r.dropped] if jobs else []
         for r in done:
             if table != QUARANTINE_TABLE:
-                draft.add_file_count(topic, len(r.files) - len(draft.sources(table, r.day)))
-            draft.relocate(table, r.day)
-            draft.files.extend(r.files)
+                builder.add_file_count(topic, len(r.files) - len(builder.sources(table, r.day)))
+            builder.relocate(table, r.day)
+            builder.files.extend(r.files)
         return done
 
     def _take_in(
         self,
-        draft: CommitBuilder,
+        builder: CommitBuilder,
         plan: TopicPlan,
         parts: Sequence[TopicManifest],
         files: Sequence[StagedFile],
@@ -100,13 +100,13 @@ class _RowReplacement:
     ) -> LoadReport:
         topic, now = plan.topic, self._transaction.now_ms()
         self._context.log.schemas.put(plan.latest.text)
-        before = draft.tables[topic]
-        draft.tables[topic] = next_state(plan, before, draft.number, before.record_bytes)
-        draft.files.extend(files)
+        before = builder.tables[topic]
+        builder.tables[topic] = next_state(plan, before, builder.number, before.record_bytes)
+        builder.files.extend(files)
         new = sum(f.table == plan.table for f in files)
-        draft.count(topic, topic_commit(parts, new, instead=replaced), now)
+        builder.count(topic, topic_commit(parts, new, instead=replaced), now)
         self._context.on_step("staged")
-        commit = self._transaction.commit(draft)
+        commit = self._transaction.commit(builder)
         report = report_of(commit.number, commit, seconds=dict(self._transaction.seconds))
         self._context.log.write_report(commit.number, report.as_dict())
         return report
@@ -117,31 +117,31 @@ class _RowReplacement:
 
 
 class Rewind(_RowReplacement):
-    """Reads a topic again from a position to where it was loaded up to."""
+    """Loads a topic again from a position up to its committed offsets."""
 
     def run(self, topic: str, to: Position) -> LoadReport:
-        """Replace everything from `to` on; see the module for what is refused."""
+        """Replace all rows from `to` on; see the module for what is refused."""
         last, state, plan = self._begin(topic)
         with self._transaction.phase("plan"):
             ranges = self._ranges(topic, to, last)
         if not ranges:
             return self._nothing(last)
         self._context.on_step("planned")
-        draft = self._transaction.new_commit(last, "rewind")
+        builder = self._transaction.new_commit(last, "rewind")
         with self._transaction.phase("read"):
-            staging, bins = self._transaction.staging(draft.number), self._context.tasks
-            tasks = make_tasks(ranges, {topic: plan}, last, draft.number, staging, bins)
+            staging, bins = self._transaction.staging(builder.number), self._context.tasks
+            tasks = make_tasks(ranges, {topic: plan}, last, builder.number, staging, bins)
             manifests = self._transaction.load(tasks, staging, sum(r.size for r in ranges))
             found = group_by_topic(manifests)
             check_coverage(ranges, found)
         with self._transaction.phase("rewrite"):
             starts = {r.partition: r.start for r in ranges}
-            old = self._without(draft, topic, state.files_table, Dropped(None, starts))
-            bad = self._without(draft, topic, QUARANTINE_TABLE, Dropped(topic, starts))
+            old = self._without(builder, topic, state.files_table, Dropped(None, starts))
+            bad = self._without(builder, topic, QUARANTINE_TABLE, Dropped(topic, starts))
         _check_no_loss(topic, found[topic], [*old, *bad])
         replaced = _replaced(old, bad)
         files = [f for m in manifests for f in m.files]
-        return self._take_in(draft, plan, found[topic], files, replaced)
+        return self._take_in(builder, plan, found[topic], files, replaced)
 
     def _ranges(self, topic: str, to: Position, last: Commit) -> list[Range]:
         committed = last.committed(topic)
@@ -168,43 +168,45 @@ class Rewind(_RowReplacement):
 
 
 class Requeue(_RowReplacement):
-    """Decodes a topic's quarantined messages again, after what they lacked was registered."""
+    """Decodes a topic's quarantined messages again, once a missing schema is registered."""
 
     def run(self, topic: str) -> LoadReport:
-        """Bring what can be decoded now into the table; the rest stays in quarantine."""
+        """Move the messages that can be decoded now into the table; the rest stay in quarantine."""
         last, _, plan = self._begin(topic)
-        draft = self._transaction.new_commit(last, "requeue")
+        builder = self._transaction.new_commit(last, "requeue")
         sources = [
             file
-            for day in draft.days(QUARANTINE_TABLE)
-            for file in draft.sources(QUARANTINE_TABLE, day)
+            for day in builder.days(QUARANTINE_TABLE)
+            for file in builder.sources(QUARANTINE_TABLE, day)
         ]
         self._context.on_step("planned")
         with self._transaction.phase("read"):
-            manifest = self._read(draft, plan, sources)
+            manifest = self._read(builder, plan, sources)
         if not sum(t.rows for t in manifest.topics):
             return self._nothing(last)
         with self._transaction.phase("rewrite"):
             every = Dropped(topic, dict.fromkeys(last.committed(topic), 0))
-            bad = self._without(draft, topic, QUARANTINE_TABLE, every)
+            bad = self._without(builder, topic, QUARANTINE_TABLE, every)
         _check_no_loss(topic, manifest.topics, bad)
-        return self._take_in(draft, plan, manifest.topics, manifest.files, _replaced([], bad))
+        return self._take_in(builder, plan, manifest.topics, manifest.files, _replaced([], bad))
 
-    def _read(self, draft: CommitBuilder, plan: TopicPlan, sources: Sequence[AnyPath]) -> Manifest:
+    def _read(
+        self, builder: CommitBuilder, plan: TopicPlan, sources: Sequence[AnyPath]
+    ) -> Manifest:
         nothing = (Range(plan.topic, 0, 0, 0),)
-        staging = self._transaction.staging(draft.number)
-        task = Task(draft.number, nothing, {plan.topic: plan}, staging)
+        staging = self._transaction.staging(builder.number)
+        task = Task(builder.number, nothing, {plan.topic: plan}, staging)
         return load(task, _QuarantineFetcher(sources))
 
 
 class _QuarantineFetcher:
-    """The quarantine table as a log: a fetcher of the messages that are in it."""
+    """A fetcher that reads the messages of the quarantine table."""
 
     def __init__(self, sources: Sequence[AnyPath]) -> None:
         self._sources = sources
 
     def fetch(self, ranges: Sequence[Range]) -> Iterator[tuple[str, list[Message]]]:
-        """Every quarantined message of the ranges' one topic, whatever the ranges."""
+        """Return every quarantined message of the ranges' single topic, whatever the ranges."""
         (topic,) = {r.topic for r in ranges}
         for source in self._sources:
             for batch in pq.ParquetFile(parquet_source(source)).iter_batches(10_000):

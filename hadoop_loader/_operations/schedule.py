@@ -1,14 +1,14 @@
-"""Loading again and again: one run after the other, whatever happens to any of them.
+"""Repeated loads: one run after the other, even if some fail.
 
 Rules:
 
-- A run is due every `pause` seconds, counted from the first. One that takes longer makes the next
-  one begin at once: runs never overlap, and none is skipped for ever, because a load takes
-  everything since the last commit.
-- A run that fails is told, and the next one is due as ever. If the session itself is dead (its JVM
-  was killed), it is opened anew, also when there is nothing to load: it may be serving.
-- A dead session that cannot be closed is no reason to stop either.
-- Asked to stop, it finishes the run that it is in.
+- A run is due every `pause` seconds, counted from the first one. If a run overruns, the next starts
+  immediately. Runs never overlap, and a late run loses nothing: a load takes everything since the
+  last commit.
+- A failed run is reported, and the next one is due as usual. If the session is dead (its JVM was
+  killed), it is opened again, even if there is nothing to load: it may be serving.
+- A dead session that cannot be closed stops nothing either.
+- When it is asked to stop, it finishes the current run.
 """
 
 from __future__ import annotations
@@ -31,48 +31,48 @@ class ScheduledLoader(Protocol):
         ...
 
     def alive(self) -> bool:
-        """Whether another load makes sense in this session."""
+        """Return whether the session still works."""
         ...
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release everything."""
         ...
 
 
 class RunListener(Protocol):
-    """Who hears of runs."""
+    """Receives the outcome of every run."""
 
     def loaded(self, report: LoadReport) -> None:
-        """A run is over."""
+        """Handle a run that succeeded."""
         ...
 
     def failed(self, error: Exception, in_a_row: int) -> None:
-        """A run failed, as `in_a_row - 1` did before it."""
+        """Handle a run that failed, as did the `in_a_row - 1` runs before it."""
         ...
 
 
 def load_every(
     pause: float,
     open_: Callable[[], ScheduledLoader],
-    told: RunListener,
+    listener: RunListener,
     stop: threading.Event,
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Load until `stop` is set; `open_` opens the warehouse, now and when its session has died."""
+    """Load until `stop` is set; `open_` opens the warehouse, at first and after a session died."""
     loader: ScheduledLoader | None = None
     failed = 0
     due = clock()
     try:
         while not stop.is_set():
             try:
-                loader = _while_alive(loader, told, failed) or open_()
-                told.loaded(loader.load())
+                loader = _while_alive(loader, listener, failed) or open_()
+                listener.loaded(loader.load())
                 failed = 0
-            except Exception as error:  # whatever failed, the next run may not
+            except Exception as error:  # the next run may succeed
                 failed += 1
-                told.failed(error, failed)
-                loader = _while_alive(loader, told, failed)
+                listener.failed(error, failed)
+                loader = _while_alive(loader, listener, failed)
             due = max(due + pause, clock())
             stop.wait(max(0.0, due - clock()))
     finally:
@@ -81,13 +81,13 @@ def load_every(
 
 
 def _while_alive(
-    loader: ScheduledLoader | None, told: RunListener, failed: int
+    loader: ScheduledLoader | None, listener: RunListener, failed: int
 ) -> ScheduledLoader | None:
-    """The loader, or None after it was closed because its session is dead."""
+    """Return the loader, or None if its session was dead, after closing it."""
     if loader is None or loader.alive():
         return loader
     try:
         loader.close()
-    except Exception as error:  # it is given up in any case
-        told.failed(error, failed)
+    except Exception as error:  # it is dropped in any case
+        listener.failed(error, failed)
     return None

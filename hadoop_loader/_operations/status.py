@@ -1,7 +1,7 @@
-"""What a warehouse's commit log says, and how far behind the broker it is. Without Spark.
+"""The state of a warehouse from its commit log, and its lag behind the broker. Without Spark.
 
-Rules: a broker that does not answer costs the answer about itself only; the sums are in the last
-commit, so the age of a warehouse does not matter.
+Rules: if the broker does not answer, only the lag is missing. The last commit holds all sums, so
+the age of a warehouse does not matter.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from headworks.errors import HeadworksError, UsageError
 
 __all__ = ["Lag", "compute_lag", "warehouse_status"]
 
-Lag = tuple[int, float | None]
-_FIRST_FETCH_BYTES = 64 << 10  # bytes; a larger one is given all the same
+Lag = tuple[int, float | None]  # messages, and minutes
+_FIRST_FETCH_BYTES = 64 << 10  # the broker returns a larger first batch all the same
 
 
 def warehouse_status(root: AnyPath, bootstrap: str | None = None) -> dict[str, Any]:
-    """Per topic: table, schema version, offsets, rows, files, quarantined, lost, and its lag.
+    """Return for each topic: table, schema version, offsets, rows, files, bad, lost, and lag.
 
-    The lag is asked of the broker at `bootstrap`, and null without one, or where no leader answers
-    for a partition.
+    The broker at `bootstrap` is asked for the lag. It is null without one, or if a partition has no
+    leader.
     """
     if not (root / "_headworks" / "commits").is_dir():
         raise UsageError(
@@ -39,12 +39,12 @@ def warehouse_status(root: AnyPath, bootstrap: str | None = None) -> dict[str, A
     log = CommitLog(root / "_headworks")
     last = log.latest()
     tables = last.tables if last else {}
-    lags, trouble = _fetch_lags(bootstrap, last) if bootstrap and last else ({}, None)
+    lags, broker_error = _fetch_lags(bootstrap, last) if bootstrap and last else ({}, None)
     report = log.last_run() or {}
     return {
         "load": last.number if last else 0,
         "applied": last is None or log.is_applied(last.number),
-        "broker_error": trouble,
+        "broker_error": broker_error,
         "ungoverned": report.get("ungoverned", []),
         "refused": _refused(report, tables),
         "leaderless": report.get("leaderless", []),
@@ -58,9 +58,9 @@ def warehouse_status(root: AnyPath, bootstrap: str | None = None) -> dict[str, A
 def compute_lag(
     committed: Mapping[int, int], marks: Mapping[int, Watermarks], oldest_ms: int | None, now: float
 ) -> Lag:
-    """Messages that are not loaded yet, and the minutes since the oldest of them was written.
+    """Return the messages not loaded yet, and the minutes since the oldest was written.
 
-    None minutes: there is none where it is looked for, at the first offset of each partition.
+    The minutes are None if each partition's first offset holds no message.
     """
     behind = sum(m.high - max(committed.get(p, m.low), m.low) for p, m in marks.items())
     if behind <= 0:
@@ -76,14 +76,14 @@ def _fetch_lags(bootstrap: str, last: Commit) -> tuple[dict[str, Lag], str | Non
         broker = KafkaLog(client)
         known = broker.partitions()
         marks = broker.watermarks({t: known[t] for t in last.tables if t in known})
-        away = {t: [p for p in known[t] if p not in found] for t, found in marks.items()}
-        led = {topic: found for topic, found in marks.items() if not away[topic]}
+        missing = {t: [p for p in known[t] if p not in found] for t, found in marks.items()}
+        led = {topic: found for topic, found in marks.items() if not missing[topic]}
         oldest, now = _oldest(client, led, last), time.time()
         lags = {
             topic: compute_lag(last.committed(topic), found, oldest.get(topic), now)
             for topic, found in led.items()
         }
-        return lags, "; ".join(unled(t, ps).message for t, ps in away.items() if ps) or None
+        return lags, "; ".join(unled(t, ps).message for t, ps in missing.items() if ps) or None
     except HeadworksError as error:
         return {}, error.message
 
@@ -91,8 +91,9 @@ def _fetch_lags(bootstrap: str, last: Commit) -> tuple[dict[str, Lag], str | Non
 def _oldest(
     client: Mapping[str, Any], marks: Mapping[str, Mapping[int, Watermarks]], last: Commit
 ) -> dict[str, int]:
-    """Of each topic the timestamp of what is oldest among the first message, not loaded yet, of
-    each partition; topics of which all is loaded are left out.
+    """Return for each topic the timestamp of its oldest message that is not loaded.
+
+    Only the first such message of each partition counts. Topics without any are omitted.
     """
     firsts = [
         Range(topic, partition, start, start + 1)
@@ -110,7 +111,7 @@ def _oldest(
 
 
 def _refused(report: Mapping[str, Any], tables: Mapping[str, TableState]) -> list[dict[str, Any]]:
-    """What the last load refused; `rebuilt`: the table was written anew since, so load again."""
+    """Return the topics that the last load skipped; `rebuilt`: a rebuild came after it."""
     found = []
     for refusal in report.get("refused", []):
         state = tables.get(refusal["topic"])

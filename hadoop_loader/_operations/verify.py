@@ -1,8 +1,8 @@
-"""What is in the tables' files, by their footers, beside what the commits say: no Spark, no scan.
+"""Rows in the tables' files, by their footers, beside what the commits say: no Spark, no scan.
 
-Rules: reads only, and only where readers are sent; what waits to be removed is no row. The commits
-are believed when each of them is what was written, and names the one before it; the first one, the
-last of those that the loader has noted to have forgotten.
+Rules: it only reads, and only the folders that readers are sent to; retired files do not count. The
+commits are trusted if each is what was written and names the one before it. The first one must name
+the last commit that the loader noted as expired.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ __all__ = ["TableRows", "count_rows"]
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """Rows of a topic's table, in its files and by the commits; and what is in quarantine."""
+    """Rows of a topic's table: in its files, by the commits, and in quarantine."""
 
     topic: str
     table: str
     in_files: int
     in_commits: int
-    quarantined: int
+    quarantined: int  # messages, by the commits
 
 
 def count_rows(root: AnyPath) -> list[TableRows]:
-    """Every table of the warehouse in `root`, by topic; UsageError if it is none.
+    """Count every table of the warehouse in `root`, by topic; UsageError if it is none.
 
-    CorruptError if a commit is not what the loader wrote, or is gone.
+    Raises CorruptError if a commit is missing, or is not what the loader wrote.
     """
     state = root / "_headworks"
     log = CommitLog(state) if (state / "commits").is_dir() else None
@@ -55,10 +55,10 @@ def count_rows(root: AnyPath) -> list[TableRows]:
 
 def _verify_chain(log: CommitLog) -> Commit | None:
     last: Commit | None = None
-    gone = log.expired()
-    before, expected = gone.through, gone.checksum
+    expired = log.expired()
+    before, expected = expired.through, expired.checksum
     for number in log.numbers():
-        if number <= gone.through:
+        if number <= expired.through:
             continue
         commit = log.read(number)
         if commit.previous != expected:
@@ -72,7 +72,7 @@ def _verify_chain(log: CommitLog) -> Commit | None:
 
 
 def _rows_in(root: AnyPath, table: str, moved: dict[str, str]) -> int:
-    """Rows in the folders of all days; `moved` has those that are elsewhere."""
+    """Count the rows in the folders of all partitions; `moved` has the relocated ones."""
     import pyarrow.parquet as pq
 
     folders = {path.name.partition("=")[2]: path for path in (root / table).glob("datepartition=*")}

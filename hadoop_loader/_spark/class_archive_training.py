@@ -1,4 +1,4 @@
-"""`python -m hadoop_loader._spark.class_archive_training FOLDER`: make the archive of JVM classes.
+"""`python -m hadoop_loader._spark.class_archive_training FOLDER`: build the JVM's class archive.
 
 A Spark session of its own creates a table and a view, reads, writes, and answers SQL. Its JVM then
 writes the classes that it loaded into the archive.
@@ -22,7 +22,7 @@ _LONGEST_SECONDS = 900.0
 
 
 def train(data: Path, archive: Path) -> None:
-    """Run a session that uses what a load uses; its JVM writes `archive` when it ends."""
+    """Run a session that does what a load does; its JVM writes `archive` when it ends."""
     os.environ.pop("SPARK_CONF_DIR", None)
     config = WarehouseConfig(data_dir=data, bootstrap="", registry="")
     spark = start_session(config, extra=(f"-XX:ArchiveClassesAtExit={archive}", *QUIET))

@@ -1,4 +1,4 @@
-"""Spark's types as column types, for DataFrames that come to us."""
+"""Spark's types as column types, for the DataFrames that users write."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SCALARS: dict[type[Any], ColumnType] = {
 
 
 def struct_of(schema: types.StructType) -> Struct:
-    """The columns of a DataFrame; IncompatibleError for a type that no schema has."""
+    """Return the columns of a DataFrame; IncompatibleError for a type that no schema has."""
     return Struct(tuple(StructField(f.name, _type(f.dataType, f.name)) for f in schema.fields))
 
 

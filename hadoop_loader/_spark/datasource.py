@@ -6,12 +6,13 @@
 
 Rules:
 
-- The latest schema, as it is when the DataFrame is made, is the schema of all rows; a message is
-  projected to it as a load does it, by the same code.
-- A message that is no row ends the query with its partition and offset, unless `bad` is `skip`.
-- Columns are checked against the registry before the first row leaves; a row that does not fit
-  ends its task, with its number and why. A task that Spark runs again sends its rows again.
-- Python options and settings are resolved where the DataFrame is made, and go along to the workers.
+- All rows have the schema that is the latest when the DataFrame is created. Messages are projected
+  to it by the code that loads use.
+- A message that cannot be decoded fails the query, with its partition and offset, unless `bad` is
+  `skip`.
+- Columns are checked against the registry before the first row is sent. A row that does not fit
+  fails its task, with its number and the reason. If Spark retries a task, its rows are sent again.
+- Options and settings are resolved in the driver, and sent to the workers.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _OPTIONS = ("topic", "bootstrap", "registry", "start", "bad", "key")
 
 
 class HeadworksSource(DataSource):
-    """Options: topic, bootstrap, registry; start and bad to read, key to write."""
+    """Options: topic, bootstrap, registry; start and bad for reading, key for writing."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -77,23 +78,23 @@ class HeadworksSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` takes."""
+        """Return the name for `format`."""
         return "headworks"
 
     def schema(self) -> str:
-        """The columns of the latest schema, and where each row came from."""
+        """Return the columns of the latest schema and of the metadata, as DDL."""
         return column_list(_columns(self._plan))
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
-        """A reader of the topic as it is now."""
+        """Return a reader of the topic as it is now."""
         return _BatchReader(self._client, self._plan, self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        """A reader of the topic from now on, batch by batch."""
+        """Return a reader of the topic from now on, in micro-batches."""
         return _StreamReader(self._client, self._plan, self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """A writer of rows, whose columns have been checked."""
+        """Return a writer for rows with these columns, which are checked here."""
         if overwrite:
             raise UsageError("a topic cannot be overwritten", fix='write with mode("append")')
         key = self.options.get("key")
@@ -111,13 +112,13 @@ class HeadworksSource(DataSource):
 
 @dataclass
 class _RangePartition(InputPartition):
-    """A range of one partition."""
+    """An offset range of one partition."""
 
     range: Range
 
 
 class _TopicReader:
-    """Reads ranges into Arrow: a fetcher, and the loader's decoder with a sink in memory."""
+    """Reads offset ranges as Arrow: a fetcher, and the loader's decoder with a sink in memory."""
 
     def __init__(self, client: Mapping[str, Any], plan: TopicPlan, options: Mapping[str, str]):
         self._client = client
@@ -125,9 +126,9 @@ class _TopicReader:
         self._skip_bad = options.get("bad", "fail") == "skip"
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one range as record batches."""
+        """Iterate over the rows of one range as record batches."""
         if not isinstance(partition, _RangePartition):
-            return  # Spark reads something even where there is nothing
+            return  # Spark reads one partition even of an empty topic
         sink = _RowSink(None if self._skip_bad else self._plan.topic)
         loader = TopicLoader(self._plan, 0, sink)
         for _, found in BrokerFetcher(self._client).fetch([partition.range]):
@@ -139,14 +140,14 @@ class _TopicReader:
 
 
 class _BatchReader(_TopicReader, DataSourceReader):
-    """A topic as it is when the query is planned."""
+    """Reads a topic as it is when the query is planned."""
 
     def __init__(self, client: Mapping[str, Any], plan: TopicPlan, options: Mapping[str, str]):
         super().__init__(client, plan, options)
         self._start = Position.parse(options.get("start", "earliest"))
 
     def partitions(self) -> Sequence[InputPartition]:
-        """A range for each partition of the topic that has messages."""
+        """Return a range for each partition of the topic that has messages."""
         log = KafkaLog(self._client)
         ends = _require_watermarks(log, self._plan.topic)
         topic = self._plan.topic
@@ -159,14 +160,14 @@ class _BatchReader(_TopicReader, DataSourceReader):
 
 
 class _StreamReader(_TopicReader, DataSourceStreamReader):
-    """A topic from where the stream began, in Spark's micro-batches; Spark keeps the offsets."""
+    """Reads a topic in Spark's micro-batches; Spark stores the offsets."""
 
     def __init__(self, client: Mapping[str, Any], plan: TopicPlan, options: Mapping[str, str]):
         super().__init__(client, plan, options)
         self._start = Position.parse(options.get("start", "earliest"))
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Where a new stream begins."""
+        """Return the offsets at which a new stream starts."""
         log, topic = KafkaLog(self._client), self._plan.topic
         ends = _require_watermarks(log, topic)
         starts = self._start.starts(ends, lambda ms: log.offsets_at(topic, list(ends), ms))
@@ -177,12 +178,12 @@ class _StreamReader(_TopicReader, DataSourceStreamReader):
         start: dict[str, int],  # noqa: ARG002 - Spark's signature
         limit: ReadLimit,  # noqa: ARG002
     ) -> dict[str, int]:
-        """Where the topic ends now: a batch takes everything that is new."""
+        """Return the end offsets: a batch takes everything that is new."""
         ends = _require_watermarks(KafkaLog(self._client), self._plan.topic)
         return {str(p): mark.high for p, mark in ends.items()}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """The ranges between two offsets; a partition that is new begins at nought."""
+        """Return the ranges between two offsets; a partition added meanwhile starts at 0."""
         return [
             _RangePartition(Range(self._plan.topic, int(p), start.get(p, 0), high))
             for p, high in sorted(end.items())
@@ -190,18 +191,18 @@ class _StreamReader(_TopicReader, DataSourceStreamReader):
         ]
 
     def commit(self, end: dict[str, int]) -> None:
-        """Nothing to forget: the broker keeps what it keeps."""
+        """Do nothing: retention alone removes messages."""
 
 
 class _RowSink:
-    """Takes what the loader's decoder writes; `strict` names the topic if bad messages end it."""
+    """Collects decoded rows; if `strict` is a topic, the first bad message raises."""
 
     def __init__(self, strict: str | None) -> None:
         self._strict = strict
         self._batches: list[Any] = []
 
     def write(self, topic: str, table: str, rows: Any, days: object) -> None:  # noqa: ARG002
-        """Take rows; raise CorruptError for the first bad message."""
+        """Collect rows; CorruptError for a bad message if `strict`."""
         if table != QUARANTINE_TABLE:
             names = [name for name in rows.schema.names if name != "_load"]
             self._batches.extend(rows.select(names).combine_chunks().to_batches())
@@ -214,20 +215,20 @@ class _RowSink:
             )
 
     def take(self) -> list[Any]:
-        """The rows since the last call."""
+        """Return the rows collected since the last call."""
         batches, self._batches = self._batches, []
         return batches
 
 
 @dataclass
 class _SentRows(WriterCommitMessage):
-    """How many rows a task sent."""
+    """The number of rows that a task sent."""
 
     rows: int
 
 
 class _EventWriter(DataSourceArrowWriter):
-    """Sends rows as events in the schema that was the latest when the write began."""
+    """Sends rows as events with the schema that was the latest when the write started."""
 
     def __init__(self, client: Mapping[str, Any], plan: TopicPlan, key: str | None) -> None:
         self._client = client
@@ -235,7 +236,7 @@ class _EventWriter(DataSourceArrowWriter):
         self._key = key
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Send the rows of one task; returns when the broker has them."""
+        """Send the rows of one task, and return when the broker has acknowledged them."""
         from confluent_kafka import KafkaException, Producer
 
         failed: list[object] = []
@@ -253,7 +254,7 @@ class _EventWriter(DataSourceArrowWriter):
             failed.append(error)
             left = 0
         except BaseException:
-            producer.flush(_FLUSH_SECONDS)  # what went before is said to have been sent
+            producer.flush(_FLUSH_SECONDS)  # the error says that the rows before it were sent
             raise
         if failed or left:
             raise UnreachableError(
@@ -264,10 +265,10 @@ class _EventWriter(DataSourceArrowWriter):
         return _SentRows(sent)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing is left to do: a row is in the topic when its task is over."""
+        """Do nothing: the rows of a finished task are in the topic."""
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Rows that were sent stay: a log does not forget."""
+        """Do nothing: rows that were sent stay in the topic."""
 
     def _encoder(self) -> Any:
         import json
@@ -308,7 +309,7 @@ def _produce(
             failed.append(error)
 
     while True:
-        if failed:  # each further queue full would take its minutes to fail, too
+        if failed:  # each further full queue would take minutes to fail, too
             raise KafkaException(failed[0])
         try:
             producer.produce(topic, value, key, on_delivery=delivered)
@@ -329,7 +330,7 @@ def _latest_plan(topic: str, registry: str) -> TopicPlan:
 
 
 def _columns(plan: TopicPlan) -> tuple[Any, ...]:
-    """What a table of the topic has, but for the load: there is none."""
+    """Return the columns of a table of the topic, except `_load`."""
     metadata = (f for f in METADATA if f.name != "_load")
     return (*table_columns(parse(plan.latest.text, strict=False)), *metadata)
 
@@ -340,5 +341,5 @@ def _require_watermarks(log: KafkaLog, topic: str) -> Mapping[int, Any]:
         raise UsageError(f"there is no topic {topic} on the broker")
     marks = log.watermarks({topic: partitions})[topic]
     if away := [p for p in partitions if p not in marks]:
-        raise unled(topic, away)  # a query that leaves rows out is no answer
+        raise unled(topic, away)  # a query must not omit rows silently
     return marks

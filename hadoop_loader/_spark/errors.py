@@ -1,9 +1,11 @@
-"""What Spark, its JVM, the metastore and the disk throw while a warehouse is worked on, as ours.
+"""Exceptions of Spark, its JVM, the metastore, and the disk, as errors of ours.
 
-Rules: whoever works on a warehouse does it inside `working`, so that nobody is shown a stack trace
-of three languages; errors of ours pass as they are; what is said names which metastore, the first
-line that tells what happened, and the first line of what was behind it all. Where the work had come
-to does not matter: the next run takes it up.
+Rules:
+
+- All work on a warehouse happens inside `raising_session_errors`, so no user sees a stack trace of
+  three languages. Errors of ours pass unchanged.
+- A message names the metastore, the first line that says what happened, and the first cause.
+- It does not matter how far the work was: the next run continues it.
 """
 
 from __future__ import annotations
@@ -25,12 +27,15 @@ _REBUILD_HINT = (
 
 
 class SessionError(UnreachableError):
-    """Spark, or the metastore behind it, did not do its part."""
+    """Spark, or the metastore behind it, failed."""
 
 
 @contextmanager
 def raising_session_errors(root: AnyPath, metastore: Path | str) -> Iterator[None]:
-    """Work on the warehouse at `root`, with our own metastore in a folder or another by its URI."""
+    """Raise errors of ours for work on the warehouse at `root`.
+
+    `metastore`: the folder of the embedded one, or the URI of another.
+    """
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -55,7 +60,7 @@ def raising_session_errors(root: AnyPath, metastore: Path | str) -> Iterator[Non
 
 
 def disk_error(root: AnyPath, error: OSError) -> UsageError:
-    """What is said of a file under `root` that could not be read or written."""
+    """Return the error for a file under `root` that could not be read or written."""
     where = f" ({error.filename})" if error.filename else ""
     return UsageError(
         f"warehouse {root}: {error.strerror or error}{where}",
@@ -64,15 +69,15 @@ def disk_error(root: AnyPath, error: OSError) -> UsageError:
 
 
 def first_line(error: Exception) -> str:
-    """The line of a Java error that says what happened, and that of its first cause."""
+    """Return the line of a Java error that says what happened, with its first cause."""
     thrown = getattr(error, "java_exception", None)
-    told = _line(str(error if thrown is None else thrown.getMessage())) or "unknown"
-    behind = _first_cause(getattr(error, "_origin", None) if thrown is None else thrown)
-    return f"{told} ({behind})" if behind not in told else told
+    message = _line(str(error if thrown is None else thrown.getMessage())) or "unknown"
+    cause = _first_cause(getattr(error, "_origin", None) if thrown is None else thrown)
+    return f"{message} ({cause})" if cause not in message else message
 
 
 def _first_cause(thrown: Any) -> str:
-    """The innermost message of an exception of the JVM; nothing if it has none."""
+    """Return the innermost message of a Java exception, or an empty string."""
     found = ""
     while thrown is not None:
         found = _line(str(thrown.getMessage() or "")) or found

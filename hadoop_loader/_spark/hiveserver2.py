@@ -1,7 +1,7 @@
-"""HiveServer2 in the loader's own JVM: SQL for every Hive client, on what the loader writes.
+"""HiveServer2 in the loader's JVM: SQL for every Hive client, on the loader's tables.
 
-Rules: without authentication (NOSASL), so on loopback only; a port of 0 is replaced by a free
-one before the server starts, because the server does not tell which one it took.
+Rules: it has no authentication (NOSASL), so it listens on loopback only. Port 0 is replaced by a
+free port before the server starts, because the server does not report its port.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["serve"]
 
 
 def serve(spark: Any, host: str, port: int, *, timeout: float = 60.0) -> tuple[str, int]:
-    """Start HiveServer2 in the session's JVM; returns its address when it accepts connections."""
+    """Start HiveServer2 in the session's JVM, and return its address once it listens."""
     host, port = parse_listen(f"{host}:{port}", "HiveServer2 address")
     if not is_loopback(host):
         raise UsageError(

@@ -1,8 +1,8 @@
-"""A load's bins as one Spark job of one stage: parallelize, flatMap, collect; rewrites likewise.
+"""Tasks as one Spark job of one stage: parallelize, flatMap, collect.
 
-Rules: the functions that workers run are module functions (found by name there, not pickled by
-value); an error of ours comes back as what it is, not as a Java stack trace; a worker that dies is
-Spark's to replace, and if it gives up, the error says that nothing is lost.
+Rules: the functions that workers run are module functions (found by name, not pickled by value). An
+error of ours is raised as it is, without a Java stack trace. Spark replaces a worker that dies; if
+it gives up, the error says that nothing is lost.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ class _TaskFailure:
 
 
 class SparkJobs:
-    """Jobs in the executors of a session; `client`: properties of librdkafka."""
+    """Runs jobs in the executors of a session; `client` holds librdkafka's properties."""
 
     def __init__(self, spark: Any, client: Mapping[str, Any]) -> None:
         self._spark = spark
         self._client = client
 
     def load(self, tasks: Sequence[Task]) -> list[Manifest]:
-        """Read bins; raises the first HeadworksError that one met."""
+        """Run load tasks; raises the first HeadworksError of a task."""
         return self._run(partial(_load, self._client), tasks)
 
     def rewrite(self, rewrites: Sequence[Rewrite]) -> list[Rewritten]:
-        """Rewrite partitions; raises the first HeadworksError that one met."""
+        """Rewrite partitions; raises the first HeadworksError of a task."""
         return self._run(_rewrite, rewrites)
 
     def export(self, query: str, folder: AnyPath) -> None:
-        """Write what a query answers into Parquet files of a new folder."""
+        """Write the rows of a query to Parquet files in a new folder."""
         self._spark.sql(query).write.option("compression", "zstd").parquet(hadoop_uri(folder))
 
     def _run(self, work: Callable[[Any], Iterator[Any]], tasks: Sequence[Any]) -> list[Any]:
@@ -96,5 +96,5 @@ def _failure(error: HeadworksError) -> _TaskFailure:
 
 
 def _warehouse_root(staging: AnyPath) -> AnyPath:
-    """The warehouse that a load's staging folder is in."""
+    """Return the warehouse that contains a staging folder."""
     return staging.parent.parent

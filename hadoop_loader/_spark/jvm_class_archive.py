@@ -1,15 +1,14 @@
-"""An archive of the classes that the JVM loads: with one, Spark starts in half the time.
+"""An archive of the JVM's classes (class data sharing): Spark starts in half the time.
 
 Rules:
 
-- Never a reason to fail: without an archive, or with one that the JVM does not take, a session
-  starts as it always did. One with which no JVM comes up is thrown away.
-- It is named by what it was made of (this Java, this Spark), lies in the user's cache, and goes
-  when nobody has used it for a month.
-- Making one costs half a minute of a core, so it is made in the background, by a process of its own
-  with a metastore of its own, at the lowest priority, on a machine that has loaded before: a
-  container that loads once and is thrown away would get nothing of it. One that cannot be made is
-  not tried again.
+- It is never a reason to fail. Without an archive, or with one that the JVM rejects, a session
+  starts as usual. An archive with which no JVM starts is deleted.
+- Its name depends on what it was built from (this Java, this Spark). It is in the user's cache, and
+  is removed after a month without use.
+- Building one costs half a minute of a core. A background process does it, at the lowest priority
+  and with a metastore of its own, and only on a machine that has loaded before. A container that
+  loads once would gain nothing. A build that failed is not repeated.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ __all__ = ["QUIET", "ClassArchive"]
 
 _SEEN_BEFORE_SECONDS = 3600.0
 _UNUSED_SECONDS = 30 * 86_400.0
-# What the JVM says of an archive that it does not take would come between the data on stdout.
+# The JVM would print its complaints about an archive to stdout, between the data.
 QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
 
 
@@ -40,11 +39,11 @@ class ClassArchive:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._archive = self.folder / "classes.jsa"
-        self._failed = self.folder / "failed"
+        self._failed = self.folder / "failed"  # exists if a build failed, or is under way
 
     @classmethod
     def of(cls, java: str) -> ClassArchive:
-        """The archive of this Spark and of the Java that says this of its version."""
+        """Return the archive for this Spark, and for the Java with this version text."""
         import pyspark
 
         home = os.environ.get("SPARK_HOME") or os.path.realpath(os.path.dirname(pyspark.__file__))
@@ -54,22 +53,22 @@ class ClassArchive:
         return cls(Path(base) / "headworks" / name)
 
     def options(self) -> tuple[str, ...]:
-        """What a JVM is told so that it uses the archive, if there is one."""
+        """Return the JVM options that use the archive, if it exists."""
         try:
             os.utime(self.folder)
-            there = self._archive.exists()
+            exists = self._archive.exists()
         except OSError:
             return ()
-        return (f"-XX:SharedArchiveFile={self._archive}", *QUIET) if there else ()
+        return (f"-XX:SharedArchiveFile={self._archive}", *QUIET) if exists else ()
 
     def discard(self) -> None:
-        """Throw the archive away, for good."""
+        """Delete the archive for good."""
         with suppress(OSError):
             self._failed.touch()
             self._archive.unlink()
 
     def build_if_useful(self, *, now: float | None = None) -> bool:
-        """Make the archive in the background, if it is missing here and was missed before."""
+        """Start a build in the background, if an earlier start missed the archive too."""
         if self._archive.exists() or self._failed.exists():
             return False
         since = self.folder / "since"
@@ -97,7 +96,7 @@ class ClassArchive:
         return True
 
     def make(self, train: Callable[[Path, Path], None]) -> None:
-        """Make the archive, unless another process is making it.
+        """Build the archive, unless another process is building it.
 
         `train(data_dir, archive)` runs a JVM that writes `archive` when it ends.
         """
@@ -105,7 +104,7 @@ class ClassArchive:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if self._archive.exists():
                 return
-            self._failed.touch()  # it stays if this process dies
+            self._failed.touch()  # removed on success; stays if this process dies
             with tempfile.TemporaryDirectory(prefix="headworks-") as data:
                 made = self.folder / "making.jsa"
                 made.unlink(missing_ok=True)

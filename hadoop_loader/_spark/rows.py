@@ -1,11 +1,11 @@
-"""Rows of a DataFrame as data of an Avro schema: do the columns fit, and the values of a row.
+"""Rows of a DataFrame as Avro data: check the columns, and convert the values. Pure.
 
 Rules:
 
-- Pure, the way back of `columns`: what a table shows of a schema is what is taken here, with int
-  and bigint where the schema has a wider number. Nothing else is converted.
-- A column that the schema lacks is refused, as is a missing one without default.
-- A value that the schema has not is refused with its column: no number becomes another one.
+- It reverses `columns`: a table's columns of a schema are accepted here, and also int and bigint
+  for a wider number. Nothing else is converted.
+- A column that the schema lacks is refused, and so is a missing column without a default.
+- A value that the schema does not allow is refused, with its column. No number is changed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _WIDENINGS = {(INT, BIGINT), (INT, DOUBLE), (BIGINT, DOUBLE)}
 
 
 def check_columns(columns: Struct, schema: Record, at: str = "") -> None:
-    """Raise IncompatibleError, naming the column, unless `columns` fit `schema`."""
+    """Raise IncompatibleError, with the column, unless `columns` fit `schema`."""
     given = {f.name: f for f in columns.fields}
     for f in schema.fields:
         path = f"{at}{f.name}"
@@ -67,9 +67,9 @@ def check_columns(columns: Struct, schema: Record, at: str = "") -> None:
 
 
 def datum_of(schema: Schema) -> Convert:
-    """What turns a value of a row (as Arrow gives it to Python) into a datum of `schema`.
+    """Return a function that converts a value of a row (as Arrow gives it) to a datum of `schema`.
 
-    Raises ValueError, naming the column, for a value that the schema has not.
+    It raises ValueError, with the column, for a value that the schema does not allow.
     """
     convert = _required(schema)
 
@@ -77,27 +77,27 @@ def datum_of(schema: Schema) -> Convert:
         try:
             return convert(value)
         except _ValueMismatchError as error:
-            raise ValueError(f"column {error.path} is {error.told}") from None
+            raise ValueError(f"column {error.path} is {error.reason}") from None
 
     return named
 
 
 class _ValueMismatchError(Exception):
-    """A value that the schema has not; `path` is where, and grows on the way out."""
+    """A value that the schema does not allow; `path` is its place, and grows on the way out."""
 
-    def __init__(self, told: str, path: str = "") -> None:
-        super().__init__(told)
-        self.told = told
+    def __init__(self, reason: str, path: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
         self.path = path
 
     def inside(self, at: str) -> _ValueMismatchError:
-        """The same, seen from around it."""
+        """Return the same error, with its path seen from the enclosing value."""
         joint = "." if self.path[:1] not in ("", "[", "{") else ""
-        return _ValueMismatchError(self.told, f"{at}{joint}{self.path}")
+        return _ValueMismatchError(self.reason, f"{at}{joint}{self.path}")
 
 
 def _required(schema: Schema) -> Convert:
-    """A value, or null where the schema has one."""
+    """Return a converter that also accepts null, if the schema does."""
     convert = _value(schema)
     branches = schema.branches if isinstance(schema, Union) else (schema,)
     nullable = any(branch.kind == "null" for branch in branches)
@@ -113,7 +113,7 @@ def _required(schema: Schema) -> Convert:
 
 
 def _value(schema: Schema) -> Convert:
-    """A value that is not null."""
+    """Return a converter of values that are not null."""
     if isinstance(schema, Union):
         return _union(schema)
     if isinstance(schema, Record):
@@ -163,7 +163,7 @@ def _checked(convert: Convert, name: str) -> Convert:
 
 
 def _number(precision: int, scale: int) -> Convert:
-    """Of more digits than a column of numbers has, and so text in it."""
+    """Return a converter of decimals that are too long for a decimal column, and are text there."""
 
     def number(value: str) -> Number:
         try:
@@ -211,7 +211,7 @@ def _float(value: float) -> float:
 
 def _record(schema: Record) -> Convert:
     members = [(f.name, _at(f.name, _required(f.type))) for f in schema.fields]
-    # A column that is not there leaves its field to the default.
+    # A missing column leaves its field at the default.
     defaults = {
         f.name: _default(f.type, cast(Json, f.default)) for f in schema.fields if f.has_default
     }
@@ -225,7 +225,7 @@ def _record(schema: Record) -> Convert:
 
 
 def _default(schema: Schema, value: Json) -> Any:
-    """A JSON default as a datum, without logical types; fastavro takes it for the datum itself."""
+    """Return a JSON default as a datum, without logical types, as fastavro expects it."""
     if isinstance(schema, Union):
         branch = next(b for b in schema.branches if is_default(b, value))
         return None if value is None else (_branch_name(branch), _default(branch, value))
@@ -247,7 +247,7 @@ def _union(schema: Union) -> Convert:
     names = union_names(schema)
     if names is None:
         only = _single_branch(schema)
-        return _same if only is schema else _value(only)  # itself: of nulls alone
+        return _same if only is schema else _value(only)  # itself: null alone
     branches = {
         member: (_branch_name(schema.branches[i]), _at(member, _value(schema.branches[i])))
         for i, member in names.items()
@@ -295,7 +295,7 @@ def _check(given: ColumnType, schema: Schema, path: str) -> None:
 
 
 def _single_branch(schema: Schema) -> Schema:
-    """The one value type of a union that is one column; other schemas as they are."""
+    """Return the only type of a union that is one column, or the schema itself."""
     if not isinstance(schema, Union) or union_names(schema) is not None:
         return schema
     values = [b for b in schema.branches if b.kind != "null"]
@@ -303,7 +303,7 @@ def _single_branch(schema: Schema) -> Schema:
 
 
 def _without_comments(type_: ColumnType) -> ColumnType:
-    """A type without comments."""
+    """Return a type without its comments."""
     if isinstance(type_, Struct):
         return Struct(tuple(StructField(f.name, _without_comments(f.type)) for f in type_.fields))
     if isinstance(type_, ListOf):

@@ -1,9 +1,11 @@
 """A Spark session for the loader: one JVM, quiet, on loopback, with an embedded metastore.
 
-Rules: what can be wrong is looked at before the JVM starts (Java, the metastore's lock), because
-a JVM takes seconds to start and explains itself badly; closing a session ends its JVM.
-A JVM that only loads compiles its own code once, quickly: it lives for seconds, its work is small
-statements, and the second compiler costs it more time than it gives back.
+Rules:
+
+- Java and the metastore's lock are checked before the JVM starts, because a JVM takes seconds to
+  start, and its errors are hard to read. Closing a session ends its JVM.
+- A JVM that only loads uses the first compiler alone. It lives for seconds and runs small
+  statements, so the second compiler would cost more time than it saves.
 """
 
 from __future__ import annotations
@@ -51,13 +53,13 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = spark: %p %c{1}: %m%n
 """
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-# What PySpark writes to stderr, stack trace and all, before it raises it.
+# PySpark logs these exceptions to stderr, with stack traces, and also raises them.
 _DUPLICATE_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _FLOCK = struct.Struct("hhqqi4x")
 
 
 def check_java() -> str:
-    """What the Java that Spark will use says of itself; UsageError if there is none, or too old."""
+    """Return the version text of the Java that Spark will use; UsageError if none, or too old."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     fix = (
@@ -68,22 +70,22 @@ def check_java() -> str:
         where = f"JAVA_HOME={home} has no bin/java" if home else "there is no `java` on the PATH"
         raise UsageError(f"the loader needs Java {MIN_JAVA} for Spark, and {where}", fix=fix)
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    except OSError as error:  # made for another machine, for one
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    except OSError as error:  # for example, it was built for another machine
         raise UsageError(f"{java} does not run: {error.strerror or error}", fix=fix) from None
-    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr)
+    found = re.search(r'version "(?:1\.)?(\d+)', output.stderr)
     if found is None:
-        raise UsageError(f"{java} does not tell its version: {told.stderr.strip()}", fix=fix)
+        raise UsageError(f"{java} does not report its version: {output.stderr.strip()}", fix=fix)
     version = int(found[1])
     if version < MIN_JAVA:
         raise UsageError(f"{java} is Java {version}; Spark needs {MIN_JAVA}", fix=fix)
-    return told.stderr
+    return output.stderr
 
 
 def check_metastore_free(metastore: Path, *, wait: float = 15.0) -> None:
-    """UsageError, naming the process, if another one has the metastore open for `wait` seconds.
+    """Raise UsageError, with the process, if another one holds the metastore for `wait` seconds.
 
-    A loader that was killed leaves a JVM that takes a moment to notice.
+    The JVM of a loader that was killed takes a moment to end.
     """
     lock = metastore / "db" / "dbex.lck"
     deadline = time.monotonic() + wait
@@ -98,9 +100,9 @@ def check_metastore_free(metastore: Path, *, wait: float = 15.0) -> None:
 
 
 def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None) -> Any:
-    """Start Spark with the metastore of `config`; returns a SparkSession.
+    """Start Spark with the metastore of `config`, and return the SparkSession.
 
-    `extra`: options of the JVM, instead of those by which it starts faster.
+    `extra`: JVM options in place of those that make it start faster.
     """
     classes = ClassArchive.of(check_java())
     options = classes.options() if extra is None else extra
@@ -130,7 +132,7 @@ def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None
             raise
         if options and extra is None:
             spark = start_session(config, extra=())
-            classes.discard()  # without it there was no trouble
+            classes.discard()  # it starts without the archive
             return spark
         raise UnreachableError(
             "Spark's JVM ended before it was up",
@@ -152,9 +154,9 @@ def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None
 
 
 def check_file_system_class(spark: Any, root: AnyPath) -> None:
-    """UsageError if a session has not got what it reads a warehouse there by.
+    """Raise UsageError if the session lacks the class that reads the warehouse's file system.
 
-    Or has got it by `spark.jars`: their loader is closed with HiveServer2's first connection.
+    Classes of `spark.jars` do not count: their loader is closed by HiveServer2's first connection.
     """
     wanted = spark_file_system(root)
     if wanted is None:
@@ -173,14 +175,14 @@ def check_file_system_class(spark: Any, root: AnyPath) -> None:
 
 
 def prepare_class_archive() -> None:
-    """Have an archive of the JVM's classes made in the background, if one is worth it here."""
+    """Build the archive of the JVM's classes in the background, if that is useful here."""
     ClassArchive.of(check_java()).build_if_useful()
 
 
 def stop_session(spark: Any, *, wait: float = 10.0) -> None:
-    """Stop Spark and end its JVM within `wait` seconds, so that the next starts from nothing.
+    """Stop Spark, and end its JVM within `wait` seconds, so that the next session starts clean.
 
-    A JVM that was killed has no part in it, and is no reason to fail.
+    A JVM that was killed before is no error.
     """
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
@@ -190,7 +192,7 @@ def stop_session(spark: Any, *, wait: float = 10.0) -> None:
     with warnings.catch_warnings(), suppress(Py4JError, OSError):
         warnings.simplefilter("ignore", RuntimeWarning)
         spark.stop()
-    # Where the JVM is gone, this is what clears the names that the next session would find taken.
+    # If the JVM is dead, this clears the names that the next session would find in use.
     spark.sparkContext.stop()
     gateway.shutdown()
     SparkContext._gateway = None
@@ -205,7 +207,7 @@ def stop_session(spark: Any, *, wait: float = 10.0) -> None:
 
 
 def _log_settings(state: Path) -> Path:
-    """How a session logs, in a file beside the metastore; UsageError if that cannot be written."""
+    """Write the log settings beside the metastore, and return the file; UsageError if it fails."""
     settings = state / "log4j2.properties"
     try:
         state.mkdir(parents=True, exist_ok=True)
@@ -238,18 +240,18 @@ def _settings(
         "spark.driver.extraJavaOptions": " ".join(map(_quote_option, jvm)),
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         "spark.sql.session.timeZone": "UTC",
-        # Two hundred, the default, is for a cluster; here each is a task to schedule.
+        # The default of 200 suits a cluster; here each partition is a task to schedule.
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.warehouse.dir": (state / "managed").as_uri(),
         **_metastore_settings(config),
-        # A serving session that caches listings does not see new files in known partitions.
+        # A serving session with cached listings would miss new files in known partitions.
         "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
         # Listing a few hundred local folders is faster in place than as a Spark job.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
         "spark.sql.files.openCostInBytes": "262144",
-        # As the loader's own files have them; the old form has no years before 1678 in Arrow.
+        # As in the loader's files; INT96 cannot hold years before 1678 in Arrow.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # Nested and widened columns; `widening` decides what is allowed.
+        # Nested and widened columns: `widening` decides which changes are allowed.
         "spark.hadoop.hive.metastore.disallow.incompatible.col.type.changes": "false",
         "spark.hadoop.hive.stats.autogather": "false",
         **spark_settings(config.root),
@@ -257,18 +259,18 @@ def _settings(
 
 
 def _quote_option(option: str) -> str:
-    """An option as one word, as Spark reads them, whatever is in the names of folders."""
+    """Return an option as one word, as Spark reads them, whatever characters its paths contain."""
     plain = option.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{plain}"'
 
 
 def _drop_py4j_records(record: logging.LogRecord) -> bool:
-    """Py4J writes stack traces into the root logger before it raises what they are about."""
+    """Return False for Py4J's records: it logs stack traces of exceptions that it also raises."""
     return "/py4j/" not in record.pathname
 
 
 def _is_local_master(master: str) -> bool:
-    """Whether all of Spark is on this machine, and needs no address that others see."""
+    """Return whether all of Spark is on this machine, and needs no public address."""
     return master.startswith("local") or "//127.0.0.1:" in master
 
 
@@ -280,25 +282,25 @@ def _metastore_settings(config: WarehouseConfig) -> dict[str, str]:
 
 
 class _SilencedStderr:
-    """Sends what the JVM's launcher writes to descriptor 2, before any logging is set up, away.
+    """Discards what the JVM's launcher writes to descriptor 2, before any logging is set up.
 
-    Spark prints a few fixed lines there while it starts; real errors come as exceptions.
+    Spark prints a few fixed lines there while it starts. Real errors are exceptions.
     """
 
     def __enter__(self) -> None:
         sys.stderr.flush()
-        self._kept = os.dup(2)
+        self._stderr = os.dup(2)
         with open(os.devnull, "w") as nothing:
             os.dup2(nothing.fileno(), 2)
 
     def __exit__(self, *_: object) -> None:
         sys.stderr.flush()
-        os.dup2(self._kept, 2)
-        os.close(self._kept)
+        os.dup2(self._stderr, 2)
+        os.close(self._stderr)
 
 
 def _lock_holder(lock: Path) -> int | None:
-    """The process that holds the lock file Derby keeps while a database is open, or None."""
+    """Return the process that holds Derby's lock file of an open database, or None."""
     if not sys.platform.startswith("linux"):
         return None
     try:

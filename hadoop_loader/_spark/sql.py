@@ -1,4 +1,4 @@
-"""SQL over HiveServer2 with PyHive, as any Hive client would: no path around the server."""
+"""SQL over HiveServer2 with PyHive, as any Hive client would send it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _TIMEOUT_MS = 600_000
 
 
 class QueryError(HeadworksError):
-    """HiveServer2 took the query and could not answer it."""
+    """HiveServer2 accepted the query, and failed to answer it."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """The answer to a query: column names, and values by row."""
+    """The result of a query: column names, and values by row."""
 
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of the columns
     rows: list[tuple[Any, ...]]
 
 
 def parse_hiveserver2_address(text: str) -> tuple[str, int]:
-    """HOST:PORT as a pair; UsageError if it is not."""
+    """Return HOST:PORT as a pair; UsageError if it is not one."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:
         raise UsageError(f"{text!r} is not an address", fix="give HOST:PORT")
@@ -37,10 +37,11 @@ def parse_hiveserver2_address(text: str) -> tuple[str, int]:
 
 @contextmanager
 def connect(address: str, *, database: str = "default") -> Iterator[Any]:
-    """A PyHive connection to the HiveServer2 at `address` (HOST:PORT), closed afterwards.
+    """Open a PyHive connection to the HiveServer2 at `address` (HOST:PORT), and close it
+    afterwards.
 
-    UnreachableError if there is none, or it goes away; QueryError if it does not let the database
-    be used.
+    Raises UnreachableError if there is no server or it stops, and QueryError if the database
+    cannot be used.
     """
     from pyhive import hive
     from pyhive.exc import Error
@@ -76,7 +77,7 @@ def connect(address: str, *, database: str = "default") -> Iterator[Any]:
 
 
 def query(address: str, statement: str, *, database: str = "default") -> QueryResult:
-    """The answer to one statement; QueryError, with the server's words, if there is none."""
+    """Return the result of one statement; QueryError, with the server's message, if it fails."""
     from pyhive.exc import Error
 
     with connect(address, database=database) as connection:

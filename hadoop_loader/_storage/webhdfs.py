@@ -155,10 +155,10 @@ class HdfsFileLease:
 
     def _begin(self) -> None:
         """Read the data node's `100 Continue`, and nothing after it."""
-        while (response := self._socket.recv(4096, socket.MSG_PEEK)) and b"\r\n\r\n" not in response:
+        while (head := self._socket.recv(4096, socket.MSG_PEEK)) and b"\r\n\r\n" not in head:
             time.sleep(0.001)
-        if response.startswith(b"HTTP/1.1 100"):
-            self._socket.recv(response.find(b"\r\n\r\n") + 4)
+        if head.startswith(b"HTTP/1.1 100"):
+            self._socket.recv(head.find(b"\r\n\r\n") + 4)
 
     def _wait(self, nodes: NameNodes, path: str) -> None:
         """Return when the file exists; OSError if HDFS refuses it."""

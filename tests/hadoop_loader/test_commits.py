@@ -89,7 +89,7 @@ def worked_on(world: World) -> CommitLog:
         click(world, n, at=(n % 2) * DAY)
         Load(world.context()).run()
         if n % 2:
-            Compaction(world.context(), worth_it=2 if n > 1 else 1).run()
+            Compaction(world.context(), min_small_files=2 if n > 1 else 1).run()
     return world.context().log
 
 

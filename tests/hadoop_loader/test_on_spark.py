@@ -85,7 +85,7 @@ def test_readers_see_every_row_once_all_the_while(
     reader.start()
     try:
         Rewind(context).run("clicks", Position.parse("1"))
-        assert Compaction(context, worth_it=2).run().partitions == 2
+        assert Compaction(context, min_small_files=2).run().partitions == 2
         with pytest.raises(Killed):
             Rewind(replace(context, on_step=killer("partitions"))).run(
                 "clicks", Position.parse("earliest")
@@ -241,7 +241,7 @@ def test_a_rebuilt_table_is_one_like_any_other(
             (5, None, 3, 3),
         ]
         Rewind(context).run("clicks", Position.parse("1"))
-        assert Compaction(context, worth_it=2).run().partitions == 1
+        assert Compaction(context, min_small_files=2).run().partitions == 1
 
 
 def test_a_metastore_that_was_lost_is_defined_again(
@@ -251,7 +251,7 @@ def test_a_metastore_that_was_lost_is_defined_again(
     for n in range(4):
         click(world, n)
         Load(context).run()
-    Compaction(context, worth_it=2).run()
+    Compaction(context, min_small_files=2).run()
     click(world, 4)
     with pytest.raises(Killed):
         Load(replace(context, on_step=killer("views"))).run()

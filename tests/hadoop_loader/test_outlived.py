@@ -98,7 +98,7 @@ def test_what_a_loader_says_too_late_is_made_good(clicks: World) -> None:
         Transaction(clicks.context(fenced=False)).recover()
         click(clicks, 11)
         Load(clicks.context(fenced=False)).run()
-        assert Compaction(clicks.context(fenced=False), worth_it=2).run().files_after == 1
+        assert Compaction(clicks.context(fenced=False), min_small_files=2).run().files_after == 1
         assert numbers(clicks) == list(range(12))
         overtaken.set()
         said(name, folders)
@@ -109,7 +109,7 @@ def test_what_a_loader_says_too_late_is_made_good(clicks: World) -> None:
 
     clicks.catalog.relocate = late  # type: ignore[method-assign]
     with pytest.raises(UnreachableError, match="hold broke"):
-        Compaction(clicks.context(fenced=False, on_step=broken), worth_it=2).run()
+        Compaction(clicks.context(fenced=False, on_step=broken), min_small_files=2).run()
     assert "load-00000003" in str(clicks.catalog.days["clicks"]["1970-01-01"])
     Load(clicks.context(fenced=False, now=lambda: 9000.0)).run()
     assert "load-00000005" in str(clicks.catalog.days["clicks"]["1970-01-01"])

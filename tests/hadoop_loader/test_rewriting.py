@@ -168,7 +168,7 @@ def test_compaction_changes_files_and_nothing_else(world: World) -> None:
         click(world, n, at=n, schema=schema, schema_id=1 if n < 3 else 2)
         load(world)
     before = world.rows("clicks")
-    done = Compaction(world.context(), worth_it=4).run()
+    done = Compaction(world.context(), min_small_files=4).run()
     assert (done.partitions, done.files_before, done.files_after) == (1, 6, 1)
     key = lambda row: row["n"]  # noqa: E731
     kept = json.loads((world.root / f"_headworks/commits/{done.number:08d}.report").read_text())
@@ -178,14 +178,14 @@ def test_compaction_changes_files_and_nothing_else(world: World) -> None:
     click(world, 6, at=6, schema=V2, schema_id=2)
     load(world)
     assert numbers(world) == list(range(7))
-    assert Compaction(world.context(), worth_it=4).run().partitions == 0
+    assert Compaction(world.context(), min_small_files=4).run().partitions == 0
     last = world.context().log.latest()
     assert last is not None
     assert last.tables["clicks"].files == 2
     assert audited(world) == {"loaded": 7}
 
 
-def test_a_run_compacts_what_it_has_touched_once_it_is_worth_it(
+def test_a_run_compacts_what_it_has_touched_once_it_is_min_small_files(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Warehouse, "_open_context", lambda self: world.context())
@@ -234,7 +234,7 @@ def test_what_was_replaced_goes_when_nobody_can_be_reading_it(world: World) -> N
         click(world, n)
         load(world)
     old = world.root / "clicks" / "datepartition=1970-01-01"
-    Compaction(world.context(), worth_it=2).run()
+    Compaction(world.context(), min_small_files=2).run()
     load(world, now=lambda: 3000.0)
     assert len(list(old.iterdir())) == 3
     load(world, now=lambda: 3602.0)
@@ -278,7 +278,7 @@ def test_a_crash_while_a_lost_metastore_is_defined_again_is_taken_up(
         click(world, n, at=n * DAY)
     world.log.append("clicks", b"junk", 9 * DAY)
     load(world)
-    Compaction(world.context(), worth_it=1).run()
+    Compaction(world.context(), min_small_files=1).run()
     click(world, 6, at=2 * DAY)
     with pytest.raises(Killed):
         load(world, on_step=killer("committed"))
@@ -294,7 +294,7 @@ Job = Callable[[World, Any], Any]
 JOBS: dict[str, Job] = {
     "rewind": lambda w, reach: Rewind(w.context(on_step=reach)).run("clicks", Position.parse("2")),
     "requeue": lambda w, reach: Requeue(w.context(on_step=reach)).run("clicks"),
-    "compact": lambda w, reach: Compaction(w.context(on_step=reach), worth_it=2).run(),
+    "compact": lambda w, reach: Compaction(w.context(on_step=reach), min_small_files=2).run(),
 }
 
 

@@ -41,12 +41,12 @@ class Facts:
         last = log.latest()
         if last is None:
             return []
-        draft, wrong = CommitBuilder(log, self._root, last), []
+        builder, wrong = CommitBuilder(log, self._root, last), []
         pending = {} if log.is_applied(last.number) else self._pending(last)
         found: Counter[Key] = Counter()
         tables = {state.files_table: topic for topic, state in last.tables.items()}
         for table in (*tables, QUARANTINE_TABLE):
-            for path in self._files(draft, table, pending):
+            for path in self._files(builder, table, pending):
                 if str(path.relative_to(self._root)) not in self._names(log):
                     wrong.append(f"{path} is visible, and no commit names it")
                 place = path if path.exists() else pending[path]
@@ -78,9 +78,9 @@ class Facts:
 
     def _strays(self, log: CommitLog, last: Commit) -> list[str]:
         """Files that are neither where readers are sent nor waiting to be removed."""
-        draft, records = CommitBuilder(log, self._root, last), log.retired.batches()
+        builder, records = CommitBuilder(log, self._root, last), log.retired.batches()
         tables = [s.files_table for s in last.tables.values()] + [QUARANTINE_TABLE]
-        places = {draft.folder(t, day) for t in tables for day in draft.days(t)}
+        places = {builder.folder(t, day) for t in tables for day in builder.days(t)}
         places |= {folder for record in records for folder in record.folders}
         gone = {table for record in records for table in record.tables}
         strays = []
@@ -93,13 +93,13 @@ class Facts:
     def _pending(self, last: Commit) -> dict[Path, Path]:
         return {self._root / f.target: self._root / f.staged for f in last.files}
 
-    def _files(self, draft: CommitBuilder, table: str, pending: dict[Path, Path]) -> set[Path]:
-        assert draft.last is not None
-        days = {*draft.days(table), *(f.day for f in draft.last.files if f.table == table)}
+    def _files(self, builder: CommitBuilder, table: str, pending: dict[Path, Path]) -> set[Path]:
+        assert builder.last is not None
+        days = {*builder.days(table), *(f.day for f in builder.last.files if f.table == table)}
         found: set[Path] = set()
         for day in days:
-            folder = self._root / draft.folder(table, day)
-            found.update(Path(str(path)) for path in draft.sources(table, day))
+            folder = self._root / builder.folder(table, day)
+            found.update(Path(str(path)) for path in builder.sources(table, day))
             found.update(target for target in pending if target.parent == folder)
         return found
 
