@@ -37,7 +37,7 @@ PartitionKey = tuple[str, int]
 # Returns the new configs of a topic for its present ones.
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 
-_STORAGE_ERROR = 56  # the protocol's number for it
+_KAFKA_STORAGE_ERROR = 56  # its number in the protocol
 
 
 class TopicExistsError(RefusedError):
@@ -48,7 +48,7 @@ class StoreFailureError(RefusedError):
     """The store could not write a change, for example because the disk is full."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, code=_STORAGE_ERROR)
+        super().__init__(message, code=_KAFKA_STORAGE_ERROR)
 
 
 @dataclass(frozen=True, slots=True)

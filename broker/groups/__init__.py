@@ -4,19 +4,19 @@ from headworks._broker.groups.coordinator import GroupCoordinator, GroupSettings
 from headworks._broker.groups.group import ClassicGroup
 from headworks._broker.groups.members import (
     ClassicGroupMember,
-    ClassicGroupState,
     JoinRequest,
     JoinResponse,
+    RebalanceState,
     SyncResponse,
 )
 
 __all__ = [
     "ClassicGroup",
     "ClassicGroupMember",
-    "ClassicGroupState",
     "GroupCoordinator",
     "GroupSettings",
     "JoinRequest",
     "JoinResponse",
+    "RebalanceState",
     "SyncResponse",
 ]

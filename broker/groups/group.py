@@ -20,10 +20,10 @@ from collections.abc import Callable, Mapping
 
 from headworks._broker.groups.members import (
     ClassicGroupMember,
-    ClassicGroupState,
     JoinCallback,
     JoinRequest,
     JoinResponse,
+    RebalanceState,
     SyncCallback,
     SyncResponse,
     choose_protocol,
@@ -39,7 +39,7 @@ class ClassicGroup:
 
     def __init__(self, name: str, new_id: Callable[[str], str], initial_delay: float) -> None:
         self.name = name
-        self.state = ClassicGroupState.EMPTY
+        self.state = RebalanceState.EMPTY
         self.generation = 0  # grows with every rebalance
         self.protocol_type = ""  # "consumer", for all members
         self.protocol: str | None = None  # the assignor that this generation uses
@@ -73,7 +73,7 @@ class ClassicGroup:
         self._pending.clear()
         self._instances.clear()
         self.leader, self.protocol, self._deadline = "", None, None
-        self.state = ClassicGroupState.EMPTY
+        self.state = RebalanceState.EMPTY
         for member in members.values():
             member.answer_join(JoinResponse(ErrorCode.NOT_COORDINATOR, member.member_id))
             member.answer_sync(SyncResponse(ErrorCode.NOT_COORDINATOR))
@@ -110,20 +110,20 @@ class ClassicGroup:
             protocol_type not in (None, self.protocol_type) or protocol not in (None, self.protocol)
         ):
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if not error and self.state is ClassicGroupState.PREPARING:
+        if not error and self.state is RebalanceState.PREPARING:
             error = ErrorCode.REBALANCE_IN_PROGRESS
         if error:
             reply(SyncResponse(error))
             return
         member = self.members[member_id]
         member.deadline = now + member.session_timeout
-        if self.state is ClassicGroupState.STABLE:
+        if self.state is RebalanceState.STABLE:
             reply(self._synced(member))
             return
         member.answer_sync(SyncResponse(ErrorCode.REBALANCE_IN_PROGRESS))
         member.syncing = reply
         if member_id == self.leader:
-            self.state, self._deadline = ClassicGroupState.STABLE, None
+            self.state, self._deadline = RebalanceState.STABLE, None
             for other in self.members.values():
                 other.assignment = assignments.get(other.member_id, b"")
                 if other.syncing is not None:
@@ -139,7 +139,7 @@ class ClassicGroup:
             return error
         member = self.members[member_id]
         member.deadline = now + member.session_timeout
-        if self.state is ClassicGroupState.PREPARING:
+        if self.state is RebalanceState.PREPARING:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -170,7 +170,7 @@ class ClassicGroup:
         error = self.member_error(member_id, instance_id, generation)
         if error:
             return error
-        if self.state is ClassicGroupState.COMPLETING:
+        if self.state is RebalanceState.COMPLETING:
             return ErrorCode.REBALANCE_IN_PROGRESS
         member = self.members[member_id]
         member.deadline = now + member.session_timeout
@@ -209,7 +209,7 @@ class ClassicGroup:
         if silent:
             self._after_removal(now)
         if self._deadline is not None and self._deadline <= now:
-            if self.state is ClassicGroupState.PREPARING:
+            if self.state is RebalanceState.PREPARING:
                 self._complete(now)
             else:
                 self._drop_unsynced(now)
@@ -258,8 +258,8 @@ class ClassicGroup:
     ) -> None:
         same = member.protocols == join.protocols
         member.deadline = now + join.session_timeout
-        settled = self.state is ClassicGroupState.COMPLETING or (
-            self.state is ClassicGroupState.STABLE and member.member_id != self.leader
+        settled = self.state is RebalanceState.COMPLETING or (
+            self.state is RebalanceState.STABLE and member.member_id != self.leader
         )
         if same and settled:
             reply(self._joined(member))
@@ -283,7 +283,7 @@ class ClassicGroup:
         if leads:
             self.leader = member_id
         member.rejoin(join, reply)
-        if not (same and self.state is ClassicGroupState.STABLE):
+        if not (same and self.state is RebalanceState.STABLE):
             self._rebalance(now)
             return
         joined = self._joined(member)
@@ -297,19 +297,19 @@ class ClassicGroup:
     # -- rebalance ---------------------------------------------------------------------------
 
     def _rebalance(self, now: float) -> None:
-        if self.state is not ClassicGroupState.PREPARING:
-            self._initial_rebalance = self.state is ClassicGroupState.EMPTY
+        if self.state is not RebalanceState.PREPARING:
+            self._initial_rebalance = self.state is RebalanceState.EMPTY
             for member in self.members.values():
                 if member.syncing is not None:  # it was waiting for us: restart its session timeout
                     member.deadline = now + member.session_timeout
                 member.answer_sync(SyncResponse(ErrorCode.REBALANCE_IN_PROGRESS))
-            self.state = ClassicGroupState.PREPARING
+            self.state = RebalanceState.PREPARING
             longest = max(member.rebalance_timeout for member in self.members.values())
             self._deadline = now + (self._initial_delay if self._initial_rebalance else longest)
         self._try_complete(now)
 
     def _try_complete(self, now: float) -> None:
-        if self.state is not ClassicGroupState.PREPARING:
+        if self.state is not RebalanceState.PREPARING:
             return
         if self._initial_rebalance and self._deadline is not None and now < self._deadline:
             return
@@ -326,7 +326,7 @@ class ClassicGroup:
         if not self.members:
             self._become_empty()
             return
-        self.state = ClassicGroupState.COMPLETING
+        self.state = RebalanceState.COMPLETING
         self._deadline = now + max(m.rebalance_timeout for m in self.members.values())
         self.protocol = choose_protocol(self.members.values())
         leader = self.members.get(self.leader)
@@ -356,12 +356,12 @@ class ClassicGroup:
     def _after_removal(self, now: float) -> None:
         if self.members:
             self._rebalance(now)
-        elif self.state is not ClassicGroupState.EMPTY:
+        elif self.state is not RebalanceState.EMPTY:
             self.generation += 1
             self._become_empty()
 
     def _become_empty(self) -> None:
-        self.state, self._deadline = ClassicGroupState.EMPTY, None
+        self.state, self._deadline = RebalanceState.EMPTY, None
         self.protocol, self.leader = None, ""
 
     # -- responses ---------------------------------------------------------------------------

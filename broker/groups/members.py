@@ -10,10 +10,10 @@ from headworks._kafka.error_codes import ErrorCode
 
 __all__ = [
     "ClassicGroupMember",
-    "ClassicGroupState",
     "JoinCallback",
     "JoinRequest",
     "JoinResponse",
+    "RebalanceState",
     "SyncCallback",
     "SyncResponse",
     "choose_protocol",
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-class ClassicGroupState(Enum):
+class RebalanceState(Enum):
     """The states, with the names that clients see."""
 
     EMPTY = "Empty"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from headworks._broker.coordination import StoreFailureError
-from headworks._broker.groups import ClassicGroupState
+from headworks._broker.groups import RebalanceState
 from headworks._broker.handlers.leadership import coordinates, group_refusal
 from headworks._broker.handlers.node import Node, Request
 from headworks._kafka.error_codes import ErrorCode
@@ -34,7 +34,7 @@ async def list_groups(node: Node, request: Request) -> Fields:
         empty = {
             "group_id": name,
             "protocol_type": "",
-            "group_state": ClassicGroupState.EMPTY.value,
+            "group_state": RebalanceState.EMPTY.value,
         }
         listed.setdefault(name, empty)
     return {
@@ -64,7 +64,7 @@ async def _describe(node: Node, request: Request, name: str) -> dict[str, Any]:
         return fields | nobody | {"error_code": refusal}
     if group is None:
         stored = await node.coordination.has_offsets(name)
-        return fields | nobody | ({"group_state": ClassicGroupState.EMPTY.value} if stored else {})
+        return fields | nobody | ({"group_state": RebalanceState.EMPTY.value} if stored else {})
     return fields | {
         "group_state": group.state.value,
         "protocol_type": group.protocol_type,

@@ -46,7 +46,7 @@ from headworks._kafka.records.rewrite import Entry, delete_horizon, emptied, ent
 __all__ = ["DEFAULT_MEMORY_BYTES", "Plan", "Swap", "compact", "plan"]
 
 DEFAULT_MEMORY_BYTES = 64 << 20
-_RECORDS_PER_THROTTLE = 50  # records between two calls of `throttle`
+_RECORDS_PER_THROTTLE = 50  # between two calls of `throttle`
 _MAX_DECOMPRESSED_BYTES = 256 << 20  # of one batch
 
 

@@ -43,7 +43,7 @@ __all__ = [
 MAX_PRODUCERS = 200_000
 _BATCHES_PER_PRODUCER = 5
 _SEQUENCE_MODULUS = 1 << 31
-_EVICTION_FRACTION = 16  # of so many producers one more is forgotten, so that it is seldom done
+_EVICTION_DIVISOR = 16  # of the limit, that is removed at once, so that this is rare
 _MAGIC = b"HWP2"
 _CRC = struct.Struct(">I")
 _HEAD = struct.Struct(">qhB")
@@ -109,7 +109,7 @@ class ProducerLimit:
         self.count += count
         if self.count <= self._limit:
             return
-        spare = self.count - self._limit + self._limit // _EVICTION_FRACTION
+        spare = self.count - self._limit + self._limit // _EVICTION_DIVISOR
         silent = heapq.merge(*(one.by_last_write() for one in self._partitions), key=itemgetter(0))
         for _, states, producer_id in list(islice(silent, spare)):
             states.remove_producer(producer_id)

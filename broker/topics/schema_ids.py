@@ -28,7 +28,7 @@ from headworks.errors import HeadworksError
 __all__ = ["SchemaIdCache", "SchemaIdStatus", "TopicSchemaId"]
 
 _log = logging.getLogger(__name__)
-_THREADS = 4
+_MAX_THREADS = 4
 _TIMEOUT_SECONDS = 2.0
 _UNKNOWN_SECONDS = 2.0
 _UNREACHABLE_SECONDS = 1.0
@@ -57,7 +57,7 @@ class SchemaIdCache:
         self._client = RegistryClient(url, timeout=_TIMEOUT_SECONDS)
         self._clock = clock
         self._lookup_failures = RepeatedFailure(_log, f"schema ids cannot be looked up at {url}")
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="schema-ids")
+        self._threads = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="schema-ids")
         self._known: set[TopicSchemaId] = set()  # bounded by the content of the registry
         # unknown ids and failed lookups: their status, and until when it is valid
         self._other: OrderedDict[TopicSchemaId, tuple[SchemaIdStatus, float]] = OrderedDict()

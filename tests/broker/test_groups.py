@@ -13,11 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headworks._broker.groups import (
     ClassicGroup,
-    ClassicGroupState,
     GroupCoordinator,
     GroupSettings,
     JoinRequest,
     JoinResponse,
+    RebalanceState,
     SyncResponse,
 )
 from headworks._kafka.protocol import ErrorCode
@@ -83,7 +83,7 @@ class Rig:
         follower = self.sync(second, generation)
         self.sync(first, generation, {first: b"one", second: b"two"})
         assert follower[0].assignment == b"two"
-        assert self.group.state is ClassicGroupState.STABLE
+        assert self.group.state is RebalanceState.STABLE
         return first, second
 
 
@@ -136,7 +136,7 @@ def test_a_rebalance_tells_the_others_and_gathers_them() -> None:
     first, second = rig.stable_pair()
     generation = rig.group.generation
     third = rig.join()
-    assert rig.group.state is ClassicGroupState.PREPARING
+    assert rig.group.state is RebalanceState.PREPARING
     beat = rig.group.heartbeat(rig.now, first, None, generation)
     assert beat == ErrorCode.REBALANCE_IN_PROGRESS
     one, two = rig.join(first), rig.join(second)
@@ -168,7 +168,7 @@ def test_who_falls_silent_is_dropped_and_the_rest_rebalances() -> None:
     assert rig.group.heartbeat(rig.now, first, None, generation) == 0
     rig.wait(6)
     assert list(rig.group.members) == [first]
-    assert rig.group.state is ClassicGroupState.PREPARING
+    assert rig.group.state is RebalanceState.PREPARING
     assert rig.join(first)[0].generation == generation + 1
     rig.wait(1000)
     assert rig.group.idle
@@ -196,7 +196,7 @@ def test_leaving_hands_over_at_once() -> None:
     [joined] = rig.join(second)
     assert joined.leader == second
     assert rig.group.leave(rig.now, second, None) == 0
-    assert rig.group.state is ClassicGroupState.EMPTY
+    assert rig.group.state is RebalanceState.EMPTY
 
 
 def test_a_parked_member_that_leaves_is_answered() -> None:
@@ -213,7 +213,7 @@ def test_a_follower_that_asks_again_with_nothing_new_does_not_disturb() -> None:
     first, second = rig.stable_pair()
     [again] = rig.join(second)
     assert again.generation == rig.group.generation
-    assert rig.group.state is ClassicGroupState.STABLE
+    assert rig.group.state is RebalanceState.STABLE
     assert rig.join(first) == [], "the leader does: it may want a new assignment"
 
 
@@ -322,7 +322,7 @@ def test_the_last_member_leaves_while_another_is_only_announced() -> None:
     (announced,) = rig.join(needs_id=True)
     member = next(iter(rig.group.members))
     rig.group.leave(rig.now, member, None)
-    assert rig.group.state is ClassicGroupState.EMPTY
+    assert rig.group.state is RebalanceState.EMPTY
     rig.join(announced.member_id)
     rig.wait(2)
     assert rig.group.leader == announced.member_id
@@ -384,10 +384,10 @@ class GroupMachine(RuleBasedStateMachine):
         parked = sum(m.joining is not None for m in group.members.values())
         assert parked <= sum(not answers for answers in self.joins)
         assert parked == sum(not answers for answers in self.joins)
-        assert (group.state is ClassicGroupState.EMPTY) == (not group.members)
-        if group.state is ClassicGroupState.STABLE:
+        assert (group.state is RebalanceState.EMPTY) == (not group.members)
+        if group.state is RebalanceState.STABLE:
             assert all(m.syncing is None and m.joining is None for m in group.members.values())
-        if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING):
+        if group.state in (RebalanceState.STABLE, RebalanceState.COMPLETING):
             assert group.leader in group.members
 
     def teardown(self) -> None:
@@ -400,6 +400,6 @@ TestGroupMachine = GroupMachine.TestCase
 TestGroupMachine.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 
 
-@pytest.mark.parametrize("state", ClassicGroupState)
-def test_states_have_the_names_that_clients_know(state: ClassicGroupState) -> None:
+@pytest.mark.parametrize("state", RebalanceState)
+def test_states_have_the_names_that_clients_know(state: RebalanceState) -> None:
     assert state.value in {"Empty", "PreparingRebalance", "CompletingRebalance", "Stable"}
