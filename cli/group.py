@@ -83,7 +83,7 @@ def describe(
                     p.topic,
                     p.partition,
                     _number(p.committed),
-                    _number(p.end),
+                    _number(p.log_end_offset),
                     _number(p.lag),
                     _age(p.behind_ms),
                     p.owner or "-",

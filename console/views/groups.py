@@ -172,4 +172,6 @@ def _line(row: GroupRow, can_see: CanSee) -> GroupLine:
 
 
 def _position(p: GroupPosition) -> PositionLine:
-    return PositionLine(p.topic, p.partition, p.committed, p.end, p.lag, p.behind_ms, p.owner)
+    return PositionLine(
+        p.topic, p.partition, p.committed, p.log_end_offset, p.lag, p.behind_ms, p.owner
+    )

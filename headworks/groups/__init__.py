@@ -1,13 +1,13 @@
-"""Consumer groups seen from outside: who is in them, how far they are, and moving them.
+"""Consumer groups from outside: list, describe, reset, and delete them.
 
-- `groups`: Groups, both kinds as one.
-- `classic`: groups that a broker balances, through Kafka's administration protocol.
-- `decentralised`: groups that balance themselves, through ZooKeeper.
-- `log_ends`: ends of logs, offsets by time, times by offset.
-- `moving`: where a reset or an import puts a group; the file of exported offsets.
-- `model`: what is told of a group.
+- `_groups`: Groups, both kinds as one.
+- `_classic`: groups that a broker balances, through Kafka's administration protocol.
+- `_decentralized`: groups that balance themselves, through ZooKeeper.
+- `_log_ends`: log start and end offsets, offsets by time, times by offset.
+- `_moving`: the offsets that a reset sets, and the file of exported offsets.
+- `_model`: the description of a group.
 
-Rules: no call per topic; a group in which somebody is, is never moved.
+Rules: no call per topic. A group that has members is never moved.
 """
 
 from headworks.groups._groups import Groups

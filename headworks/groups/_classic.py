@@ -1,7 +1,7 @@
 """Groups that a broker balances, through Kafka's administration protocol.
 
-Rules: one call lists, one describes any number of groups; offsets take a call per group, all of
-them under way at once. No call per topic, ever. Works with Apache Kafka in the broker's place.
+Rules: one call lists all groups, and one describes any number of them. Offsets take a call per
+group, up to a hundred at a time. There is never a call per topic. It works with Apache Kafka too.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _TIMEOUT_SECONDS = 15.0
 _MAX_IN_FLIGHT_CALLS = 100
 _ACTIVE_STATES = {"stable", "preparing_rebalancing", "completing_rebalancing"}
 _STOP_CONSUMERS = (
-    "somebody is in the group: stop its consumers; those that coordinate themselves are shown with"
-    " --zookeeper"
+    "stop the consumers of the group, which has members; --zookeeper shows members of the"
+    " decentralized kind"
 )
 _GROUP_IN_USE_ERRORS = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP}
 _UNREACHABLE_ERRORS = {
@@ -47,7 +47,7 @@ _UNREACHABLE_ERRORS = {
 
 @dataclass(frozen=True, slots=True)
 class ClassicGroupState:
-    """A group's state and members, as its coordinator tells them."""
+    """A group's state and members, as its coordinator reports them."""
 
     name: str
     active: bool
@@ -56,14 +56,14 @@ class ClassicGroupState:
 
 
 class ClassicGroups:
-    """The groups of the broker, or cluster, at `bootstrap`."""
+    """The classic groups of the cluster at `bootstrap`."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
         self._admin = AdminClient({**client_properties(bootstrap), "log_level": 2})
 
     def listed(self) -> list[GroupListing]:
-        """All groups, sorted by name; UnreachableError if no broker answers."""
+        """Return all groups, sorted by name; UnreachableError if no broker answers."""
         found = self._result(self._admin.list_consumer_groups(request_timeout=_TIMEOUT_SECONDS))
         if found.errors and not found.valid:
             raise self._error("list the groups", found.errors[0])
@@ -81,7 +81,7 @@ class ClassicGroups:
         )
 
     def described(self, names: Sequence[str]) -> dict[str, ClassicGroupState]:
-        """State and members of groups; one that nobody knows is `dead`."""
+        """Return the state and members of groups; an unknown group is `dead`."""
         if not names:
             return {}
         futures = self._admin.describe_consumer_groups(
@@ -106,7 +106,7 @@ class ClassicGroups:
         return found
 
     def offsets(self, names: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
-        """What groups have committed."""
+        """Return the committed offsets of groups."""
         found: dict[str, dict[TopicPartition, int]] = {}
         for first in range(0, len(names), _MAX_IN_FLIGHT_CALLS):
             futures: dict[str, Future[Any]] = {}
@@ -125,7 +125,7 @@ class ClassicGroups:
         return found
 
     def set_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Move a group that nobody is in; RefusedError if somebody is."""
+        """Commit offsets for a group without members; RefusedError if it has some."""
         asked = [
             confluent_kafka.TopicPartition(*partition, offset)
             for partition, offset in offsets.items()
@@ -140,12 +140,12 @@ class ClassicGroups:
                 raise self._error(where, KafkaException(partition.error))
 
     def delete(self, name: str) -> None:
-        """Forget a group that nobody is in, and its offsets; RefusedError if somebody is."""
+        """Delete a group without members, and its offsets; RefusedError if it has some."""
         futures = self._admin.delete_consumer_groups([name], request_timeout=_TIMEOUT_SECONDS)
         self._result(futures[name], f"delete group {name}")
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """All partitions of topics, by one call; UsageError for a topic that is not there."""
+        """Return all partitions of topics, by one call; UsageError for a missing topic."""
         asked = set(topics)
         found = self.present(asked)
         missing = sorted(asked - {partition.topic for partition in found})
@@ -154,7 +154,7 @@ class ClassicGroups:
         return found
 
     def present(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """All partitions of those of the topics that are there, by one call."""
+        """Return all partitions of the topics that exist, by one call."""
         try:
             known = self._admin.list_topics(timeout=_TIMEOUT_SECONDS).topics
         except KafkaException as error:
@@ -167,7 +167,7 @@ class ClassicGroups:
         ]
 
     def results_of(self, what: str, futures: Mapping[T, Future[Any]]) -> dict[T, Any]:
-        """The answers of futures of the client, without those whose partition is not there."""
+        """Return the results of the client's futures, without those of missing partitions."""
         found = {}
         for key, future in futures.items():
             try:
@@ -179,7 +179,7 @@ class ClassicGroups:
 
     @property
     def admin(self) -> AdminClient:
-        """The client, for what is asked of the log beside the groups."""
+        """The administration client, for lookups of log offsets."""
         return self._admin
 
     def _result(self, future: Future[Any], what: str = "list the groups") -> Any:

@@ -1,11 +1,11 @@
-"""Groups that balance themselves, as their directories in ZooKeeper tell.
+"""Groups that balance themselves, read from their directories in ZooKeeper.
 
 Rules:
 
-- Read only through `_all`, which has every question of one level under way at once: the time is
-  that of a few round trips, however many groups and topics there are.
-- What goes away between two questions was not there.
-- A change of positions is checked against the group's members first, and is one transaction per
+- All reads go through `_all`, which sends every request of one level at once. The time is that of a
+  few round trips, however many groups and topics there are.
+- A node that disappears between two reads counts as missing.
+- A change of offsets checks first that the group has no members. It is one transaction per
   `_MAX_OPERATIONS` partitions.
 """
 
@@ -30,7 +30,7 @@ _MAX_OPERATIONS = 500
 
 @dataclass(frozen=True, slots=True)
 class DecentralizedGroupState:
-    """What a group's directories say: its members, who owns what, its positions."""
+    """The members of a group, the owners of its partitions, and its committed offsets."""
 
     name: str
     members: tuple[MemberDescription, ...]
@@ -39,19 +39,19 @@ class DecentralizedGroupState:
 
     @property
     def active(self) -> bool:
-        """Whether somebody is in it."""
+        """Whether the group has members."""
         return bool(self.members)
 
 
 class DecentralizedGroups:
-    """The groups below /consumers of an ensemble."""
+    """The decentralized groups below /consumers of an ensemble."""
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
         self._client = session.client
 
     def listed(self) -> list[GroupListing]:
-        """Groups that have had members of this kind, sorted by name."""
+        """Return the groups that have had such members, sorted by name."""
         names = [paths.name_of(name) for name in self._children([paths.CONSUMERS])[0] or ()]
         members = self._children([paths.members(name) for name in names])
         return [
@@ -61,7 +61,7 @@ class DecentralizedGroups:
         ]
 
     def described(self, names: Sequence[str]) -> dict[str, DecentralizedGroupState]:
-        """Members, owners and positions of groups."""
+        """Return the members, owners, and offsets of groups."""
         members = self._children([paths.members(name) for name in names])
         owners = self._values(names, paths.owners, paths.group_topic_owners)
         offsets = self._values(names, paths.offsets, paths.group_topic_offsets)
@@ -81,7 +81,7 @@ class DecentralizedGroups:
         return found
 
     def set_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Move a group that nobody is in; RefusedError if somebody is."""
+        """Commit offsets for a group without members; RefusedError if it has some."""
         self._refuse_active(name, "moved")
         brokers = self._brokers_of({partition.topic for partition in offsets})
         items = sorted(offsets.items())
@@ -108,7 +108,7 @@ class DecentralizedGroups:
                     raise RefusedError(f"ZooKeeper did not move group {name}: {outcome!r}")
 
     def delete(self, name: str) -> None:
-        """Forget a group that nobody is in, and its positions; RefusedError if somebody is."""
+        """Delete a group without members, and its offsets; RefusedError if it has some."""
         self._refuse_active(name, "deleted")
         self._client.delete(paths.group(name), recursive=True)
 
@@ -116,7 +116,7 @@ class DecentralizedGroups:
         members = self._children([paths.members(name)])[0]
         if members:
             raise RefusedError(
-                f"group {name} has {len(members)} members, and is not {what} under their feet",
+                f"group {name} has {len(members)} members, and cannot be {what} while they read",
                 fix="stop its consumers first",
             )
 
@@ -135,7 +135,7 @@ class DecentralizedGroups:
         above: Callable[[str], str],
         of_topic: Callable[[str, str], str],
     ) -> list[dict[tuple[TopicPartition, str], bytes]]:
-        """For each group, the values of the nodes of its partitions, with their paths."""
+        """Return, for each group, the values of its partitions' nodes, with their paths."""
         topics = self._children([above(name) for name in names])
         asked = [
             (index, paths.name_of(topic))
@@ -160,7 +160,7 @@ class DecentralizedGroups:
         return self._all(self._client.get_children_async, parents)
 
     def _all(self, ask: Callable[[str], Any], nodes: Iterable[str]) -> list[Any]:
-        """The answers to a question about many nodes; None for a node that is not there."""
+        """Return the results of one request for many nodes; None for a missing node."""
         exceptions = kazoo("exceptions")
         under_way = [ask(path) for path in nodes]
         found = []

@@ -2,17 +2,17 @@
 
 Rules:
 
-- The number of calls grows with groups, not with topics or partitions: describing all groups is
-  one listing, one description, one call for the partitions of all topics and one for each end of
-  the logs, a pipelined read of ZooKeeper, and an OffsetFetch per classic group, a hundred under way
-  at once.
-- A group is shown in all partitions of the topics that it has been in: where it never committed
-  there may be messages that nobody has read.
-- Ages of unread messages are read within `age_timeout` seconds, all partitions at once; what is
-  not known then is None. They are remembered, so that who asks every few seconds reads little.
-- A group in which somebody is, is never moved or deleted.
-- In cluster mode brokers list every group that has positions, those of the other kind too: a
-  group with a directory of members is decentralised.
+- The number of calls grows with the groups, and not with topics or partitions. To describe all
+  groups takes one call to list them, one to describe them, one for the partitions of all topics,
+  and one for each end of the logs. A pipelined read of ZooKeeper, and an OffsetFetch per classic
+  group, up to a hundred at a time, come on top.
+- A group is shown in all partitions of the topics that it has committed in, because partitions
+  without a committed offset may hold unread messages.
+- Ages of unread messages are read within `age_timeout` seconds, from all partitions at once. An age
+  that is not read by then is None. Ages are cached, so a caller that polls reads little.
+- A group that has members is never moved or deleted.
+- In cluster mode, brokers list every group with committed offsets, of both kinds. A group with a
+  directory of members is decentralized.
 - Not shared between threads.
 """
 
@@ -65,10 +65,10 @@ class Groups:
         self._now = now
 
     def listed(self) -> list[GroupListing]:
-        """All groups, sorted by name."""
+        """Return all groups, sorted by name."""
         found = {group.name: group for group in self._classic.listed()}
         for group in () if self._decentralized is None else self._decentralized.listed():
-            # Somebody in it by the broker's protocol, and nobody by the other: it changed sides.
+            # A group with classic members and no others has changed its kind.
             if group.active or not (group.name in found and found[group.name].active):
                 found[group.name] = group
         return [found[name] for name in sorted(found)]
@@ -76,10 +76,10 @@ class Groups:
     def described(
         self, names: Iterable[str] | None = None, *, age_timeout: float = 5.0
     ) -> list[GroupDescription]:
-        """Groups with members, positions and lag: those named, or all.
+        """Return groups with members, positions, and lag: those named, or all.
 
-        With `age_timeout` 0 no message is read, and ages are None where something is unread.
-        UsageError for a group that is not there.
+        With `age_timeout` 0, no message is read, and the ages of unread messages are None.
+        UsageError for a missing group.
         """
         listed = {group.name: group for group in self.listed()}
         wanted = sorted(listed) if names is None else list(dict.fromkeys(names))
@@ -96,15 +96,15 @@ class Groups:
         return self._measured(parts, age_timeout)
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """All partitions of topics; UsageError for one that is not there."""
+        """Return all partitions of topics; UsageError for a missing topic."""
         return self._classic.partitions(topics)
 
     def move(
         self, name: str, offsets: Mapping[TopicPartition, int], *, kind: GroupKind | None = None
     ) -> None:
-        """Set positions of a group; RefusedError if somebody is in it.
+        """Commit offsets for a group; RefusedError if it has members.
 
-        A group that is not there is made, of `kind` (classic if that is not told).
+        A missing group is created, of `kind` (default: classic).
         """
         found = self.refuse_active([name]).get(name)
         if (found.kind if found else kind or GroupKind.CLASSIC) is GroupKind.DECENTRALIZED:
@@ -113,7 +113,7 @@ class Groups:
             self._classic.set_offsets(name, offsets)
 
     def delete(self, name: str) -> None:
-        """Forget a group; UsageError if it is not there, RefusedError if somebody is in it."""
+        """Delete a group; UsageError if it is missing, RefusedError if it has members."""
         found = self.refuse_active([name]).get(name)
         if found is None:
             raise UsageError(f"there is no group {name!r}", fix="see `headworks group list`")
@@ -123,20 +123,19 @@ class Groups:
             self._classic.delete(name)
 
     def refuse_active(self, names: Iterable[str]) -> dict[str, GroupListing]:
-        """Those of `names` that are there; RefusedError if somebody is in one of them."""
+        """Return the groups that exist among `names`; RefusedError if one has members."""
         listed = {group.name: group for group in self.listed()}
         found = {name: listed[name] for name in names if name in listed}
         for group in found.values():
             if group.active:
                 raise RefusedError(
-                    f"group {group.name} is {group.state}: somebody reads for it, and would be"
-                    " moved under their feet",
+                    f"group {group.name} is {group.state}: it cannot change while it has members",
                     fix="stop its consumers first",
                 )
         return found
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._timestamps.close()
         if self._session is not None:
             self._session.close()
@@ -195,7 +194,7 @@ class Groups:
         ]
 
     def _whole_topics(self, groups: Sequence[GroupDescription]) -> list[list[GroupPosition]]:
-        """The groups' positions, with the partitions of their topics where they have none."""
+        """Return the groups' positions, with those partitions in which they have none."""
         topics = {p.topic for group in groups for p in group.positions}
         partitions_of: dict[str, list[TopicPartition]] = {}
         for partition in self._classic.present(topics) if topics else ():
@@ -243,4 +242,8 @@ def _position(
 
 def _at_ends(position: GroupPosition, ends: Mapping[TopicPartition, LogBounds]) -> GroupPosition:
     found = ends.get(TopicPartition(position.topic, position.partition))
-    return position if found is None else replace(position, start=found.start, end=found.end)
+    return (
+        position
+        if found is None
+        else replace(position, log_start_offset=found.start, log_end_offset=found.end)
+    )

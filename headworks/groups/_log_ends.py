@@ -1,11 +1,11 @@
-"""What groups are measured against: the ends of logs, offsets by time, times by offset.
+"""The log offsets that lag is measured against, offsets by time, and times by offset.
 
 Rules:
 
-- Ends and offsets by time are one call for all partitions.
-- A time by offset takes a read. It is remembered, because the message at an offset does not
-  change; the memory is bounded. One read serves every partition, and offsets near each other.
-- What cannot be read before the deadline is None, never a guess.
+- One call returns the start offsets, end offsets, or offsets by time of all partitions.
+- A time by offset takes a read. It is cached, because the message at an offset does not change, and
+  the cache is bounded. One read serves every partition, and offsets near each other.
+- A time that cannot be read before the deadline is missing, and never a guess.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class LogBounds(NamedTuple):
-    """First offset of a log, and the one after its last message."""
+    """The log start offset and the log end offset of a partition."""
 
     start: int
     end: int
 
 
 class LogOffsets:
-    """The ends of partitions' logs."""
+    """Looks up the log offsets of partitions."""
 
     def __init__(self, broker: ClassicGroups) -> None:
         self._broker = broker
 
     def of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:
-        """First and next offset; what is not there, or has no leader now, is left out."""
+        """Return the bounds of logs, without partitions that are missing or have no leader now."""
         starts = self._ask(partitions, _EARLIEST)
         ends = self._ask(partitions, _LATEST)
         return {
@@ -58,7 +58,7 @@ class LogOffsets:
     def at(
         self, partitions: Collection[TopicPartition], timestamp: int
     ) -> dict[TopicPartition, int]:
-        """The offset of the first message at or after a time in ms, where there is one."""
+        """Return the offset of the first message at or after a time in ms, if there is one."""
         found = self._ask(partitions, OffsetSpec.for_timestamp(timestamp))
         return {partition: offset for partition, offset in found.items() if offset >= 0}
 
@@ -69,18 +69,18 @@ class LogOffsets:
             return {}
         asked = {confluent_kafka.TopicPartition(*partition): spec for partition in partitions}
         futures = self._broker.admin.list_offsets(asked, request_timeout=_TIMEOUT_SECONDS)
-        found = self._broker.results_of("tell the ends of the logs", futures)
+        found = self._broker.results_of("look up the log offsets", futures)
         return {TopicPartition(p.topic, p.partition): told.offset for p, told in found.items()}
 
 
 class TimestampLookup:
-    """The times of messages by their offsets; not shared between threads."""
+    """Looks up the times of messages by their offsets; not shared between threads."""
 
     def __init__(self, bootstrap: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._bootstrap = bootstrap
         self._clock = clock
-        self._known: OrderedDict[PartitionOffset, int] = OrderedDict()
-        self._reader: confluent_kafka.Consumer | None = None
+        self._known: OrderedDict[PartitionOffset, int] = OrderedDict()  # the least used first
+        self._reader: confluent_kafka.Consumer | None = None  # opened at the first read
 
     def of(
         self, positions: Iterable[PartitionOffset], timeout: float
@@ -107,30 +107,32 @@ class TimestampLookup:
         return found
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._reader is not None:
             self._reader.close()
 
     def _read(
         self, missing: Mapping[TopicPartition, list[PartitionOffset]], deadline: float
     ) -> None:
-        """Read on from the first position in each partition, past those that lie near behind it."""
-        reader = self._reader = self._reader or confluent_kafka.Consumer(_reading(self._bootstrap))
+        """Read from the first position of each partition, and past those that are near it."""
+        reader = self._reader = self._reader or confluent_kafka.Consumer(
+            _reader_properties(self._bootstrap)
+        )
         reading = set(missing)
         reader.assign([confluent_kafka.TopicPartition(*left[0]) for left in missing.values()])
         while reading and self._clock() < deadline:
             done = []
             for message in reader.consume(_MAX_MESSAGES, _CONSUME_SECONDS):
                 partition = TopicPartition(message.topic() or "", message.partition() or 0)
-                if partition in reading and self._ends_a_run(message, missing[partition]):
+                if partition in reading and self._record_time(message, missing[partition]):
                     reading.discard(partition)
                     done.append(confluent_kafka.TopicPartition(*partition))
             if done and reading:
                 reader.incremental_unassign(done)
         reader.unassign()
 
-    def _ends_a_run(self, message: confluent_kafka.Message, left: list[PartitionOffset]) -> bool:
-        """Learn from a message; whether the next position is nowhere near, or cannot be read."""
+    def _record_time(self, message: confluent_kafka.Message, left: list[PartitionOffset]) -> bool:
+        """Record a message's time; return whether no further position of its partition is near."""
         if message.error() is not None:
             left.pop(0)
             return True
@@ -140,7 +142,7 @@ class TimestampLookup:
         return not left or left[0].offset > offset + _NEARBY_OFFSETS
 
 
-def _reading(bootstrap: str) -> dict[str, Any]:
+def _reader_properties(bootstrap: str) -> dict[str, Any]:
     return {
         **client_properties(bootstrap),
         "group.id": "headworks-lag",
@@ -148,11 +150,11 @@ def _reading(bootstrap: str) -> dict[str, Any]:
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
         "auto.offset.reset": "error",
-        # One batch tells the time; more would be read and thrown away.
+        # One batch holds the time; more would be read in vain.
         "fetch.message.max.bytes": 1024,
         "queued.min.messages": 1,
         "queued.max.messages.kbytes": 64,
         "fetch.wait.max.ms": 50,
-        "fetch.queue.backoff.ms": 5,  # a full queue is emptied at once
+        "fetch.queue.backoff.ms": 5,  # a full queue empties at once
         "log_level": 2,
     }

@@ -1,12 +1,12 @@
-"""What a consumer group looks like from outside: its kind, its members, how far it is.
+"""The description of a consumer group: its kind, its members, its offsets, and its lag.
 
 Rules:
 
-- `lag` is what lies between the group's position and the end of the log; where the group has no
-  position and messages are there it is None, because nobody but the group's next member knows
-  where it will begin.
-- `behind_ms` is the age of the next unread message (its record timestamp against now): 0 when
-  nothing is unread, None when it could not be found out in time.
+- `lag` is the number of messages between the committed offset and the log end offset. If the group
+  has no committed offset and the log has messages, it is None: only the group's next member decides
+  where it begins.
+- `behind_ms` is the age of the next unread message, from its record timestamp to now. It is 0 if
+  nothing is unread, and None if the message could not be read in time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class GroupKind(StrEnum):
-    """Who balances a group: a broker (Kafka's group protocol), or its members over ZooKeeper."""
+    """The side that balances a group: a broker (classic), or its members over ZooKeeper."""
 
     CLASSIC = "classic"
     DECENTRALIZED = "decentralised"
@@ -51,7 +51,7 @@ class PartitionOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group in a list; `active`: somebody is in it."""
+    """A group in a list; `active` says whether it has members."""
 
     name: str
     kind: GroupKind
@@ -61,7 +61,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member, and what it reads."""
+    """A member, and the partitions that it reads."""
 
     name: str
     host: str
@@ -70,40 +70,42 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupPosition:
-    """How far a group is in a partition; `owner` is the member that reads it, if one does."""
+    """The offsets of a group in a partition; `owner` is the member that reads it, if any."""
 
     topic: str
     partition: int
     committed: int | None
-    start: int | None
-    end: int | None
+    log_start_offset: int | None
+    log_end_offset: int | None
     behind_ms: int | None
     owner: str | None
 
     @property
     def lag(self) -> int | None:
-        """Messages that are there and unread; what retention removed is not counted."""
-        if self.end is None or self.start is None:
+        """The number of unread messages, without those that retention has removed."""
+        if self.log_end_offset is None or self.log_start_offset is None:
             return None
         if self.committed is None:
-            return 0 if self.start == self.end else None
-        return max(0, self.end - max(self.committed, self.start))
+            return 0 if self.log_start_offset == self.log_end_offset else None
+        return max(0, self.log_end_offset - max(self.committed, self.log_start_offset))
 
     @property
     def next_unread(self) -> PartitionOffset | None:
-        """Where the group goes on, if something is there."""
-        if not self.lag or self.committed is None or self.start is None:
+        """The offset at which the group continues; None if nothing is unread or it is unknown."""
+        if not self.lag or self.committed is None or self.log_start_offset is None:
             return None
-        return PartitionOffset(self.topic, self.partition, max(self.committed, self.start))
+        return PartitionOffset(
+            self.topic, self.partition, max(self.committed, self.log_start_offset)
+        )
 
     def as_json(self) -> dict[str, Any]:
-        """The position as commands print it."""
+        """Return the position as commands print it."""
         return {
             "topic": self.topic,
             "partition": self.partition,
             "committed": self.committed,
-            "start": self.start,
-            "end": self.end,
+            "start": self.log_start_offset,
+            "end": self.log_end_offset,
             "lag": self.lag,
             "behind_ms": self.behind_ms,
             "owner": self.owner,
@@ -112,7 +114,7 @@ class GroupPosition:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group: what it is, who is in it, how far it is."""
+    """A group, its members, and its positions."""
 
     name: str
     kind: GroupKind
@@ -123,17 +125,17 @@ class GroupDescription:
 
     @property
     def lag(self) -> int:
-        """Unread messages in all partitions where that is known."""
+        """The number of unread messages in all partitions whose lag is known."""
         return sum(position.lag or 0 for position in self.positions)
 
     @property
     def unknown(self) -> int:
-        """Partitions whose lag is not known: the group has no position there, or nobody answers."""
+        """The number of partitions whose lag is unknown: no committed offset, or no leader."""
         return sum(position.lag is None for position in self.positions)
 
     @property
     def behind_ms(self) -> int | None:
-        """The age of its oldest unread message; None if that of a lagging partition is unknown."""
+        """The age of the oldest unread message; None if a lagging partition's is unknown."""
         ages = [position.behind_ms for position in self.positions if position.lag]
         if None in ages:
             return None
@@ -149,7 +151,7 @@ class GroupDescription:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """The group as commands print it."""
+        """Return the group as commands print it."""
         return {
             "group": self.name,
             "kind": self.kind.value,

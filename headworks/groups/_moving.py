@@ -1,11 +1,11 @@
-"""Where a reset puts a group, and the file that offsets are exported to.
+"""The offsets that a reset sets, and the file of exported offsets.
 
 Rules:
 
-- A target outside of the log means its nearest end: an offset that is not there would make the
-  next member begin wherever its own `start` says.
-- What is to be done is computed here and shown before it is done; nothing is changed here.
-- A line of the file that cannot be used is refused by its number, with all the others.
+- A target outside the log means the nearest end of the log. With an offset outside the log, the
+  next member would begin at its own `start`.
+- This module computes changes, so that commands can show them first. It changes nothing.
+- A file with a wrong entry is rejected as a whole.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ _FILE_FORMAT = "headworks-offsets/1"
 
 @dataclass(frozen=True, slots=True)
 class OffsetShift:
-    """So many messages forward, or (negative) back."""
+    """A number of messages forward, or (negative) back."""
 
     by: int
 
 
-# Where to: an end of the log, a time in ms since 1970, an offset, or relative to now.
+# An end of the log, a time, an offset, or a shift from the committed offset.
 ResetTarget = Literal["earliest", "latest"] | datetime | int | OffsetShift
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetChange:
-    """One partition's part of a change: None before, if the group had no position there."""
+    """A change of the offset in one partition; `before` is None if nothing was committed."""
 
     partition: TopicPartition
     before: int | None
     after: int
 
     def as_json(self) -> dict[str, Any]:
-        """The move as commands print it."""
+        """Return the change as commands print it."""
         return {**self.partition._asdict(), "before": self.before, "after": self.after}
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedOffsets:
-    """The positions of a group in a file."""
+    """The offsets of a group in a file."""
 
     name: str
     kind: GroupKind
@@ -72,9 +72,9 @@ class ExportedOffsets:
 def partitions_named(
     partitions: Sequence[str], all_of: Mapping[str, Sequence[TopicPartition]]
 ) -> list[TopicPartition]:
-    """The partitions that TOPIC and TOPIC:N[,N..] name; UsageError for one that is not there.
+    """Return the partitions that TOPIC and TOPIC:N[,N..] name; UsageError for a missing one.
 
-    `all_of` are the partitions of each topic that is named.
+    `all_of` holds the partitions of each named topic.
     """
     found: dict[TopicPartition, None] = {}
     for text in partitions:
@@ -92,7 +92,7 @@ def partitions_named(
 
 
 def topics_named(partitions: Iterable[str]) -> list[str]:
-    """The topics of TOPIC and TOPIC:N[,N..]."""
+    """Return the topics of TOPIC and TOPIC:N[,N..]."""
     return [_parsed(text)[0] for text in partitions]
 
 
@@ -102,9 +102,10 @@ def planned_changes(
     target: ResetTarget,
     group: GroupDescription | None,
 ) -> list[OffsetChange]:
-    """What moving `group` (None: one that is not there yet) in `places` would do.
+    """Return the changes that move `group` (None: a new one) to `target` in `partitions`.
 
-    UsageError for a shift where the group has no position, or a partition that has no log now.
+    UsageError for a shift in a partition without a committed offset, and for a partition without a
+    leader.
     """
     before = {} if group is None else group.offsets
     ends = groups.log_ends.of(partitions)
@@ -134,7 +135,7 @@ def planned_changes(
 
 
 def dump_offsets(groups: Iterable[ExportedOffsets]) -> str:
-    """The file of exported offsets."""
+    """Return the text of the file."""
     content = {
         "format": _FILE_FORMAT,
         "groups": [
@@ -153,7 +154,7 @@ def dump_offsets(groups: Iterable[ExportedOffsets]) -> str:
 
 
 def load_offsets(text: str, name: str) -> list[ExportedOffsets]:
-    """The groups of a file; CorruptError naming the file and what is wrong in it."""
+    """Return the groups of a file; CorruptError with its name and the reason."""
     try:
         content = json.loads(text)
         if not isinstance(content, dict) or content.get("format") != _FILE_FORMAT:
