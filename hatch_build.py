@@ -1,12 +1,16 @@
-"""The build hook: compiles what is written in C (SOURCES) where there is a compiler.
+"""The build hook: it compiles the C extensions (SOURCES) if there is a compiler.
 
-`pip install` of any kind runs it. `python hatch_build.py` builds in place, for who works on a
-checkout that is installed as editable.
+Every `pip install` runs it. In a checkout with an editable installation, `python hatch_build.py`
+builds in place.
 
-Rules: with the interpreter's own compiler and flags, and nothing else; an installation never fails
-for want of them: it says so, and Python encodes and counts, to the same bytes. Everything is
-compiled or nothing (`headworks._native`). The digest of a source is compiled in, so that what is
-left of an older one can be told (tests/test_packaging.py).
+Rules:
+
+- It uses the interpreter's own compiler and flags, and nothing else.
+- An installation never fails for want of a compiler. The hook prints the reason, and Python encodes
+  and counts instead, with the same result.
+- It builds all extensions or none (`headworks._native`).
+- Each extension contains the digest of its source, so that tests/test_packaging.py recognizes one
+  of an older source.
 """
 
 from __future__ import annotations
@@ -29,14 +33,14 @@ SOURCES = (Path("headworks/_native/_encoder.c"), Path("headworks/_native/_tally.
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds what was compiled to a wheel, which then is one of this platform."""
+    """Adds the compiled extensions to a wheel, which is then one of this platform."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile before the files are collected: in place for an editable installation."""
+        """Compile before the files are collected; in place for an editable installation."""
         if version == "editable":
             build(ROOT)
             return
-        self._folder = tempfile.TemporaryDirectory()  # which goes with this object
+        self._folder = tempfile.TemporaryDirectory()  # removed with this object
         folder = Path(self._folder.name)
         for built in build(folder):
             build_data["pure_python"] = False
@@ -45,14 +49,14 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def build(root: Path) -> list[Path]:
-    """Compile all into the folders of `root` that they belong to: what was built.
+    """Compile all extensions into their folders below `root`; return their paths.
 
-    Nothing, and a word on stderr, if one of them cannot be.
+    Return none, and print the reason to stderr, if one of them cannot be compiled.
     """
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     targets = {root / source.with_name(source.stem + suffix): source for source in SOURCES}
     try:
-        _remove(targets)  # nothing of an older source stays
+        _remove(targets)  # an extension of an older source must not stay
         why = _obstacle() or _compile_all(targets)
         if why is not None:
             _remove(targets)
@@ -61,9 +65,9 @@ def build(root: Path) -> list[Path]:
     if why is None:
         return list(targets)
     print(
-        f"headworks: the compiled parts are left out ({why}); events are encoded and counted by "
-        "Python: the same bytes, more slowly. To have them, install gcc and Python's headers, then "
-        "headworks again.",
+        f"headworks: the C extensions were not built ({why}). Python encodes and counts events, "
+        "with the same result but more slowly. fix: install gcc and Python's headers, and then "
+        "install headworks again.",
         file=sys.stderr,
     )
     return []
@@ -76,36 +80,36 @@ def _remove(targets: Iterable[Path]) -> None:
 
 def _obstacle() -> str | None:
     if sys.implementation.name != "cpython":
-        return f"it is made for CPython, not for {sys.implementation.name}"
+        return f"they need CPython, not {sys.implementation.name}"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        return "it needs a Python with a global interpreter lock"
+        return "they need a Python with a global interpreter lock"
     if not sysconfig.get_config_var("LDSHARED"):
-        return "this Python does not say how extensions are compiled"
+        return "this Python does not name its compiler"
     if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
-        return "Python.h is not there"
+        return "Python.h is missing"
     return None
 
 
 def _compile_all(targets: Mapping[Path, Path]) -> str | None:
-    """Why one failed, or None."""
+    """Compile each; return the reason of the first failure, or None."""
     return next(filter(None, (_compile(*each) for each in targets.items())), None)
 
 
 def _compile(target: Path, source: Path) -> str | None:
-    """Why it failed, or None. Never half a file in its place."""
+    """Compile one; return the reason of a failure, or None. Never leave a partial file."""
     target.parent.mkdir(parents=True, exist_ok=True)
     half = target.with_suffix(".half")
     done = subprocess.run(command(half, source), capture_output=True, text=True, check=False)
     if done.returncode:
         half.unlink(missing_ok=True)
-        told = (line for line in done.stderr.splitlines() if "error" in line)
-        return next(told, f"the compiler ended with {done.returncode}")
+        errors = (line for line in done.stderr.splitlines() if "error" in line)
+        return next(errors, f"the compiler exited with {done.returncode}")
     os.replace(half, target)
     return None
 
 
 def command(target: Path, source: Path, *more: str) -> list[str]:
-    """The compiler's command line for one of SOURCES, with `more` options."""
+    """Return the compiler's command line for one of SOURCES, with `more` options."""
     code = ROOT / source
     words = [
         str(sysconfig.get_config_var(name) or "") for name in ("LDSHARED", "CFLAGS", "CCSHARED")

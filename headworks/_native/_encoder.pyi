@@ -1,4 +1,4 @@
-"""What `_encoder.c` offers; there only where it was compiled."""
+"""The interface of `_encoder.c`; present only if it was compiled."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ SOURCE: str
 """The SHA-256 of the source that was compiled."""
 
 class Program:
-    """What encodes the events of one class (`headworks.codec._program` makes the description)."""
+    """The encoder of the events of one class, from a description by `headworks.codec._program`."""
 
     declined: int
-    """How many events were handed to the Python form."""
+    """The number of events that were handed to the Python form."""
 
     def __new__(
         cls,

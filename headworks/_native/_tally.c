@@ -1,13 +1,13 @@
-/* The compiled form of headworks/_audit_counting/tally.py: the two steps of counting that every message takes.
+/* The compiled form of headworks/_audit_counting/tally.py: the two counting steps of every message.
  *
  * Rules:
  *
- * - The Python class is the truth: the same counts, in the same words, at the same moment.
- * - A step runs no Python and does not let go of the interpreter's lock, so it is one for all threads.
- * - The word is of a map that its owner will close. While a tally is attached it holds a buffer of it,
- *   so that who forgets to detach is told so (BufferError), and nothing is written where no map is.
- * - What is not exactly an int of 64 bits is not counted here: `attempt` declines, and Python, which
- *   is asked then, counts it or says what is wrong with it.
+ * - The Python class defines the result: the same counts, in the same words, at the same moment.
+ * - A step runs no Python and does not release the interpreter's lock, so it is atomic.
+ * - The word belongs to a map that its owner closes. An attached tally holds a buffer of the map: an
+ *   owner that forgets to detach it gets a BufferError, and nothing is written outside a map.
+ * - `attempt` declines a value that is not exactly an int of 64 bits. Python then counts the message
+ *   or reports the mistake.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -21,15 +21,15 @@
 
 typedef struct {
     PyObject_HEAD
-    Py_buffer view;              /* of the words of the file; its `obj` is NULL while detached */
-    uint64_t *word;              /* that of `attempted` in it; NULL while detached */
+    Py_buffer view;              /* the words of the file; its `obj` is NULL while detached */
+    uint64_t *word;              /* the word of `attempted`; NULL while detached */
     Py_ssize_t at;
     long long start, end;
     unsigned long long attempted, delivered, bytes;
-    PyObject *undelivered;       /* whom to tell of an error */
+    PyObject *undelivered;       /* the delivery callback of failed messages */
 } Tally;
 
-/* Whether `value` is exactly an int (no bool) of 64 bits. */
+/* Return whether `value` is exactly an int (no bool) of 64 bits, and its number. */
 static inline int is_long(PyObject *value, long long *number)
 {
     int overflow = 0;
@@ -39,7 +39,7 @@ static inline int is_long(PyObject *value, long long *number)
     return !overflow;
 }
 
-static int is_two(const char *name, Py_ssize_t count)
+static int takes_two(const char *name, Py_ssize_t count)
 {
     if (count != 2)
         PyErr_Format(PyExc_TypeError, "%s takes 2 arguments, not %zd", name, count);
@@ -51,7 +51,7 @@ static int is_two(const char *name, Py_ssize_t count)
 static PyObject *Tally_attempt(Tally *self, PyObject *const *given, Py_ssize_t count)
 {
     long long timestamp, size;
-    if (!is_two("attempt", count))
+    if (!takes_two("attempt", count))
         return NULL;
     if (self->word == NULL || !is_long(given[0], &timestamp) || !is_long(given[1], &size)
             || timestamp < self->start || timestamp >= self->end || size < 0)
@@ -63,7 +63,7 @@ static PyObject *Tally_attempt(Tally *self, PyObject *const *given, Py_ssize_t c
 
 static PyObject *Tally_report(Tally *self, PyObject *const *given, Py_ssize_t count)
 {
-    if (!is_two("report", count))
+    if (!takes_two("report", count))
         return NULL;
     if (given[0] != Py_None)
         return PyObject_Vectorcall(self->undelivered, given, 2, NULL);
@@ -71,7 +71,7 @@ static PyObject *Tally_report(Tally *self, PyObject *const *given, Py_ssize_t co
     Py_RETURN_NONE;
 }
 
-/* ---- to be there, and to go ---- */
+/* ---- attaching ---- */
 
 static void detach(Tally *self)
 {
@@ -96,7 +96,7 @@ static PyObject *Tally_attach(Tally *self, PyObject *words)
     Py_buffer before = self->view;
     self->view = view;
     self->word = (uint64_t *)view.buf + self->at;
-    PyBuffer_Release(&before); /* which does nothing if there was none */
+    PyBuffer_Release(&before); /* nothing happens if there was none */
     Py_RETURN_NONE;
 }
 
@@ -113,12 +113,12 @@ static PyObject *Tally_new(PyTypeObject *type, PyObject *given, PyObject *named)
         PyErr_SetString(PyExc_ValueError, "no word has a number below 0");
         return NULL;
     }
-    Tally *self = (Tally *)type->tp_alloc(type, 0); /* all else is 0 */
+    Tally *self = (Tally *)type->tp_alloc(type, 0); /* all other members are 0 */
     if (self == NULL)
         return NULL;
     self->at = at;
     if (!is_long(start, &self->start) || !is_long(end, &self->end))
-        self->start = self->end = 0; /* of such a time no message is counted here */
+        self->start = self->end = 0; /* no message is in such a window */
     self->undelivered = Py_NewRef(undelivered);
     return (PyObject *)self;
 }
@@ -140,22 +140,22 @@ static void Tally_dealloc(Tally *self)
 
 static PyMethodDef Tally_methods[] = {
     {"attempt", (PyCFunction)(void (*)(void))Tally_attempt, METH_FASTCALL,
-     "Count a message of this window that was handed over; False if its owner must be asked."},
+     "Count an attempt; return False if the message is not of this window."},
     {"report", (PyCFunction)(void (*)(void))Tally_report, METH_FASTCALL,
-     "Count a message as delivered, or say what error it has met."},
+     "Count a message as delivered, or hand its error to `undelivered`."},
     {"attach", (PyCFunction)Tally_attach, METH_O,
-     "Count in these words from now on; in none, if None."},
+     "Count in these words from now on, or nowhere (None)."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyMemberDef Tally_members[] = {
-    {"attempted", T_ULONGLONG, offsetof(Tally, attempted), 0, "Messages handed over."},
-    {"delivered", T_ULONGLONG, offsetof(Tally, delivered), 0, "Those of them that arrived."},
-    {"bytes", T_ULONGLONG, offsetof(Tally, bytes), 0, "What all of them hold."},
+    {"attempted", T_ULONGLONG, offsetof(Tally, attempted), 0, "Messages attempted."},
+    {"delivered", T_ULONGLONG, offsetof(Tally, delivered), 0, "Messages delivered."},
+    {"bytes", T_ULONGLONG, offsetof(Tally, bytes), 0, "The bytes of the attempted messages."},
     {NULL, 0, 0, 0, NULL},
 };
 
-/* No tp_clear, as a tuple has none: the slot that it tells of errors is in each of its cycles. */
+/* No tp_clear, like a tuple: each cycle contains the WindowCounts, which can be cleared. */
 static PyTypeObject Tally_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "headworks._native._tally.Tally",

@@ -1,4 +1,4 @@
-"""What `_tally.c` offers; there only where it was compiled."""
+"""The interface of `_tally.c`; present only if it was compiled."""
 
 from collections.abc import Callable
 from typing import Any
