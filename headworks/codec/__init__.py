@@ -1,7 +1,7 @@
-"""What generated event classes run on: varints, encoders, and what a class knows of itself.
+"""The base of generated event classes: varints, encoders, and the metadata of a class.
 
-Rules: imports nothing but the standard library and `headworks.errors` (the schema model, and what
-is compiled, only at the first event), because every producer process pays for it.
+Rules: imports only the standard library and `headworks.errors`, because every producer process
+pays for it. The schema model and the C extension are imported at the first event.
 """
 
 from headworks.codec._event import EncodeError, Event, EventType, RecordType, event_type

@@ -1,11 +1,11 @@
-"""The two forms of an event class's encoder: the generated Python, and the compiled one.
+"""The two encoders of an event class: the generated Python, and the compiled one.
 
 Rules:
 
-- The Python form is the truth, and is always there. The compiled one takes only ordinary values and
-  hands every other event to the Python form, so nothing but speed tells them apart.
-- Encoding is optimistic: the generated function raises whatever Python raises for a wrong value,
-  and only then is the value examined, to say which field is wrong. A right event pays nothing.
+- The Python encoder defines the result and is always present. The compiled one takes only ordinary
+  values and hands every other event to the Python encoder, so only the speed differs.
+- Encoding is optimistic. The generated function raises any exception for a wrong value, and only
+  then is the event examined for the wrong field. A correct event pays nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 EventIn = TypeVar("EventIn", contravariant=True)
 
 EncodedMessage = tuple[bytes, int | None, bytes | None]
-"""A message's value, its time (milliseconds since 1970 UTC) and its key; None if it has none."""
+"""A message's value, its time (milliseconds since 1970 UTC) or None, and its key or None."""
 
 _ENCODING_ERRORS = (
     TypeError,
@@ -36,20 +36,20 @@ _ENCODING_ERRORS = (
 
 
 class EventEncoder(Protocol[EventIn]):
-    """What encodes the events of one class.
+    """An encoder of the events of one class.
 
-    Both raise EncodeError, naming the field, the value and the expected type.
+    Both methods raise EncodeError with the field, the value, and the expected type.
     """
 
     def encode(self, event: EventIn, /) -> bytes:
-        """The Avro bytes of an event, without framing."""
+        """Return the Avro bytes of an event, without framing."""
 
     def message(self, head: bytes, event: EventIn, /) -> EncodedMessage:
-        """The message of an event, with `head` before the Avro bytes of its value."""
+        """Return the message of an event; its value is `head` and the Avro bytes."""
 
 
 class PythonEncoder(Generic[T]):
-    """What `headworks gen` wrote for a class; `schema` is the text, to explain what is wrong."""
+    """The encoder that `headworks gen` wrote for a class; `schema` explains mistakes."""
 
     __slots__ = ("_encode", "_event_time", "_key", "_schema")
 
@@ -66,14 +66,14 @@ class PythonEncoder(Generic[T]):
         self._key = key
 
     def encode(self, event: T, /) -> bytes:
-        """The Avro bytes of an event, without framing."""
+        """Return the Avro bytes of an event, without framing."""
         try:
             return self._encode(event)
         except _ENCODING_ERRORS as error:
             raise explain(self._schema, event, error) from None
 
     def message(self, head: bytes, event: T, /) -> EncodedMessage:
-        """The message of an event, with `head` before the Avro bytes of its value."""
+        """Return the message of an event; its value is `head` and the Avro bytes."""
         try:
             value = head + self._encode(event)
         except _ENCODING_ERRORS as error:

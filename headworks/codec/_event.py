@@ -1,9 +1,10 @@
-"""What a generated class knows of itself: its record, and for an event its schema and topic.
+"""The metadata of a generated class: its record, and for an event its schema and topic.
 
 Rules:
 
-- Everything sits in one class attribute, `__headworks__`, so that a field may bear any name.
-- The schema text is the one that was generated from, verbatim; nothing is derived from Python.
+- All metadata is in one class attribute, `__headworks__`, so that a field may have any name.
+- The schema text is verbatim the one that the class was generated from. Nothing is derived from
+  Python.
 - The encoder is built at the first event, not when a module is imported.
 """
 
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 
 class RecordType(Generic[T]):
-    """A generated record class: its full Avro name, and which attribute holds which field."""
+    """A generated record class: its full Avro name, and the attribute of each field."""
 
     __slots__ = ("fields", "name")
 
@@ -32,13 +33,13 @@ class RecordType(Generic[T]):
 
 
 class EventType(RecordType[T]):
-    """A generated class whose record is a whole schema: a message can be made of it.
+    """A generated class whose record is a whole schema, so that an event makes a message.
 
-    `schema` is the text, `fingerprint` the SHA-256 of its
-    canonical form; `topic` and `subject` say where events of it
-    go. `event_time` and `key` read an event's time (milliseconds since 1970 UTC) and message key,
-    or are None if the schema declares none. `types` are the classes of all named types in it.
-    `python_encoder` is the generated encoder, and `encoder` the one that is used.
+    `schema` is the schema's text, and `fingerprint` the SHA-256 of its canonical form. Events go to
+    `topic`, and their schema is registered under `subject`. `event_time` and `key` return an
+    event's time (milliseconds since 1970 UTC) and message key; they are None if the schema declares
+    none. `types` holds the classes of all named types in the schema. `python_encoder` runs the
+    generated code, and `encoder` is the encoder in use.
     """
 
     __slots__ = (
@@ -104,9 +105,9 @@ class EventType(RecordType[T]):
         self._encoder = encoder
 
     def encode(self, event: T) -> bytes:
-        """The Avro bytes of `event`, without framing.
+        """Return the Avro bytes of `event`, without framing.
 
-        Raises EncodeError, naming the field, the value and the expected type.
+        Raises EncodeError with the field, the value, and the expected type.
         """
         return (self._encoder or self.encoder).encode(event)
 
@@ -119,7 +120,7 @@ class Event(Protocol):
 
 
 def event_type(of: object) -> EventType[Any]:
-    """The EventType of an event or of its class; TypeError if it is neither."""
+    """Return the EventType of an event or of its class; TypeError if it is neither."""
     found = getattr(of, "__headworks__", None)
     if not isinstance(found, EventType):
         what = of.__name__ if isinstance(of, type) else type(of).__name__

@@ -1,7 +1,7 @@
-"""Why an event cannot be encoded: the field's path, the value found there and the type expected.
+"""Explains why an event cannot be encoded: the field's path, its value, and the expected type.
 
-Rules: runs only after encoding has failed, so it may be slow; never changes the event; finds the
-first wrong value in the order of the schema.
+Rules: it runs only after encoding has failed, so it may be slow. It never changes the event. It
+finds the first wrong value in the order of the schema.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MAX_SHOWN_CHARACTERS = 120
 
 
 class EncodeError(UsageError):
-    """A value that is not of its field's type: `path` (dotted), `value` and `expected`."""
+    """A value that is not of its field's type: `path` (dotted), `value`, and `expected`."""
 
     def __init__(self, event: str, path: str, value: object, expected: str) -> None:
         shown = repr(value)
@@ -65,14 +65,14 @@ class _WrongValue:
 
 
 def explain(schema_text: str, event: object, cause: BaseException) -> BaseException:
-    """The EncodeError for the first wrong value of `event`; `cause` itself if none is found."""
+    """Return the EncodeError for the first wrong value of `event`; `cause` if there is none."""
     from headworks.schema import parse
 
     schema = parse(schema_text, strict=False)
     try:
         wrong = next(_wrong_values(schema, event, ""), None)
     except Exception:
-        # A value whose own methods fail: its error is the best explanation there is.
+        # The methods of a value fail: that error is the best explanation.
         return cause
     if wrong is None:
         return cause
@@ -124,7 +124,7 @@ def _wrong_union(union: Union, value: object, path: str) -> Iterator[_WrongValue
     attempts = [list(_wrong_values(branch, value, path)) for branch in branches]
     if branches and not all(attempts):
         return
-    # A branch that fails further inside is the one that was meant.
+    # The caller meant the branch that fails deeper inside.
     inner = [wrong for attempt in attempts for wrong in attempt[:1] if wrong.path != path]
     if inner:
         yield inner[0]
@@ -133,7 +133,7 @@ def _wrong_union(union: Union, value: object, path: str) -> Iterator[_WrongValue
 
 
 def _candidates(union: Union, value: object) -> tuple[Schema, ...]:
-    """The branches that a value may be of: unions are told apart by exact class."""
+    """Return the branches that a value may be of, by its exact class."""
     branches, cls = union.branches, type(value)
     if union.nullable is not None:
         return branches
@@ -159,7 +159,7 @@ def _is_leaf(schema: Schema, value: object) -> bool:
 
 
 def _is_logical(schema: Primitive | Fixed, logical: Logical, value: object) -> bool | None:
-    """Whether `value` is one of the logical type; None if the base type decides."""
+    """Return whether `value` is of the logical type; None if the base type decides."""
     name = logical.name
     if name in ("timestamp-millis", "timestamp-micros"):
         return isinstance(value, datetime) and value.utcoffset() is not None

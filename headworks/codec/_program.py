@@ -1,11 +1,11 @@
-"""From a schema and its generated classes to the table that drives the compiled encoder.
+"""Compiles a schema and its generated classes into the table that drives the compiled encoder.
 
 Rules:
 
-- The table says what the generated code does, branch for branch (`producer_sdk._generator.encoders`
-  has the rules of unions). tests/headworks/codec/codec_law.py compares both with fastavro's bytes.
-- Where the compiled encoder was not built, or a class is not as it was generated, there is no
-  program: the Python form does it all.
+- The table does what the generated code does, branch for branch. `producer_sdk._generator.encoders`
+  has the rules of unions. tests/headworks/codec/codec_law.py compares both with fastavro's bytes.
+- If the compiled encoder was not built, or a class was changed after its generation, there is no
+  program, and the Python encoder encodes all events.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def compiled_encoder(
     python: PythonEncoder[T],
     key: object,
 ) -> EventEncoder[T] | None:
-    """The compiled form of the record `name` of a schema; None if there can be none.
+    """Return the compiled encoder of the record `name` of a schema; None if there is none.
 
-    `types` are the generated classes by full name; `key` is the generated function that makes an
-    event's key.
+    `types` holds the generated classes by full name. `key` is the generated function that returns
+    an event's key.
     """
-    from headworks._native import encoder  # here, because it begins with this package
+    from headworks._native import encoder  # here, because the extension imports this package
 
     if encoder is None or name not in types:
         return None
@@ -85,12 +85,12 @@ def compiled_encoder(
             message=python.message,
             key=key,
         )
-    except TypeError:  # a class is not as it was generated
+    except TypeError:  # a class was changed after its generation
         return None
 
 
 class _ProgramTable:
-    """The nodes of a program; the first is the event's record. A named type is one node."""
+    """The nodes of a program. The first is the event's record, and a named type is one node."""
 
     def __init__(self, types: Mapping[str, type]) -> None:
         self.nodes: list[Node] = []
@@ -98,7 +98,7 @@ class _ProgramTable:
         self._named: dict[str, int] = {}
 
     def add(self, schema: Schema) -> int:
-        """The number of the node that writes values of `schema`."""
+        """Return the number of the node that writes values of `schema`."""
         from headworks.schema import Array, EnumType, MapType, Record, Union
 
         if isinstance(schema, Record | EnumType):
@@ -116,7 +116,7 @@ class _ProgramTable:
         return at
 
     def attributes(self, record: Record, path: tuple[str, ...]) -> tuple[str, ...]:
-        """A path of field names, through records, as the attributes of the classes."""
+        """Return the attributes of the classes for a path of field names through records."""
         from headworks.schema import Record
 
         found = []
@@ -149,7 +149,7 @@ class _ProgramTable:
         return at
 
     def _choices(self, union: Union) -> list[Node]:
-        """(branch, class or None for all, only what fits, node), the first that is so is taken."""
+        """Return (branch, class or None for any, guarded, node) each; the first match is taken."""
         if union.nullable is not None:
             null = 0 if union.branches[0].kind == "null" else 1
             both = [self.add(branch) for branch in union.branches]
@@ -167,7 +167,7 @@ class _ProgramTable:
         return choices
 
     def _class(self, schema: Schema) -> type:
-        """The Python class of a value, which is what unions tell branches apart by."""
+        """Return the Python class of a value, by which unions choose a branch."""
         if schema.kind in ("record", "enum"):
             return self._types[schema.name]  # type: ignore[union-attr]
         logical = getattr(schema, "logical", None)
@@ -180,7 +180,7 @@ class _ProgramTable:
 def _choices_of_class(
     cls: type, branches: list[tuple[int, Schema]]
 ) -> list[tuple[int, Schema, int]]:
-    """The branches of one class that can be chosen, in order, and whether a value must fit."""
+    """Return the branches of one class in order, and whether each takes only what fits."""
     if cls is float:
         index, branch = next((b for b in branches if b[1].kind == "double"), branches[0])
         return [(index, branch, 0)]

@@ -1,13 +1,12 @@
-"""Python values to the bytes of their Avro type, for everything that is more than one lookup.
+"""Encodes Python values as bytes of their Avro type, if that takes more than one lookup.
 
 Rules:
 
-- Each function takes exactly what a type checker allows for the field, and raises TypeError,
-  ValueError or OverflowError for the rest; `headworks.codec._event` turns that into an error which
-  names the field.
-- Instants are aware datetimes and local timestamps naive ones; the other kind is refused, because
-  to guess a time zone is to be wrong twice a year.
-- Microseconds that a milliseconds type cannot hold are cut off, towards the past.
+- Each function accepts exactly the values that a type checker allows for the field. It raises
+  TypeError, ValueError, or OverflowError for others, and `_explain` then names the field.
+- Instants are aware datetimes, and local timestamps are naive ones. The other kind is refused,
+  because a guessed time zone is wrong twice a year.
+- Microseconds that a milliseconds type cannot hold are cut off, toward the past.
 """
 
 from __future__ import annotations
@@ -59,12 +58,12 @@ pack_float, pack_double = struct.Struct("<f").pack, struct.Struct("<d").pack
 
 
 def refuse(value: object) -> bytes:
-    """Raise TypeError: the value is of no type that is allowed here."""
+    """Raise TypeError, because no type that is allowed here fits the value."""
     raise TypeError(value)
 
 
 def key_text(*parts: object) -> bytes | None:
-    """A message key: the parts as text, joined by "|"; None if it is one part and that is None."""
+    """Return the parts as text, joined by "|"; None for a single part that is None."""
     if len(parts) == 1:
         return None if parts[0] is None else str(parts[0]).encode()
     return "|".join(["" if part is None else str(part) for part in parts]).encode()
@@ -97,7 +96,7 @@ def text_of(value: str) -> bytes:
 
 
 class _Keys(dict[str, bytes]):
-    """Encoded strings by string; what is not there is encoded, and kept if it is short."""
+    """A bounded cache of encoded strings by string; long strings are not kept."""
 
     def __missing__(self, key: str) -> bytes:
         data = text_of(key)
@@ -144,9 +143,10 @@ _latest: tuple[datetime, int] = _EPOCH, 0
 
 
 def _micros(value: datetime) -> int:
-    """The microseconds from 1970 UTC to an aware datetime.
+    """Return the microseconds from 1970 UTC to an aware datetime.
 
-    An event's time is asked for twice, for its bytes and for its record: the answer is kept.
+    The last result is kept, because an event's time is needed twice: in its bytes and as the
+    record's timestamp.
     """
     global _latest
     latest, micros = _latest
@@ -158,7 +158,7 @@ def _micros(value: datetime) -> int:
 
 
 def millis(value: datetime) -> int:
-    """The milliseconds from 1970 UTC to an aware datetime."""
+    """Return the milliseconds from 1970 UTC to an aware datetime."""
     return _micros(value) // 1_000
 
 
@@ -239,7 +239,7 @@ def _unscaled(value: Decimal, precision: int, scale: int) -> int:
     if not isinstance(value, Decimal):
         raise TypeError(value)
     sign, digits, exponent = value.as_tuple()
-    # More digits after the point than the schema has would have to be rounded: not ours to do.
+    # More decimals than the schema has would have to be rounded, which is not ours to decide.
     if not isinstance(exponent, int) or exponent + scale < 0:
         raise ValueError(value)
     shift = exponent + scale

@@ -2,11 +2,11 @@
 
 Rules:
 
-- A number is looked up, not computed: one lookup for 2 bytes or less, two for 4, three for a
+- A number is looked up, not computed: one lookup for up to 2 bytes, two for up to 4, three for a
   timestamp.
-- `ZIGZAG` is indexed by the number itself, -8192 to 8191: Python's negative indices are the
-  table's upper half. `COUNT` is indexed by a length. Generated code tests the bounds first.
-- The functions take every number of their type and refuse everything else, bool included.
+- `ZIGZAG` is indexed by the number itself, from -8192 to 8191. Python's negative indices are the
+  upper half of the table. `COUNT` is indexed by a length. Generated code tests the bounds first.
+- The functions take every number of their type and refuse everything else, including bool.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["COUNT", "ZIGZAG", "count", "int32", "int64"]
 _INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
 _LONG_MIN, _LONG_MAX = -(1 << 63), (1 << 63) - 1
 
-# The shortest form of 0 to 16383, and 14 bits followed by more.
+# The shortest form of 0 to 16383, and the form of 14 bits that more bits follow.
 _LAST = [bytes((n,)) if n < 128 else bytes((n & 127 | 128, n >> 7)) for n in range(1 << 14)]
 _MORE = [bytes((n & 127 | 128, n >> 7 | 128)) for n in range(1 << 14)]
 
-# The same 14 bits for a number of 13, not negative and not zigzagged yet.
+# The latter for the lowest 13 bits of a positive number, before its zigzag.
 _LOW = _MORE[0::2]
 
 ZIGZAG = _LAST[0::2] + _LAST[:0:-2]
@@ -38,7 +38,7 @@ def _unsigned(n: int) -> bytes:
 
 
 def int32(n: int) -> bytes:
-    """Encode an Avro int; raises TypeError or OverflowError for what is not one."""
+    """Encode an Avro int; raise TypeError or OverflowError for any other value."""
     if n.__class__ is not int:
         _check_class(n)
     if 0x1FFF < n < 1 << 27:
@@ -49,10 +49,10 @@ def int32(n: int) -> bytes:
 
 
 def int64(n: int) -> bytes:
-    """Encode an Avro long; raises TypeError or OverflowError for what is not one."""
+    """Encode an Avro long; raise TypeError or OverflowError for any other value."""
     if n.__class__ is not int:
         _check_class(n)
-    if 0x1FFF < n < 1 << 41:  # most that is not small is: a number of somebody, a time
+    if 0x1FFF < n < 1 << 41:  # most larger numbers are ids and times
         high = n >> 13
         if high < 1 << 14:
             return _LOW[n & 0x1FFF] + _LAST[high]

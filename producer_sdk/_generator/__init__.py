@@ -1,7 +1,8 @@
 """`.avsc` files to Python modules: typed classes that encode themselves.
 
-- `catalog`: files to named types; `names`: Avro names to Python names; `annotations`: types and
-  defaults; `encoders`: the body of an encoder; `module`: a whole module; `package`: the folder.
+- `schema_files`: files to named types. `names`: Avro names to Python names.
+- `annotations`: types and defaults. `encoders`: the body of an encoder.
+- `module`: a whole module. `package`: the folder.
 """
 
 from producer_sdk._generator.package import generate, stale, write

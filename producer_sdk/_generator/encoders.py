@@ -2,13 +2,13 @@
 
 Rules:
 
-- Each value becomes one or more bytes expressions ("pieces"); all pieces of a record are joined
-  once at its end. What a piece needs first (a temporary, a loop) is written before it.
-- A value of the wrong type must raise, never encode: a bare attribute access proves nothing.
-- Unions are told apart by exact class. Branches of one Python class: an integer takes the first
-  that holds it, a float takes double, bytes take the first fixed of their length, a decimal the
-  first that fits it, everything else the first.
-- The lines are those that `ruff format` would leave, as long as single names fit their lines.
+- Each value becomes one or more bytes expressions ("pieces"). All pieces of a record are joined
+  once, at its end. The statements that a piece needs (a temporary, a loop) come before it.
+- A value of the wrong type must raise, and never encode. A bare attribute access proves nothing.
+- A union chooses its branch by exact class. Among branches of one Python class, an integer takes
+  the first that holds it, and a float takes double. Bytes take the first fixed of their length, a
+  decimal the first that fits it, and every other value the first.
+- The lines are as `ruff format` leaves them, if each single name fits its line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["WIDTH", "RecordEncoder"]
 
 WIDTH = 100
 _MAX_NESTED_LOOPS = 12
-_MAX_ADDED_PIECES = 3  # so many pieces are added, more are joined
+_MAX_ADDED_PIECES = 3  # up to this many pieces are added, and more are joined
 _INT_RANGE = "-2147483648 <= {0} <= 2147483647"
 _LOGICAL_CALLS = {
     "date": "_date_days({0})",
@@ -67,7 +67,7 @@ class RecordEncoder:
         self._temporaries = self._loops = 0
 
     def body(self, record: Record) -> list[str]:
-        """The indented lines of the function."""
+        """Return the indented lines of the function."""
         cls = self._ref(record.name)
         self._write(f"if not isinstance(_v, {cls}):")
         self._write("    raise TypeError(_v)")
@@ -101,7 +101,7 @@ class RecordEncoder:
         return 4 * self._depth + len(line) <= WIDTH
 
     def _shortened(self, piece: str, before: str, after: str = "") -> str:
-        """A piece, or a temporary that holds it if its line would be too long."""
+        """Return a piece, or a temporary that holds it if its line would be too long."""
         value, _, rest = piece.partition(" if ")
         if not rest or self._fits(before + piece + after):
             return piece
@@ -118,7 +118,7 @@ class RecordEncoder:
         return f"_{self._temporaries}"
 
     def _in_temporary(self, expression: str) -> str:
-        """A temporary that holds `expression`."""
+        """Return a temporary that holds `expression`."""
         if expression.isidentifier():
             return expression
         name = self._temporary()
@@ -188,7 +188,7 @@ class RecordEncoder:
         return piece
 
     def _in_function(self, schema: Array | MapType, expression: str) -> str:
-        """A function of its own, inside this one: Python's compiler nests only so many loops."""
+        """Write a nested function, because Python's compiler limits the depth of nested loops."""
         x, function = self._in_temporary(expression), self._temporary()
         loops, self._loops = self._loops, 0
         given = annotation(schema, self._ref, str)
@@ -223,7 +223,7 @@ class RecordEncoder:
         return f"{_joined_list(parts)}"
 
     def _append_pieces(self, parts: str, pieces: Callable[[], list[str]]) -> None:
-        """Write, one level deeper, what adds the pieces of one item to the list `parts`."""
+        """Write, one level deeper, the lines that append the pieces of an item to `parts`."""
         self._depth += 1
         found = pieces()
         if len(found) == 1:
@@ -317,7 +317,7 @@ def _index(branch: int) -> str:
 
 
 def _joined(pieces: Sequence[str]) -> str:
-    """One bytes expression from several."""
+    """Return one bytes expression for several."""
     if not pieces:
         return 'b""'
     if len(pieces) == 1:

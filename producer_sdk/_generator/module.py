@@ -1,8 +1,11 @@
-"""One generated module: the classes of one namespace first, the machinery they run on below.
+"""One generated module: the classes of one namespace first, and the code they run on below.
 
-Rules: the same schemas give the same text, byte for byte, whatever order the files came in; it is
-what `ruff format` leaves at 100 columns (where single names and defaults fit), and marked so that
-no other formatter touches it; the schema text is pinned verbatim.
+Rules:
+
+- The same schemas give the same text, byte for byte, in any order of the files.
+- The text is as `ruff format` leaves it at 100 columns, if single names and defaults fit. It is
+  marked, so that no other formatter touches it.
+- The schema text is pinned verbatim.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ _CODEC_IMPORTS = {
 
 
 class ModuleWriter:
-    """Writes the module of `namespace` from the types of a catalogue."""
+    """Writes the module of `namespace` from the types of a catalog."""
 
     def __init__(self, catalog: TypeCatalog, namespace: str) -> None:
         self._catalog = catalog
@@ -72,7 +75,7 @@ class ModuleWriter:
         return not self._enums and not self._records
 
     def text(self) -> str:
-        """The whole module."""
+        """Return the text of the module."""
         body = self._body()
         head = [
             MARKER,
@@ -90,7 +93,7 @@ class ModuleWriter:
         return "\n".join([*head, *body]) + "\n"
 
     def _class_name(self, name: str) -> str:
-        """The class of a full name, as this module writes it."""
+        """Return the class of a full name, as this module writes it."""
         space = namespace_of(name)
         own = class_name(name)
         return own if space == self._namespace else f"_{module_name(space)}.{own}"
@@ -304,7 +307,7 @@ def _attribute(name: str, annotation: str, default: str) -> list[str]:
 
 
 def _union_of(annotation: str) -> list[str]:
-    """The types that an annotation joins by `|`, not counting those inside brackets."""
+    """Return the types that an annotation joins by `|` outside brackets."""
     parts, depth = [""], 0
     for word in annotation.split(" "):
         if word == "|" and not depth:
@@ -338,7 +341,7 @@ def _returned(function: str, arguments: Sequence[str]) -> list[str]:
 
 
 def _docstring(text: str, depth: int) -> list[str]:
-    """A docstring: escaped, wrapped, on one line if it fits."""
+    """Return the lines of a docstring: escaped and wrapped, on one line if it fits."""
     pad = "    " * depth
     safe = _escaped(text)
     if len(pad) + len(safe) + 6 <= WIDTH and "\n" not in safe:
@@ -353,7 +356,7 @@ def _docstring(text: str, depth: int) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """A doc as it may stand between triple quotes."""
+    """Return a doc escaped for triple quotes."""
     lines = [line.strip() for line in text.strip().replace("\\", "\\\\").split("\n")]
     plain = "\n".join(lines).replace('"', '\\"') if '"""' in text else "\n".join(lines)
     if plain.endswith('"') and not plain.endswith('\\"'):
@@ -389,5 +392,5 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 
 def _with_comma(lines: Sequence[str]) -> list[str]:
-    """An expression of several lines, as an argument."""
+    """Return an expression of several lines as an argument."""
     return [*lines[:-1], f"{lines[-1]},"]

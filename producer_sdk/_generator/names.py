@@ -2,10 +2,10 @@
 
 Rules:
 
-- The name on the wire is never changed; only the Python name is, and as little as possible.
-- A name that Python or the class needs for itself gets `_` at its end; names that are the same to
-  Python (it folds look-alike letters) are told apart by further underscores, in schema order.
-- No Python name begins with `_` without ending with it: those belong to the generated machinery.
+- The name on the wire never changes. The Python name changes as little as possible.
+- A name that Python or the class reserves gets `_` at its end. Python folds look-alike letters, so
+  names that it would confuse get further underscores, in schema order.
+- A Python name that begins with `_` also ends with it. Other such names belong to generated code.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ _ENUM_RESERVED = frozenset(dir(StrEnum)) | {"mro", "name", "value"}
 
 
 def class_name(full_name: str) -> str:
-    """The class of a named type, within the module of its namespace."""
+    """Return the class of a named type, within the module of its namespace."""
     name = _identifier(full_name.rpartition(".")[2])
-    if name.startswith("__"):  # inside other classes Python would read it as their own
+    if name.startswith("__"):  # inside another class, Python would mangle it
         name = f"Class{name}"
     return f"{name}_" if name in _BUILTINS or name.startswith("_") else name
 
 
 def field_names(names: Iterable[str], taken: frozenset[str] = frozenset()) -> dict[str, str]:
-    """The attribute of every field of one record; `taken` are classes that its types name."""
+    """Return the attribute of each field of a record; `taken` are classes that its types use."""
     return _unique_names(names, lambda name: name in taken or name.startswith("_"))
 
 
 def symbol_names(symbols: Iterable[str]) -> dict[str, str]:
-    """The member of every symbol of one enum."""
+    """Return the member of each symbol of an enum."""
     plain = {symbol: f"S{symbol}" if symbol.startswith("_") else symbol for symbol in symbols}
     mangled = _unique_names(plain.values(), lambda name: name in _ENUM_RESERVED)
     return {symbol: mangled[name] for symbol, name in plain.items()}
 
 
 def module_name(namespace: str) -> str:
-    """The module of a namespace: its parts joined by `_`."""
+    """Return the module of a namespace: its parts joined by `_`."""
     if not namespace:
         return "default"
     name = _identifier(namespace.replace(".", "_"))
@@ -68,7 +68,7 @@ def _unique_names(names: Iterable[str], reserved: Callable[[str], bool]) -> dict
 
 
 def _identifier(name: str) -> str:
-    """`name` as Python will see it."""
+    """Return `name` as Python reads it."""
     folded = unicodedata.normalize("NFKC", name)
     text = "".join(c if f"a{c}".isidentifier() else "_" for c in folded)
     if not text[0].isidentifier():

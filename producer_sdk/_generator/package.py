@@ -1,7 +1,7 @@
-"""The generated package: one module per namespace, written or compared with what is there.
+"""The generated package: one module per namespace, written or compared with the existing files.
 
-Rules: only files that carry the generator's mark are ever replaced or removed; a file that does
-not is the user's, and in the way is an error.
+Rules: only files with the generator's mark are ever replaced or removed. Any other file is the
+user's, and a conflict with it is an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INIT = f'{MARKER}\n"""Typed events: one module per namespace of the schemas."""
 
 
 def generate(paths: Sequence[Path]) -> dict[str, str]:
-    """The package of the schemas at `paths`: text by file name."""
+    """Return the package of the schemas at `paths`: text by file name."""
     catalog = read_type_catalog(paths)
     files = {"__init__.py": _INIT}
     origin: dict[str, str] = {}
@@ -41,7 +41,7 @@ def generate(paths: Sequence[Path]) -> dict[str, str]:
 
 
 def events(paths: Sequence[Path]) -> list[tuple[str, str, str]]:
-    """The events of the schemas at `paths`: (subject, schema text, fingerprint) each."""
+    """Return (subject, schema text, fingerprint) of each event of the schemas at `paths`."""
     return sorted(
         (subject_of(governance_of(source.root).topic), source.text, fingerprint(source.root))
         for source in read_type_catalog(paths).files
@@ -50,7 +50,7 @@ def events(paths: Sequence[Path]) -> list[tuple[str, str, str]]:
 
 
 def stale(files: Mapping[str, str], folder: Path) -> list[Path]:
-    """The files in `folder` that are missing, differ, or should not be there, sorted."""
+    """Return the files in `folder` that are missing, differ, or are left over, sorted."""
     wrong = [folder / name for name, text in files.items() if _read(folder / name) != text]
     return sorted([*wrong, *_left_over(files, folder)])
 
@@ -77,7 +77,7 @@ def write(files: Mapping[str, str], folder: Path) -> list[Path]:
 
 
 def replace(path: Path, text: str) -> list[Path]:
-    """Make a file of the package hold `text`; [path] if that changed it."""
+    """Make a file of the package hold `text`; return [path] if that changed it."""
     if _read(path) == text:
         return []
     path.write_text(text, encoding="utf-8")

@@ -1,12 +1,12 @@
-"""Schema files to the named types that classes are made of.
+"""Reads schema files into the named types that become classes.
 
 Rules:
 
-- The text of a file is kept verbatim: it is what producers look up in the registry.
-- Files may use types of other files by name. Such a file's own text is not a whole schema, so its
-  canonical form, with the used types written out, is kept instead.
-- A type may be defined in several files if it is the same every time; otherwise no class could be
-  both, and that is an error which names the two files.
+- The text of a file is kept verbatim, because producers look it up in the registry.
+- Files may use types of other files by name. The text of such a file is not a whole schema, so its
+  canonical form, with the used types inlined, is kept instead.
+- Several files may define the same type, if all definitions are equal. Otherwise one class would
+  have two meanings, and the error names the two files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["ParsedSchemaFile", "TypeCatalog", "namespace_of", "read_type_catalog
 
 @dataclass(frozen=True, slots=True)
 class ParsedSchemaFile:
-    """One schema file: where it is, the schema's text, and its root type."""
+    """One schema file: its path, the schema's text, and its root type."""
 
     path: Path
     text: str
@@ -40,12 +40,12 @@ class TypeCatalog:
     types: dict[str, Named]
 
     def file_of(self, record: Record) -> ParsedSchemaFile | None:
-        """The file whose root is this record, if there is one."""
+        """Return the file whose root is this record; None if there is none."""
         return next((s for s in self.files if s.root.name == record.name), None)
 
 
 def namespace_of(full_name: str) -> str:
-    """The namespace of a full name; "" if it has none."""
+    """Return the namespace of a full name; "" if it has none."""
     return full_name.rpartition(".")[0]
 
 
