@@ -1,7 +1,7 @@
-"""What a change is held against: the merge base of a branch, or a live registry.
+"""The baseline of a check: the merge base of a branch, or a live registry.
 
-Both answer the same two questions: which subjects exist, and which versions a subject has. The
-verdict itself is `headworks.compatibility`'s, whoever asks.
+A baseline has subjects, and each subject has versions. Rule: `headworks.compatibility` alone
+decides on compatibility.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from headworks.schema import Schema, parse
 from headworks.schema._canonical import canonical_text
 from headworks.schema._model import Named, named_types
 
-# Statuses by which a registry says no to the schema itself, and not to whoever asks.
+# Statuses by which a registry refuses the schema itself, and not the client.
 _REFUSAL_STATUSES = (409, 422)
-# The one mode in which a registry takes a schema without being told its id.
+# The one mode in which a registry accepts a schema without an id.
 _READWRITE = "READWRITE"
 
 __all__ = ["Baseline", "GitBaseline", "RegistryBaseline", "SubjectHistory", "open_baseline"]
@@ -31,17 +31,17 @@ __all__ = ["Baseline", "GitBaseline", "RegistryBaseline", "SubjectHistory", "ope
 
 @dataclass(frozen=True, slots=True)
 class SubjectHistory:
-    """The versions of a subject, oldest first, what it is held to, and where the file was."""
+    """The versions of a subject in a baseline, and the rules for new ones."""
 
-    versions: tuple[Version, ...]
+    versions: tuple[Version, ...]  # oldest first
     governance: SubjectGovernance
-    labels: tuple[str, ...]
-    path: str | None = None
-    # Texts that registering would find there already, whatever came after them.
+    labels: tuple[str, ...]  # of the versions: a commit, or a number in the registry
+    path: str | None = None  # of the file
+    # Canonical texts that are registered already, even if other versions followed.
     registered: frozenset[str] = frozenset()
 
     def label(self, number: int | None) -> str | None:
-        """How people find that version: a commit, or a number in the registry."""
+        """Return the label of that version, or None."""
         for version, label in zip(self.versions, self.labels, strict=True):
             if version.number == number:
                 return label
@@ -49,42 +49,42 @@ class SubjectHistory:
 
 
 class Baseline(Protocol):
-    """One thing that a change is held against."""
+    """One baseline of a check."""
 
     @property
     def name(self) -> str:
-        """How the base is called on the command line."""
+        """The name of the baseline on the command line."""
 
     @property
     def home(self) -> Path | None:
-        """The folder that the paths of its files begin at, where it has files."""
+        """The folder to which the paths of its files are relative, if it has files."""
 
     def subjects(self) -> dict[str, str | None]:
-        """The subjects that exist there, with the file of each where there is one."""
+        """Return the subjects, each with its file if it has one."""
 
     def history(self, subject: str) -> SubjectHistory | None:
-        """The versions of a subject, or None if it is new."""
+        """Return the versions of a subject, or None if it is new."""
 
     def refusal(self, subject: str, schema: Schema) -> str | None:
-        """Why the base itself would not take the schema, beyond compatibility; None if it would."""
+        """Return why the baseline would refuse the schema, beyond compatibility, or None."""
 
 
 def open_baseline(text: str, schemas: Path, governance: GovernanceFile) -> Baseline:
-    """The base that `git:REF` or `registry:URL` names; UsageError for anything else."""
+    """Return the baseline for `git:REF` or `registry:URL`; otherwise UsageError."""
     kind, _, rest = text.partition(":")
     if kind == "git" and rest:
         return GitBaseline(rest, schemas, governance)
     if kind == "registry" and rest:
         return RegistryBaseline(RegistryClient(rest))
     raise UsageError(
-        f"{text!r} is nothing to check against",
+        f"{text!r} is not a baseline",
         fix="use git:REF (git:origin/main) or registry:URL (registry:http://127.0.0.1:8081)",
     )
 
 
 @dataclass(slots=True)
 class GitBaseline:
-    """The commit where HEAD left `ref`, and the history of each file up to it."""
+    """The merge base of HEAD and `ref`, and the history of each file up to it."""
 
     ref: str
     schemas: Path
@@ -108,11 +108,11 @@ class GitBaseline:
 
     @property
     def name(self) -> str:
-        """How the base is called on the command line."""
+        """The name of the baseline on the command line."""
         return f"git:{self.ref}"
 
     def subjects(self) -> dict[str, str | None]:
-        """The subjects of the merge base, with their files."""
+        """Return the subjects of the merge base, with their files."""
         return {subject: one.path for subject, one in self._files.items()}
 
     @property
@@ -121,7 +121,7 @@ class GitBaseline:
         return self._repository.root
 
     def history(self, subject: str) -> SubjectHistory | None:
-        """The distinct versions in the history of the subject's file."""
+        """Return the distinct versions in the history of the subject's file."""
         found = self._files.get(subject)
         if found is None:
             return None
@@ -135,12 +135,12 @@ class GitBaseline:
         return SubjectHistory(versions, governance, labels, found.path)
 
     def refusal(self, subject: str, schema: Schema) -> None:
-        """A commit takes anything."""
+        """Return None: a commit accepts every schema."""
 
     def _history(self, subject: str, path: str) -> tuple[tuple[Version, ...], tuple[str, ...]]:
-        """The distinct schemas that the file had, oldest first; readable ones of this subject only.
+        """Return the distinct schemas of the file, oldest first; only readable ones of the subject.
 
-        A schema also changes when a file changes that it takes types from.
+        A schema also changes if a file changes from which it uses types.
         """
         versions: list[Version] = []
         labels: list[str] = []
@@ -156,7 +156,7 @@ class GitBaseline:
         return tuple(versions), tuple(labels)
 
     def _states(self, path: str) -> Iterator[tuple[SchemaFile, FileChange]]:
-        """The file after each commit that changed it, or a file it uses; oldest first."""
+        """Yield the file after each commit that changed it or a file that it uses, oldest first."""
         changes = list(self._repository.changes(self._commit, path))
         used = self._now.sources(path)
         own = {change.commit: change.path for change in changes}
@@ -176,7 +176,7 @@ class GitBaseline:
                 yield self._in(change.commit, files[0], known), change
 
     def _in(self, commit: str, path: str, known: Mapping[str, str]) -> SchemaFile:
-        """A file as it was in a commit; it may have used other files then than it does now."""
+        """Return a file as of a commit, in which it may have used other files than now."""
         one = SchemaCatalog(known).file(path)
         if one.error is None or one.error.rule != "undefined-type":
             return one
@@ -184,19 +184,19 @@ class GitBaseline:
         return SchemaCatalog({**self._texts(commit), **beside}).file(path)
 
     def _texts(self, commit: str) -> Mapping[str, str]:
-        """The catalogue of a commit; one is kept, because files that changed together follow."""
+        """Return the catalog of a commit; the last one is cached."""
         if self._read is None or self._read[0] != commit:
             self._read = commit, self._repository.texts(commit, self._folder)
         return self._read[1]
 
     @property
     def _folder(self) -> str:
-        """The catalogue's folder, as git writes it."""
+        """The path of the catalog's folder in git."""
         folder = self.schemas if self.schemas.is_dir() else self.schemas.parent
         return self._repository.relative(folder)
 
     def _moved_here(self) -> dict[str, str]:
-        """Files of the merge base that lay elsewhere: a catalogue whose folder was renamed."""
+        """Return files of the merge base from the folder that the catalog had before a rename."""
         moves = self._repository.moves(self._commit).items()
         old = [was for now, was in moves if now.startswith(f"{self._folder}/")]
         texts = self._repository.contents([f"{self._commit}:{path}" for path in old])
@@ -205,14 +205,14 @@ class GitBaseline:
 
 @dataclass(slots=True)
 class RegistryBaseline:
-    """A live registry: all its live versions, its own levels and policies."""
+    """A live registry, with its live versions, levels, and policies."""
 
     client: RegistryClient
     _subjects: Sequence[str] | None = None
 
     @property
     def name(self) -> str:
-        """How the base is called on the command line."""
+        """The name of the baseline on the command line."""
         return f"registry:{self.client.url}"
 
     @property
@@ -220,13 +220,13 @@ class RegistryBaseline:
         """A registry has no files."""
 
     def subjects(self) -> dict[str, str | None]:
-        """The live subjects of the registry."""
+        """Return the live subjects of the registry."""
         if self._subjects is None:
             self._subjects = self.client.subjects()
         return dict.fromkeys(self._subjects)
 
     def history(self, subject: str) -> SubjectHistory | None:
-        """The live versions that the registry compares with, at its level and policy."""
+        """Return the live versions that the registry compares with, at its level and policy."""
         if subject not in self.subjects():
             return None
         history = self.client.history(subject)
@@ -241,12 +241,12 @@ class RegistryBaseline:
         return SubjectHistory(versions, governance, labels, registered=texts)
 
     def closed(self, subject: str) -> str | None:
-        """Why the registry's mode lets nobody register in the subject now; None if it does."""
+        """Return why the registry's mode forbids registration in the subject now, or None."""
         mode = self.client.mode(subject)
         return None if mode == _READWRITE else f"{self.name} is in mode {mode} for {subject}"
 
     def refusal(self, subject: str, schema: Schema) -> str | None:
-        """Its mode, or what the registry answers to the question itself."""
+        """Return the registry's mode or its own refusal, or None."""
         closed = self.closed(subject)
         if closed is not None:
             return closed
@@ -259,7 +259,7 @@ class RegistryBaseline:
         return found[0].message if found else None
 
     def _parse(self, one: SubjectVersion) -> Schema:
-        """A registered version, with the types that it takes from others by reference."""
+        """Parse a registered version, with the types that it references."""
         types: dict[str, Named] = {}
         for reference in one.references:
             other = self._parse(self.client.version(reference.subject, reference.version))

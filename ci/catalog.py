@@ -1,10 +1,10 @@
-"""The event catalogue as the gate sees it: the .avsc files of one tree, parsed together.
+"""The event catalog of the gate: the .avsc files of one tree, parsed together.
 
-A type that a file uses and does not define comes from the file of the catalogue that defines it,
-by full name. Each file that describes events has a subject; a record without a `headworks`
-attribute that other files use, and anything that is no record, is a shared type without one.
+If a file uses a type that it does not define, the type comes from the file that defines its full
+name. Each file that describes events has a subject. Shared types have none: enums, fixed types, and
+records without a `headworks` attribute that other files use.
 
-Rules: pure over the texts it is given, so that the working tree and a commit are read alike; one
+Rules: the catalog is pure over its texts, so that the working tree and a commit are read alike. One
 bad file never hides the others: it carries its error. Pointers of nodes begin with `FILE#`.
 """
 
@@ -25,13 +25,13 @@ from headworks.schema._parse import decode
 
 __all__ = ["NOT_UTF8", "SchemaCatalog", "SchemaFile", "read_folder", "within"]
 
-# A byte that no text is made of, as `read_folder` keeps it.
+# A byte that is not UTF-8, as `read_folder` keeps it.
 NOT_UTF8: Final = re.compile("[\udc80-\udcff]")
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaFile:
-    """One file: its path as people write it, its text, and what came of reading it."""
+    """One file: its path, its text, and the result of parsing it."""
 
     path: str
     text: str
@@ -41,37 +41,38 @@ class SchemaFile:
 
 
 def read_folder(folder: Path) -> dict[str, str]:
-    """The texts of the .avsc files at or below `folder`, by path, sorted."""
+    """Return the texts of the .avsc files at or below `folder`, by path, sorted."""
     paths = [folder] if folder.is_file() else sorted(folder.rglob("*.avsc"))
     return {path.as_posix(): _text(path.read_bytes()) for path in paths}
 
 
 def _text(content: bytes) -> str:
-    """The text of a file as editors count it: no byte order mark, one end for every line.
+    """Return the text of a file without a byte order mark and with \\n at the end of lines.
 
-    What is not UTF-8 stays visible, as lone surrogates, so that it can be placed.
+    Bytes that are not UTF-8 become lone surrogates, so that a finding can point at them.
     """
     text = content.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def within(path: str, schemas: Sequence[Path]) -> bool:
-    """Whether the file `path` is one of `schemas`, or lies below one."""
+    """Return whether the file `path` is one of `schemas`, or below one."""
     found = Path(path).resolve()
     return any(wanted == found or wanted in found.parents for wanted in map(Path.resolve, schemas))
 
 
 @dataclass(slots=True)
 class SchemaCatalog:
-    """The files of one tree. `texts` are their contents by path."""
+    """The files of one tree; `texts` are their contents by path."""
 
     texts: Mapping[str, str]
-    _defined_in: dict[str, str] = field(default_factory=dict)
+    _defined_in: dict[str, str] = field(default_factory=dict)  # file of each full name
+    # By file, the candidates of each name that it uses and does not define.
     _used: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
-    _shared: set[str] = field(default_factory=set)
-    _files: dict[str, SchemaFile] = field(default_factory=dict)
-    _reading: list[str] = field(default_factory=list)
-    _maps: dict[str, SourceMap] = field(default_factory=dict)
+    _shared: set[str] = field(default_factory=set)  # files that others use
+    _files: dict[str, SchemaFile] = field(default_factory=dict)  # parsed, by path
+    _reading: list[str] = field(default_factory=list)  # being parsed, outermost first
+    _maps: dict[str, SourceMap] = field(default_factory=dict)  # by path
 
     def __post_init__(self) -> None:
         defined: dict[str, set[str]] = {}
@@ -90,12 +91,12 @@ class SchemaCatalog:
             self._shared.update(self._sources(path))
 
     def files(self) -> Iterator[SchemaFile]:
-        """Every file, in the order of the paths."""
+        """Yield every file in the order of the paths."""
         for path in sorted(self.texts):
             yield self.file(path)
 
     def subjects(self) -> dict[str, SchemaFile]:
-        """The files that describe events, by subject; UsageError if two claim one subject."""
+        """Return the files that describe events by subject; UsageError if two have one subject."""
         found: dict[str, SchemaFile] = {}
         for one in self.files():
             if one.subject is not None:
@@ -108,25 +109,25 @@ class SchemaCatalog:
         return found
 
     def source(self, path: str) -> SourceMap:
-        """Where in the file each value stands."""
+        """Return the source map of a file."""
         known = self._maps.get(path)
         if known is None:
             known = self._maps[path] = SourceMap(self.texts[path])
         return known
 
     def file(self, path: str) -> SchemaFile:
-        """One file, parsed, with the types it takes from others."""
+        """Return one file, parsed with the types that it uses from others."""
         known = self._files.get(path)
         if known is None:
             known = self._files[path] = self._read(path)
         return known
 
     def touches(self, path: str, schemas: Sequence[Path]) -> bool:
-        """Whether a file lies in `schemas`, or takes types from one that does."""
+        """Return whether a file is in `schemas`, or uses types from one that is."""
         return any(within(one, schemas) for one in [path, *self.sources(path)])
 
     def sources(self, path: str) -> list[str]:
-        """The files that `path` takes types from, those that they use included, each once."""
+        """Return the files from which `path` uses types, directly or not, each once."""
         found: dict[str, None] = {}
         stack = [path]
         while stack:
@@ -137,7 +138,7 @@ class SchemaCatalog:
         return list(found)
 
     def _sources(self, path: str) -> Iterator[str]:
-        """The files that `path` takes types from."""
+        """Yield the files from which `path` uses types directly."""
         for names in self._used.get(path, ()):
             source = next((self._defined_in[n] for n in names if n in self._defined_in), None)
             if source is not None and source != path:
@@ -189,9 +190,9 @@ def _check_encoding(text: str) -> None:
 
 
 def _walk(value: Json, defined: set[str], used: list[tuple[str, ...]]) -> None:
-    """Collect the full names that a schema defines, and the candidates of each name it uses.
+    """Collect the full names that a schema defines, and the candidates of each name that it uses.
 
-    In the order of the text, and without recursion: this sees texts before `parse` refuses them.
+    It keeps the order of the text and does not recurse: `parse` has not refused the text yet.
     """
     stack: list[tuple[Json, str]] = [(value, "")]
     while stack:

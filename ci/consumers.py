@@ -1,7 +1,7 @@
-"""Who reads a topic: those that `governance.toml` declares, and the groups of a live broker.
+"""The consumers of a topic: those in `governance.toml`, and the groups of a live broker.
 
-Rules: a broker is asked only when its address was given, and then it has to answer: a list that
-may be incomplete is worse than none. What a group has committed for the topic makes it a consumer.
+Rules: the broker is queried only if its address is given, and then it must answer, because an
+incomplete list is worse than none. A group is a consumer if it has committed offsets of the topic.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _TIMEOUT_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Consumers:
-    """The readers of topics; `bootstrap` is the address of a broker, or None to ask none."""
+    """The consumers of topics; `bootstrap` is the address of a broker, or None."""
 
     governance: GovernanceFile
     bootstrap: str | None = None
     _groups: dict[str, list[str]] | None = field(default=None, init=False)
 
     def of(self, topic: str) -> list[DownstreamConsumer]:
-        """The readers of `topic`, declared ones first; UnreachableError if the broker is silent."""
+        """Return the consumers of `topic`, declared ones first. Raises UnreachableError."""
         declared = self.governance.of(subject_of(topic)).consumers
         found = [DownstreamConsumer(name, FILE_NAME) for name in declared]
         if self.bootstrap is not None:
@@ -42,7 +42,7 @@ class Consumers:
 
 
 def _groups_by_topic(bootstrap: str) -> dict[str, list[str]]:
-    """The groups of a broker that have committed an offset, by topic, each list sorted."""
+    """Return the groups of a broker that have committed offsets, by topic, sorted."""
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -54,7 +54,7 @@ def _groups_by_topic(bootstrap: str) -> dict[str, list[str]]:
         names = sorted(group.group_id for group in listed.valid)
         found: dict[str, list[str]] = {}
         for name in names:
-            # One group a call: the protocol's way, and every broker's.
+            # One group per request: every broker and protocol version supports that.
             asked = [ConsumerGroupTopicPartitions(name)]
             futures = client.list_consumer_group_offsets(asked, request_timeout=_TIMEOUT_SECONDS)
             for topic in sorted(_committed(futures.values())):

@@ -1,16 +1,17 @@
-"""The deploy step: bring a registry to what the catalogue says.
+"""The deploy step: make a registry match the catalog.
 
-For each subject its schema is registered, with every type that it takes from other files written
-out, and its level and policy are set. Doing it twice changes nothing.
+For each subject, it registers the schema, with the types of other files written out, and sets the
+level and the policy. A second run changes nothing.
 
 Rules:
 
-- All or nothing for each subject: whether the schema may follow the versions there is asked at the
-  level and policy of the catalogue before anything is written, and level and policy are set only
-  when the schema is in. A subject that is refused is as it was, and hinders no other.
-- Where the registry's own level is stricter than the one it is to have, it is set first, and set
-  back if the schema is refused all the same (somebody registered in between).
-- With `dry_run` nothing is written, and the answer is the one that the deploy would get.
+- Each subject is deployed completely or not at all. The schema is first compared with the versions
+  in the registry, at the level and policy of the catalog. Level and policy are set only after the
+  schema is registered. A refused subject is unchanged, and does not stop the others.
+- If the registry's own level is stricter, the wanted level is set before the schema is registered.
+  If the schema is refused all the same, because somebody registered in between, the level is
+  restored.
+- With `dry_run` nothing is written, and the result is the one that a deploy would return.
 """
 
 from __future__ import annotations
@@ -39,42 +40,37 @@ from headworks.schema._canonical import canonical_text
 
 __all__ = ["DeployResult", "register"]
 
-# Statuses by which a registry says no to one subject: the others may fare better.
+# Statuses by which a registry refuses one subject; others may succeed.
 _REFUSAL_STATUSES = (403, 409, 422)
 
 
 @dataclass(frozen=True, slots=True)
 class DeployResult:
-    """What came of one subject.
-
-    `result`: registered, unchanged, would register, or refused. `settings`: what becomes of level
-    and policy, in words; None if they are right already, or the subject was refused. `reason`: the
-    registry's words, where it refused for another reason than compatibility.
-    """
+    """The result of one subject."""
 
     subject: str
     file: str
-    result: str
+    result: str  # registered, unchanged, would register, or refused
     version: int | None = None
     id: int | None = None
-    settings: str | None = None
+    settings: str | None = None  # the change of level and policy, in words; None: no change
     findings: tuple[Finding, ...] = ()
-    reason: str | None = None
+    reason: str | None = None  # the registry's message, if it refused for another reason
 
     @property
     def refused(self) -> bool:
-        """Whether the registry does not take it."""
+        """Whether the registry refuses it."""
         return self.result == "refused"
 
     def as_dict(self) -> dict[str, object]:
-        """The outcome as JSON."""
+        """Return the result as JSON."""
         return {**asdict(self), "findings": [one.as_dict() for one in self.findings]}
 
 
 def register(
     schemas: Path, client: RegistryClient, *, dry_run: bool = False
 ) -> Iterator[DeployResult]:
-    """Register every subject of the catalogue in `schemas` (a folder or one file).
+    """Register every subject of the catalog in `schemas` (a folder or one file).
 
     Raises SchemaError if a file cannot be read, before anything is sent.
     """
@@ -115,7 +111,7 @@ def _register(
             if findings:
                 return DeployResult(subject, one.path, "refused", findings=findings)
             if dry_run:
-                # The registry can be asked for its verdict only at the level that it has now.
+                # The registry itself can check only at its current level.
                 reason = base.closed(subject) if settings else base.refusal(subject, one.schema)
                 result = "would register" if reason is None else "refused"
                 return DeployResult(subject, one.path, result, settings=settings, reason=reason)
@@ -137,7 +133,7 @@ def _register(
 def _write(
     subject: str, text: str, client: RegistryClient, held: Compatibility, wanted: Compatibility
 ) -> Registered:
-    """Register at the level that the registry has; only if that forbids it, at the wanted one."""
+    """Register at the registry's level; if that refuses the schema, at the wanted level."""
     try:
         return client.register(subject, text)
     except IncompatibleSchemaError:

@@ -1,8 +1,10 @@
 """The verdict for tools: JSON, GitHub annotations, JUnit, SARIF 2.1.0, GitLab, Markdown.
 
-Each form is a pure function of the verdict. Waived findings stay visible, as notes. What breaks
-the readers of many versions in the same way is one thing to mend, and said once (JSON has all of
-them): GitHub shows ten annotations a step, and ten versions must not hide the next fault.
+Rules:
+
+- Each format is a pure function of the verdict. Waived findings stay visible as notes.
+- A fault that breaks the readers of many versions in the same way is reported once, except in JSON.
+  GitHub shows ten annotations per step, and ten versions must not hide the next fault.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ __all__ = ["FORMATS", "render"]
 
 
 def render(verdict: Verdict, form: str) -> str:
-    """The verdict in one of FORMATS."""
+    """Return the verdict in one of FORMATS."""
     return FORMATS[form](verdict)
 
 
@@ -33,7 +35,7 @@ def _json(verdict: Verdict) -> str:
 
 
 def _github(verdict: Verdict) -> str:
-    """Workflow commands: an annotation on the line, in the pull request."""
+    """Return workflow commands, which annotate the lines of a pull request."""
     lines = []
     for group in grouped(verdict.findings):
         one = group[0]
@@ -147,7 +149,7 @@ def _sarif_result(group: Sequence[LocatedFinding], index: int) -> dict[str, obje
 
 
 def _gitlab(verdict: Verdict) -> str:
-    """Code Quality: one issue each, told apart by fingerprint."""
+    """Return Code Quality issues, identified by fingerprint."""
     issues = [
         {
             "description": f"{_message(group)}. Fix: {one.finding.fix}",
@@ -166,13 +168,13 @@ def _gitlab(verdict: Verdict) -> str:
 
 
 def _message(group: Sequence[LocatedFinding]) -> str:
-    """What is wrong, and how often."""
+    """Return the message of a group, with the number of further versions."""
     more = len({one.against for one in group}) - 1
     return group[0].finding.message + (f"; the same against {more} more" if more else "")
 
 
 def _identity(one: LocatedFinding) -> str:
-    """The same fault has the same identity in the next run, wherever its line is by then."""
+    """Return an identity that the fault keeps in the next run, even on another line."""
     finding = one.finding
     proposed_reads = finding.reader_version is None
     pointer = finding.reader_pointer if proposed_reads else finding.writer_pointer
@@ -181,7 +183,7 @@ def _identity(one: LocatedFinding) -> str:
 
 
 def _markdown(verdict: Verdict) -> str:
-    """The comment for a pull request: what changed, what breaks, what follows downstream."""
+    """Return the comment for a pull request: changes, findings, and the impact downstream."""
     mark = "❌" if verdict.refused else "✅"
     lines = [f"### {mark} Schema check: {summary(verdict)}"]
     told = [one for one in verdict.subjects if one.findings or (one.subject and one.changed)]
@@ -233,7 +235,7 @@ def _markdown_impact(name: str, impact: Impact) -> Iterator[str]:
 
 
 def _fenced(language: str, lines: Sequence[str]) -> Iterator[str]:
-    """A block of code, in a fence longer than any inside."""
+    """Yield a code block, with a fence longer than any in the text."""
     fence = "`" * max(3, 1 + max(len(run) for run in re.findall("`*", "\n".join(lines))))
     yield from (f"{fence}{language}", *lines, fence)
 

@@ -2,10 +2,11 @@
 
     verdict = check(Path("schemas"), ["git:origin/main", "registry:http://127.0.0.1:8081"])
 
-Every subject of the catalogue is held against every base that is given, at that base's level and
-policy, by the function that the registry itself uses. A new subject passes; a file that moved is
-followed; a subject that is gone is a finding; a file that is no schema is a finding, and hides
-nothing else.
+Every subject of the catalog is compared with every given baseline, at that baseline's level and
+policy, by the function that the registry itself uses.
+
+Rules: a new subject passes, and a renamed file is followed. A deleted subject is a finding. A file
+that is not a schema is a finding too, and hides no other finding.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ from headworks.schema._canonical import canonical_text
 
 __all__ = ["PROPOSED", "check", "check_text", "named_subject"]
 
-# The file that a proposed schema stands for, where there is only its text.
+# The file name of a proposed schema that is only a text.
 PROPOSED = "proposed.avsc"
 
 
 @dataclass(frozen=True, slots=True)
 class _CheckContext:
-    """What every subject is asked: the catalogue, what it is held to and against, and the day."""
+    """The input of a check that is the same for every subject."""
 
     catalog: SchemaCatalog
     governance: GovernanceFile
@@ -69,14 +70,15 @@ def check(
     bootstrap: str | None = None,
     waive: Sequence[Waiver] = (),
 ) -> Verdict:
-    """Hold the catalogue in `schemas` (folders or files of one) against every base.
+    """Check the catalog in `schemas` (its folders or files) against every baseline.
 
-    With a file, what takes types from it is checked as well.
-    `against`: `git:REF` or `registry:URL`, one or more. `home` is the folder of the catalogue where
-    no governance.toml says which it is. `bootstrap` is a broker whose consumer
-    groups are named beside the changes. `waive` counts for every subject, beside the waivers of
-    governance.toml. Raises UsageError if a base or the catalogue itself cannot be read,
-    UnreachableError if a registry, or the broker, does not answer.
+    If `schemas` is a file, the files that use its types are checked too. `against` has one or more
+    of `git:REF` and `registry:URL`. `home` is the folder of the catalog if no governance.toml marks
+    it. `bootstrap` is a broker whose consumer groups are listed with the changes. `waive` applies
+    to every subject, in addition to the waivers of governance.toml.
+
+    Raises UsageError if a baseline or the catalog cannot be read, and UnreachableError if a
+    registry or the broker does not answer.
     """
     if not against:
         raise UsageError(
@@ -88,7 +90,7 @@ def check(
     governance = read_governance(root)
     baselines = tuple(open_baseline(text, root, governance) for text in against)
     catalog = SchemaCatalog(read_folder(root))
-    catalog.subjects()  # refuses a catalogue in which two files claim one subject
+    catalog.subjects()  # refuses a catalog in which two files have one subject
     day = today or datetime.now(tz=UTC).date()
     consumers = Consumers(governance, bootstrap)
     context = _CheckContext(catalog, governance, baselines, consumers.of, tuple(waive), day)
@@ -111,10 +113,10 @@ def check_text(
     beside: Mapping[str, str] | None = None,
     today: date | None = None,
 ) -> tuple[SubjectVerdict, SubjectVerdict]:
-    """The verdict on a schema that is no file yet, and what lint says of it; nothing is written.
+    """Return the verdict and the lint of a schema that is not a file yet; nothing is written.
 
-    It is held against `subject` (None: the one that it names itself). `beside` are texts, by any
-    names, whose types it may use.
+    It is compared with `subject` (None: the subject that it names itself). `beside` has texts, by
+    any names, whose types it may use.
     """
     catalog = SchemaCatalog({**(beside or {}), PROPOSED: text})
     one = catalog.file(PROPOSED)
@@ -126,7 +128,7 @@ def check_text(
 
 
 def named_subject(text: str, beside: Mapping[str, str]) -> str | None:
-    """The subject that a schema that is no file yet is for, by its own words."""
+    """Return the subject that a schema names itself, before it is a file."""
     return SchemaCatalog({**beside, PROPOSED: text}).file(PROPOSED).subject
 
 
@@ -154,7 +156,7 @@ def _check_file(one: SchemaFile, context: _CheckContext) -> SubjectVerdict:
 def _findings(
     one: SchemaFile, baseline: Baseline, history: SubjectHistory | None
 ) -> Iterator[tuple[Finding, str]]:
-    """The findings against one base, each with what it was held against."""
+    """Yield the findings against one baseline, each with the label of the compared version."""
     assert one.schema is not None
     assert one.subject is not None
     found = []
@@ -193,7 +195,7 @@ def _locate(
 def _impact(
     schema: Schema, subject: str, histories: Sequence[Sequence[Schema]], context: _CheckContext
 ) -> Impact | None:
-    """What the change leads to; the longest history knows the table best."""
+    """Return the impact of the change; the longest history has the most of the table."""
     if not isinstance(schema, Record):
         return None
     topic = topic_of(subject) or governance_of(schema).topic
@@ -217,10 +219,10 @@ def _notes(one: SchemaFile, baseline: Baseline, history: SubjectHistory | None) 
 
 
 def _deleted(context: _CheckContext, paths: Sequence[Path]) -> Iterator[SubjectVerdict]:
-    """Subjects that had a file in `paths` in a git base, and that no file describes any more."""
+    """Yield the subjects that had a file in `paths` in a git baseline, and have none now."""
     catalog, governance = context.catalog, context.governance
     kept = {one.subject for one in catalog.files()}
-    # A file that cannot be read may be the one: its own finding says enough.
+    # An unreadable file may be the subject's: its own finding is sufficient.
     broken = {Path(one.path).name for one in catalog.files() if one.error is not None}
     for baseline in context.baselines:
         for subject, path in baseline.subjects().items():

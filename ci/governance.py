@@ -1,4 +1,4 @@
-"""Which level and policy each subject is held to: `governance.toml` beside the schemas.
+"""The level and the policy of each subject: `governance.toml` beside the schemas.
 
     [default]
     compatibility = "BACKWARD_TRANSITIVE"
@@ -11,8 +11,8 @@
       { rule = "HW205", path = "amount", reason = "agreed with the lake team", until = 2026-12-31 },
     ]
 
-Rules: an unknown key is refused (a typo must not be silence); a waiver needs a reason and a last
-day, and after that day it counts no more.
+Rules: an unknown key is refused, so that a typo has no silent effect. A waiver needs a reason and a
+last day, after which it has no effect.
 """
 
 from __future__ import annotations
@@ -45,35 +45,32 @@ _WHAT_TO_NAME = "name a folder of .avsc files, or a file"
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """Leave to break one rule, at one field or anywhere in the subject, until a day.
+    """Permission to break one rule, at one field or anywhere in the subject, until a day."""
 
-    A subject of None is any; a rule of "all" is every rule (only on the command line).
-    """
-
-    rule: str
+    rule: str  # its id; "all" is every rule (only on the command line)
     reason: str
-    until: date
-    path: str | None = None
-    subject: str | None = None
+    until: date  # the last day
+    path: str | None = None  # of the field; None: any
+    subject: str | None = None  # None: any
 
     def covers(self, finding: Finding, subject: str | None) -> bool:
-        """Whether the waiver is about that finding."""
+        """Return whether the waiver covers that finding."""
         same = self.rule in ("all", finding.rule) and self.path in (None, finding.path)
         return same and self.subject in (None, subject)
 
     @property
     def term(self) -> str:
-        """How long it counts, in words."""
+        """Its duration in words."""
         return "waived, this once" if self.until == date.max else f"waived until {self.until}"
 
     def counts_on(self, day: date) -> bool:
-        """Whether the waiver still counts on that day."""
+        """Return whether the waiver is valid on that day."""
         return day <= self.until
 
 
 @dataclass(frozen=True, slots=True)
 class SubjectGovernance:
-    """What a subject is held to."""
+    """The rules for new versions of one subject."""
 
     level: Level = Level.BACKWARD_TRANSITIVE
     policy: Policy = Policy.AVRO
@@ -81,25 +78,25 @@ class SubjectGovernance:
     consumers: tuple[str, ...] = ()
 
     def waiver(self, finding: Finding, today: date) -> Waiver | None:
-        """The waiver that covers the finding today, if any."""
+        """Return the waiver that covers the finding today, or None."""
         found = (one for one in self.waivers if one.covers(finding, None) and one.counts_on(today))
         return next(found, None)
 
 
 @dataclass(frozen=True, slots=True)
 class GovernanceFile:
-    """The demands of a catalogue; without a file, the default of `SubjectGovernance`."""
+    """The governance of a catalog; without a file, the default of `SubjectGovernance`."""
 
     default: SubjectGovernance = SubjectGovernance()
     subjects: Mapping[str, SubjectGovernance] = field(default_factory=dict)
 
     def of(self, subject: str) -> SubjectGovernance:
-        """What `subject` is held to."""
+        """Return the governance of `subject`."""
         return self.subjects.get(subject, self.default)
 
 
 def one_time_waivers(texts: Sequence[str], reason: str) -> list[Waiver]:
-    """Waivers for one run: each text is RULE, RULE:SUBJECT or `all`; they need a reason."""
+    """Return waivers for one run: each text is RULE, RULE:SUBJECT, or `all`."""
     if texts and not reason.strip():
         raise UsageError("a waiver needs a reason", fix='add --reason "why this may pass"')
     waivers = []
@@ -115,12 +112,14 @@ def one_time_waivers(texts: Sequence[str], reason: str) -> list[Waiver]:
 
 
 def catalog_root(*schemas: Path, home: Path | None = None) -> Path:
-    """The folder of the catalogue that `schemas`, folders or files, are part of.
+    """Return the folder of the catalog that contains `schemas`, folders or files.
 
-    It is the nearest folder above the first with a `governance.toml`, never above the repository.
-    Without one it is `home`, if that holds them all; else that folder itself, or the one that holds
-    all the files. UsageError if one of them is not in it, or not there at all: what a gate cannot
-    find must not pass.
+    It is the nearest folder above the first one with a `governance.toml`, inside the repository.
+    Without such a folder it is `home`, if `home` contains all of `schemas`. Otherwise it is the
+    first folder itself, or the nearest one that contains all the files.
+
+    Raises UsageError if one of them is missing or outside, because a gate must not pass what it
+    cannot find.
     """
     for path in schemas:
         if not path.exists():
@@ -140,7 +139,7 @@ def catalog_root(*schemas: Path, home: Path | None = None) -> Path:
 
 
 def no_schema_files(schemas: Iterable[Path]) -> UsageError:
-    """The refusal of a question about no schema at all: it would be answered "pass"."""
+    """Return the error for a check without any schema, which would otherwise pass."""
     return UsageError(
         f"there is no .avsc file in {', '.join(map(str, schemas))}", fix=_WHAT_TO_NAME
     )
@@ -149,8 +148,8 @@ def no_schema_files(schemas: Iterable[Path]) -> UsageError:
 def _holding(root: Path, schemas: Sequence[Path]) -> Path:
     if not _holds(root, schemas):
         raise UsageError(
-            f"not all of {', '.join(map(str, schemas))} are in the catalogue {root}",
-            fix="check one catalogue at a time",
+            f"not all of {', '.join(map(str, schemas))} are in the catalog {root}",
+            fix="check one catalog at a time",
         )
     return root
 
@@ -161,7 +160,7 @@ def _holds(root: Path, schemas: Sequence[Path]) -> bool:
 
 
 def read_governance(root: Path) -> GovernanceFile:
-    """Read `governance.toml` in the root of a catalogue."""
+    """Read `governance.toml` in the root of a catalog."""
     path = root / FILE_NAME
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -1,9 +1,8 @@
-"""What a change does downstream: the DDL of its table, and who reads the topic.
+"""The impact of a change downstream: the DDL of its table, and the consumers of its topic.
 
-The mapping from Avro to columns, and what a table takes on, are the loader's own (`hadoop_loader`),
-so that what is shown here is what a load does. Only its modules that need nothing installed.
-
-Rules: shows, never judges; what cannot be said (a schema without columns) is said in a note.
+Rules: the mapping from Avro to columns is the loader's own (`hadoop_loader`), so that the shown DDL
+is what a load runs. Only modules of the loader that need no installed package are used. The impact
+never decides the verdict. A schema without columns gets a note.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ __all__ = ["impact_of"]
 def impact_of(
     topic: str, new: Schema, history: Sequence[Schema], consumers: Sequence[DownstreamConsumer]
 ) -> Impact:
-    """The impact of `new` on the table of `history` (oldest first) and on its readers."""
+    """Return the impact of `new` on the table of `history` (oldest first) and its consumers."""
     table = table_name(topic)
     owner = governance_of(new).owner
     try:
@@ -58,7 +57,7 @@ def _one(column: StructField) -> str:
 
 
 def _left_over(last: Schema, wanted: Sequence[StructField]) -> str | None:
-    """The columns that the schema no longer has: their files keep them, the view hides them."""
+    """Return a note on the columns that the schema no longer has: files keep them, views do not."""
     kept = {column.name.lower() for column in wanted}
     gone = [column.name for column in table_columns(last) if column.name.lower() not in kept]
     if not gone:

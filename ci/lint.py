@@ -1,8 +1,8 @@
-"""What a schema should be like before anyone depends on it.
+"""Lint: rules for a schema before anything depends on it.
 
-Compatibility asks whether a change breaks readers; lint asks what will be regretted: a field that
-nobody explained, a name that a table cannot hold, an event that does not say when it happened.
-Only the file's own definitions are looked at; types of other files are linted there.
+Compatibility finds changes that break readers. Lint finds later regrets: a field without a doc, a
+name that a table cannot have, an event without an event time. Rule: a file is linted for its own
+definitions only; types of other files are linted there.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _RESERVED = frozenset(
 def lint_catalog(
     schemas: Path | Sequence[Path], *, today: date | None = None, home: Path | None = None
 ) -> Verdict:
-    """Lint every file of `schemas`, folders or files of one catalogue (in `home`, see `check`)."""
+    """Lint every file of `schemas`, folders or files of one catalog (`home`: see `check`)."""
     paths = [schemas] if isinstance(schemas, Path) else list(schemas)
     root = catalog_root(*paths, home=home)
     catalog = SchemaCatalog(read_folder(root))
@@ -61,7 +61,7 @@ def lint_catalog(
 def lint_file(
     one: SchemaFile, catalog: SchemaCatalog, governance: GovernanceFile, day: date
 ) -> SubjectVerdict:
-    """What is to be said of one file of a catalogue."""
+    """Return the findings of one file of a catalog."""
     if one.error is not None:
         return SubjectVerdict(None, one.path, (locate(one, refusal(one), texts=catalog),))
     assert one.schema is not None
@@ -83,7 +83,7 @@ def _repeated(one: SchemaFile, pointer: str) -> Finding:
 
 
 def lint(schema: Schema, *, event: bool = True, home: str = "") -> Iterator[Finding]:
-    """Everything to say about one schema. `home` begins the pointers of its own definitions."""
+    """Yield the findings of one schema; `home` is the prefix of its own definitions' pointers."""
     if event and isinstance(schema, Record):
         yield from _event(schema)
     for node in named_types(schema):
@@ -181,7 +181,7 @@ def _no_column(problem: Finding) -> Finding:
 
 
 def _is_empty(schema: Schema) -> bool:
-    """Whether every value of the type encodes to no bytes."""
+    """Return whether every value of the type encodes to no bytes."""
     seen: set[int] = set()
     stack: list[Schema] = [schema]
     while stack:
@@ -196,7 +196,7 @@ def _is_empty(schema: Schema) -> bool:
 
 
 def _needs_itself(record: Record) -> bool:
-    """Whether a value of the record needs another one inside: no union, array or map between."""
+    """Return whether a value of the record always contains another one."""
     seen: set[int] = set()
     stack: list[Schema] = [one.type for one in record.fields]
     while stack:

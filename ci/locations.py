@@ -1,4 +1,4 @@
-"""Findings at their places: from a JSON pointer to the lines of a file of the catalogue."""
+"""The locations of findings: from a JSON pointer to the lines of a file of the catalog."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def locate(
     against: str | None = None,
     waiver: Waiver | None = None,
 ) -> LocatedFinding:
-    """Put a finding at its lines: in `one`, or in the file that defines the type it is about."""
+    """Locate a finding in `one`, or in the file that defines the type of the finding."""
     proposed = finding.reader_version is None
     pointer = finding.reader_pointer if proposed else finding.writer_pointer
     path, _, inside = pointer.rpartition("#")
@@ -48,7 +48,7 @@ def locate(
 
 
 def _region_of_error(error: SchemaError, source: SourceMap, pointer: str) -> Region:
-    """Where an error stands: text that is no JSON has lines, but no pointers."""
+    """Return the region of an error; text that is not JSON has lines, but no pointers."""
     if error.rule == "utf-8":
         wrong = NOT_UTF8.search(source.text)
         return source.at(0 if wrong is None else wrong.start())
@@ -63,7 +63,7 @@ def _region_of_error(error: SchemaError, source: SourceMap, pointer: str) -> Reg
 
 
 def refusal(one: SchemaFile) -> Finding:
-    """The finding of a file that could not be read."""
+    """Return the finding of a file that could not be parsed."""
     assert one.error is not None
     return Finding(
         rule="HW301",

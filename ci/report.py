@@ -1,9 +1,8 @@
 """The verdict for people: each finding with its lines, who breaks, on which data, and the fix.
 
-A change that breaks the readers of many versions in the same way is said once, with the versions.
-Schemas that did not change and are fine are only counted.
-
-Rules: pure text. Without a `Style` it has no colours and no width, and reads the same in a log.
+Rules: a change that breaks the readers of many versions in the same way is reported once, with all
+versions. Unchanged schemas without findings are only counted. Without a `Style` the text has
+neither colors nor a width, so that it is readable in a log.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ _BOLD, _RED, _GREEN, _YELLOW, _BLUE, _OFF = (
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How text is dressed: with colours, and wrapped to a width, if the terminal has them."""
+    """The style of the text: colors and a width, if the terminal has them."""
 
     colours: bool = False
     width: int | None = None
 
     def paint(self, text: str, colour: str) -> str:
-        """The text in a colour, where there are colours."""
+        """Return the text in a color, if there are colors."""
         return f"{colour}{text}{_OFF}" if self.colours and text else text
 
     def wrap(self, text: str, first: str, rest: str) -> Iterator[str]:
-        """The text behind `first`, and behind `rest` on the lines that follow."""
+        """Return the wrapped text, indented by `first`, and by `rest` on further lines."""
         if self.width is None or self.width < _MIN_COLUMNS:
             yield first + text
             return
@@ -57,14 +56,14 @@ PLAIN = Style()
 
 
 def text_report(verdict: Verdict, style: Style = PLAIN) -> str:
-    """The whole report; ends with a line that sums it up."""
+    """Return the whole report, which ends with a summary line."""
     blocks = [block for one in verdict.subjects for block in _subject(one, style)]
     colour = _RED if verdict.refused else _GREEN
     return "\n".join([*blocks, style.paint(summary(verdict), colour)]) + "\n"
 
 
 def summary(verdict: Verdict) -> str:
-    """One line: the verdict and the counts."""
+    """Return one line: the verdict and the counts."""
     refused = [one for one in verdict.subjects if one.refused]
     total = len(verdict.subjects)
     files = f"{total} schema file{'s' * (total != 1)}"
@@ -81,7 +80,7 @@ def summary(verdict: Verdict) -> str:
 
 
 def grouped(findings: Iterable[LocatedFinding]) -> list[list[LocatedFinding]]:
-    """Findings that are one for people: the same rule at the same place, against many versions."""
+    """Group the findings of the same rule at the same place, against many versions."""
     groups: dict[tuple[object, ...], list[LocatedFinding]] = {}
     for one in findings:
         proposed_reads = one.finding.reader_version is None
@@ -138,7 +137,7 @@ def _finding(group: Sequence[LocatedFinding], style: Style) -> Iterator[str]:
 
 
 def _excerpt(one: LocatedFinding, gutter: str, style: Style) -> Iterator[str]:
-    """The offending lines, with what they are about underlined."""
+    """Yield the lines of a finding, with the faulty part underlined."""
     if not one.lines:
         return
     bar = style.paint(f"{gutter} |", _BLUE)
@@ -166,7 +165,7 @@ def _underline(line: str, mark: Region) -> str:
 
 
 def _cells(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """Return the width of a text in columns of a terminal."""
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
     combining = sum(unicodedata.combining(char) > 0 for char in text)
     return len(text.replace("\t", _TAB)) + wide - combining

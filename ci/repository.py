@@ -1,7 +1,7 @@
-"""A git repository as the gate reads it: commits, trees and the history of one file.
+"""A git repository as the gate reads it: commits, trees, and the history of one file.
 
-Asks the `git` program, offline; writes nothing. Every failure says what to do about it: a shallow
-clone in CI is the usual one.
+Rules: it runs the `git` program, offline, and writes nothing. Every error has a fix. The most
+common cause is a shallow clone in CI.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Repository:
 
     @classmethod
     def around(cls, path: Path) -> Repository:
-        """The repository that holds `path`; UsageError if none does."""
+        """Return the repository that contains `path`; UsageError if there is none."""
         folder = (path if path.is_dir() else path.parent).resolve()
         found = _text(_git(folder, "rev-parse", "--show-toplevel"))
         if found is None:
@@ -46,11 +46,11 @@ class Repository:
         return cls(Path(found.strip()))
 
     def relative(self, path: Path) -> str:
-        """The path of a file or folder inside the repository, as git writes it."""
+        """Return the path of a file or folder inside the repository, as git writes it."""
         return path.resolve().relative_to(self.root.resolve()).as_posix()
 
     def merge_base(self, ref: str) -> str:
-        """The commit where HEAD left `ref`; UsageError if git cannot tell."""
+        """Return the merge base of HEAD and `ref`; UsageError if git finds none."""
         if self._ask("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}") is None:
             raise UsageError(
                 f"git knows no {ref!r} in {self.root}",
@@ -65,24 +65,24 @@ class Repository:
         return found.strip()
 
     def is_shallow(self) -> bool:
-        """Whether part of the history is missing."""
+        """Return whether part of the history is missing."""
         return (self._ask("rev-parse", "--is-shallow-repository") or "").strip() == "true"
 
     def texts(self, commit: str, folder: str) -> dict[str, str]:
-        """The .avsc files at or below `folder` in `commit`, by path inside the repository."""
+        """Return the .avsc files at or below `folder` in `commit`, by path in the repository."""
         listed = self._ask("ls-tree", "-r", "-z", "--name-only", commit, "--", folder or ".")
         paths = [p for p in (listed or "").split("\0") if p.endswith(".avsc")]
         contents = self.contents([f"{commit}:{path}" for path in paths])
         return {path: text for path, text in zip(paths, contents, strict=True) if text is not None}
 
     def moves(self, commit: str) -> dict[str, str]:
-        """The .avsc files that were renamed since `commit`: their path now, and their path then."""
+        """Return the .avsc files that were renamed since `commit`: new path to old path."""
         asked = ("--name-status", "-M", "--diff-filter=R", "-z", commit, "--", "*.avsc")
         parts = (self._ask("diff", *asked) or "").split("\0")
         return dict(zip(parts[2::3], parts[1::3], strict=False))
 
     def contents(self, names: Sequence[str]) -> Iterator[str | None]:
-        """The texts of many objects (COMMIT:PATH), from one process; None for what is not there."""
+        """Yield the texts of objects (COMMIT:PATH), from one process; None for missing ones."""
         asked = "".join(f"{name}\n" for name in names)
         answer = _git(self.root, "cat-file", "--batch", stdin=asked.encode()) if names else b""
         if answer is None:
@@ -100,14 +100,14 @@ class Repository:
             at += 1
 
     def in_order(self, changes: Sequence[FileChange]) -> list[FileChange]:
-        """Changes of several files in one order, oldest first, whatever their clocks said."""
+        """Return the changes of several files in topological order, oldest first."""
         wanted = {change.commit for change in changes}
         listed = self._ask("rev-list", "--topo-order", "--reverse", *sorted(wanted)) or ""
         order = {commit: i for i, commit in enumerate(listed.split()) if commit in wanted}
         return sorted(changes, key=lambda change: order.get(change.commit, -1))
 
     def changes(self, commit: str, path: str) -> Iterator[FileChange]:
-        """The commits up to `commit` that touched the file, newest first, across renames."""
+        """Yield the commits up to `commit` that touched the file, newest first, across renames."""
         log = self._ask(
             "log", "--follow", "--format=%x00%H %cs", "--name-only", "-z", commit, "--", path
         )
@@ -133,7 +133,7 @@ def _text(answer: bytes | None) -> str | None:
 
 
 def _git(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes | None:
-    """What git prints, or None if it refuses."""
+    """Return the output of git, or None if it fails."""
     command = ["git", "-c", "core.quotePath=false", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(

@@ -1,6 +1,6 @@
-"""The rules of the gate beyond compatibility: what it finds in a catalogue, and what lint asks.
+"""The rules of the gate beyond compatibility: those of the catalog, and those of lint.
 
-Ids follow those of `headworks.compatibility._rules` and are as stable: 301-399 the catalogue,
+Ids follow those of `headworks.compatibility._rules` and are as stable: 301-399 the catalog,
 401-499 lint. Each is documented in docs/compatibility.md; a test fails on one that is not.
 """
 
@@ -39,10 +39,10 @@ _ALL: Final = {
 
 
 def kind_of(rule: str) -> str:
-    """What a rule calls its findings, whoever found them."""
+    """Return the kind of a rule's findings."""
     return _ALL[rule][0]
 
 
 def title_of(rule: str) -> str:
-    """A rule in a few words."""
+    """Return a rule in a few words."""
     return _ALL[rule][1]

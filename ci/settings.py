@@ -18,14 +18,14 @@ __all__ = ["GateSettings", "read_settings"]
 
 @dataclass(frozen=True, slots=True)
 class GateSettings:
-    """The bases to check against, and the broker whose consumer groups are named, if any."""
+    """The baselines of a check, and the broker whose consumer groups are listed, if any."""
 
     against: tuple[str, ...] = ()
     bootstrap: str | None = None
 
 
 def read_settings(path: Path) -> GateSettings:
-    """Read the table; without the file, or the table, nothing is set."""
+    """Read the table; without the file or the table, nothing is set."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

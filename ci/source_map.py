@@ -4,9 +4,9 @@ A finding names a place by JSON pointer; people and review tools need the line. 
 of its own because the standard decoder forgets positions. Lines and columns count from 1; a
 member of an object stands where its key begins, an item of a list where the item begins.
 
-Rules: meant for text that decoded as JSON (Avro's comments allowed), and never fails on other text;
-keeps an explicit stack, so depth costs no Python stack; below MAX_DEPTH, where no schema goes, all
-places are that of the value at MAX_DEPTH.
+Rules: the text should be JSON with Avro's comments, and other text never fails. An explicit stack
+keeps depth off the Python stack. Below MAX_DEPTH, which no schema reaches, every value has the
+region of the value at MAX_DEPTH.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["MAX_DEPTH", "Region", "SourceMap"]
 
 MAX_DEPTH = 500
 
-# What does not end goes to the end of the text, so that no text takes more than one pass.
+# Unterminated tokens extend to the end of the text, so that one pass is enough for any text.
 _TOKEN = re.compile(
     r"""\s+|//[^\n]*|/\*.*?(?:\*/|\Z)
     |(?P<string>"(?:[^"\\]|\\.?)*(?:"|\Z))
@@ -34,7 +34,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The extent of a value: first line and column, last line and the column after its end."""
+    """The region of a value: first line and column, last line, and the column after its end."""
 
     line: int
     column: int
@@ -56,7 +56,7 @@ class _OpenContainer:
 
 @dataclass(slots=True)
 class SourceMap:
-    """The positions of every value of one JSON text."""
+    """The region of every value of one JSON text."""
 
     text: str
     # The extent of each value with its key, and where the value alone begins.
@@ -70,7 +70,7 @@ class SourceMap:
         self._scan()
 
     def region(self, pointer: str) -> Region:
-        """The extent of the value at `pointer`, or of the nearest value around it."""
+        """Return the region of the value at `pointer`, or of the nearest enclosing value."""
         while pointer and pointer not in self._spans:
             pointer = pointer.rpartition("/")[0]
         start, end = self._spans.get(pointer, (0, len(self.text)))
@@ -78,13 +78,13 @@ class SourceMap:
         return Region(line, column, *self._at(end))
 
     def value(self, pointer: str) -> Region | None:
-        """The extent of the value at `pointer` without its key; None if there is none."""
+        """Return the region of the value at `pointer` without its key, or None."""
         if pointer not in self._spans:
             return None
         return Region(*self._at(self._values[pointer]), *self._at(self._spans[pointer][1]))
 
     def repeated(self) -> list[str]:
-        """The members that their object has twice, as pointers; not what is inside of them."""
+        """Return the repeated members of objects as pointers, without members inside them."""
         return sorted(one for one in self._again if not self._around(one) & self._again)
 
     @staticmethod
@@ -93,11 +93,11 @@ class SourceMap:
         return {"/".join(parts[:i]) for i in range(1, len(parts))}
 
     def at(self, offset: int) -> Region:
-        """The one character at an offset."""
+        """Return the region of the one character at an offset."""
         return Region(*self._at(offset), *self._at(min(offset + 1, len(self.text))))
 
     def line(self, number: int) -> str:
-        """The text of a line, counted from 1, without its end; printable whatever it holds."""
+        """Return the text of a line, counted from 1, without its end and always printable."""
         start = self._lines[number - 1]
         end = self._lines[number] if number < len(self._lines) else len(self.text)
         return _UNPRINTABLE.sub("\ufffd", self.text[start:end].rstrip("\r\n"))
@@ -138,7 +138,7 @@ class SourceMap:
 
 
 def _unescaped(text: str) -> str:
-    """A key as JSON reads it; as it stands where JSON does not."""
+    """Return a key as JSON reads it, or its text if it is not JSON."""
     try:
         return str(json.loads(text))
     except ValueError:

@@ -1,6 +1,6 @@
-"""What the gate answers, as frozen values: findings at their places, and what a change leads to.
+"""The results of the gate, as frozen values: located findings, and the impact of a change.
 
-Only `report` and `machine` make text of them.
+Rule: only `report` and `formats` turn them into text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["DownstreamConsumer", "Impact", "LocatedFinding", "SubjectVerdict", "
 
 @dataclass(frozen=True, slots=True)
 class DownstreamConsumer:
-    """Somebody who reads a topic: a name, and how we know (`governance.toml`, a broker)."""
+    """A consumer of a topic: its name, and the source of it (`governance.toml`, a broker)."""
 
     name: str
     known_from: str
@@ -24,20 +24,16 @@ class DownstreamConsumer:
 
 @dataclass(frozen=True, slots=True)
 class Impact:
-    """What a change does downstream, once it is registered and loaded.
-
-    `ddl` are the statements for the table over the topic's files; `note` says why there are none
-    where a change has none, or what they do not say.
-    """
+    """The impact of a change downstream, once it is registered and loaded."""
 
     table: str
-    ddl: tuple[str, ...] = ()
-    note: str | None = None
+    ddl: tuple[str, ...] = ()  # statements for the table over the topic's files
+    note: str | None = None  # why there are none, or what they leave out
     owner: str | None = None
     consumers: tuple[DownstreamConsumer, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
-        """The impact as JSON."""
+        """Return the impact as JSON."""
         return {
             **asdict(self),
             "ddl": list(self.ddl),
@@ -47,7 +43,7 @@ class Impact:
 
 @dataclass(frozen=True, slots=True)
 class LocatedFinding:
-    """A finding at its place in a file of the catalogue, and what it was held against."""
+    """A finding with its region in a file of the catalog, and the compared version."""
 
     finding: Finding
     subject: str | None
@@ -56,13 +52,13 @@ class LocatedFinding:
     lines: tuple[str, ...] = ()
     against: str | None = None
     waiver: Waiver | None = None
-    # A waiver that covered the finding until its last day, which is over.
+    # A waiver that covered the finding and has expired.
     expired: Waiver | None = None
-    # What to underline: the name of the field or type, where the finding is about all of it.
+    # The region to underline: the name, if the finding is about a whole field or type.
     mark: Region | None = None
 
     def as_dict(self) -> dict[str, object]:
-        """The finding as JSON."""
+        """Return the finding as JSON."""
         return {
             **self.finding.as_dict(),
             "subject": self.subject,
@@ -79,7 +75,7 @@ class LocatedFinding:
 
 @dataclass(frozen=True, slots=True)
 class SubjectVerdict:
-    """What came of one file (or of a subject whose file is gone)."""
+    """The verdict on one file, or on a subject whose file was deleted."""
 
     subject: str | None
     file: str
@@ -90,7 +86,7 @@ class SubjectVerdict:
 
     @property
     def refused(self) -> bool:
-        """Whether any finding stands that is not waived."""
+        """Whether there is a finding that is not waived."""
         return any(one.waiver is None for one in self.findings)
 
     @property
@@ -99,7 +95,7 @@ class SubjectVerdict:
         return "refused" if self.refused else "pass"
 
     def as_dict(self) -> dict[str, object]:
-        """The verdict as JSON."""
+        """Return the verdict as JSON."""
         return {
             "subject": self.subject,
             "file": self.file,
@@ -113,7 +109,7 @@ class SubjectVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of the whole catalogue."""
+    """The verdict on the whole catalog."""
 
     subjects: tuple[SubjectVerdict, ...]
     against: tuple[str, ...] = ()
@@ -134,7 +130,7 @@ class Verdict:
         return tuple(one for subject in self.subjects for one in subject.findings)
 
     def as_dict(self) -> dict[str, object]:
-        """The verdict as JSON: what `--format json` prints."""
+        """Return the verdict as JSON, as `--format json` prints it."""
         return {
             "verdict": self.verdict,
             "against": list(self.against),

@@ -2,10 +2,10 @@
 
 Rules:
 
-- Every setting is in the table SETTINGS with its meaning; `headworks config show` prints it.
-- A file that names an unknown setting is refused: a typo must not be silence.
-- A variable that is empty is not set: that is how a shell, a unit or a compose file leaves one out.
-- The file is `headworks.toml` in the current folder, or the one that HEADWORKS_CONFIG names.
+- The table SETTINGS has every setting with its meaning, and `headworks config show` prints it.
+- A file with an unknown setting is refused, so that a typo has no silent effect.
+- An empty variable counts as unset, because shells, units, and compose files unset variables so.
+- The file is `headworks.toml` in the current folder, or the one in HEADWORKS_CONFIG.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FILE_NAME = "headworks.toml"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: its name, its default (None: unset) and what it means."""
+    """One setting: its name, its default (None: unset), and its meaning."""
 
     name: str
     default: str | None
@@ -39,7 +39,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The value of a setting, and where it came from."""
+    """The value of a setting, and its source."""
 
     name: str
     value: str | None
@@ -111,7 +111,7 @@ def lookup(
 
 
 def resolve(name: str, flag: str | os.PathLike[str] | None = None) -> str:
-    """The value of a setting that must have one; UsageError if it has none."""
+    """Return the value of a setting; UsageError if it has none."""
     value = resolve_optional(name, flag)
     if value is None:
         variable = SETTINGS[name].variable
@@ -123,7 +123,7 @@ def resolve(name: str, flag: str | os.PathLike[str] | None = None) -> str:
 
 
 def resolve_optional(name: str, flag: str | os.PathLike[str] | None = None) -> str | None:
-    """The value of a setting, or None if it has none."""
+    """Return the value of a setting, or None if it has none."""
     return lookup(name, flag).value
 
 

@@ -1,7 +1,7 @@
 """The wire format of a governed message: magic byte 0, 4-byte big-endian schema id, Avro bytes.
 
-This is Confluent's framing, so that their serialisers and ours read each other. It is defined here
-and nowhere else; the SDKs, the loader and the console import it.
+This is Confluent's framing, so that their serializers and ours read each other. Rule: it is defined
+here and nowhere else; the SDKs, the loader, and the console import it.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def unframe(value: bytes) -> tuple[int, bytes]:
     if len(value) < HEADER_SIZE:
         raise FramingError(
             f"message value of {len(value)} bytes is too short for a schema id",
-            fix="produce it with the Headworks SDK or a Confluent Avro serialiser",
+            fix="produce it with the Headworks SDK or a Confluent Avro serializer",
         )
     magic, schema_id = _HEADER.unpack_from(value)
     if magic != MAGIC:
         raise FramingError(
             f"message value starts with byte {value[0]}, not with the magic byte 0",
-            fix="produce it with the Headworks SDK or a Confluent Avro serialiser",
+            fix="produce it with the Headworks SDK or a Confluent Avro serializer",
         )
     return schema_id, value[HEADER_SIZE:]

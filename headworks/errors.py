@@ -1,16 +1,16 @@
-"""The one error tree, split by whose fault it is.
+"""The one tree of errors, split by their cause.
 
     HeadworksError
     ├── UsageError            the caller's input: a flag, a file, a setting      exit 2
     │   └── SchemaError       an Avro schema that breaks a rule of Avro          exit 2
-    ├── FindingsError         the work was done and its answer is "no"           exit 1
+    ├── FindingsError         the work was done and its result is "no"           exit 1
     │   └── IncompatibleError a schema change that breaks a reader               exit 1
     ├── UnreachableError      a service that does not answer                     exit 3
     ├── RefusedError          a service that answered, and refused               exit 2
-    └── CorruptError          bytes that are not what was written                exit 2
+    └── CorruptError          bytes that differ from those written               exit 2
 
-Rules: an error names the thing, the place, the rule it broke and the way out (`fix`, the next
-thing to do). Nothing is logged and swallowed: raise, and let the edge decide.
+Rules: an error names the object, the place, the broken rule, and the fix. No error is logged and
+ignored: raise it, and let the caller at the edge decide.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 class HeadworksError(Exception):
     """Base of every error that Headworks raises on purpose.
 
-    `message` says what is wrong and where; `fix` says what to do next.
+    `message` names the problem and the place, and `fix` is the next step as an imperative.
     """
 
     exit_code = 2
@@ -62,7 +62,7 @@ class SchemaError(UsageError):
 
 
 class FindingsError(HeadworksError):
-    """The question was answered, and the answer is "no": incompatible, incomplete."""
+    """The work was done, and its result is "no": incompatible, incomplete."""
 
     exit_code = 1
 
@@ -78,7 +78,7 @@ class UnreachableError(HeadworksError):
 
 
 class RefusedError(HeadworksError):
-    """A service answered and refused; `status` and `code` are its own words."""
+    """A service answered and refused, with its own `status` and `code`."""
 
     def __init__(
         self, message: str, *, status: int = 0, code: int = 0, fix: str | None = None
@@ -89,4 +89,4 @@ class RefusedError(HeadworksError):
 
 
 class CorruptError(HeadworksError):
-    """Bytes on disk or on the wire are not what was written there."""
+    """Bytes on disk or on the wire differ from those that were written."""

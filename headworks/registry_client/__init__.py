@@ -1,9 +1,9 @@
 """The client of a schema registry (ours, or any that speaks Confluent's REST interface).
 
-- `client`: RegistryClient, what everything else uses.
-- `answers`: the frozen values it returns, and the refusal of an incompatible schema.
-- `credentials`: who to be.
-- `transport`: one HTTP request with bounded retries; errors become the project's own.
+- `_client`: RegistryClient, which everything else uses.
+- `_answers`: the frozen values that it returns, and the error of an incompatible schema.
+- `_credentials`: the user or the token of a client.
+- `_transport`: one HTTP request with bounded retries; its errors are Headworks' own.
 """
 
 from headworks.registry_client._answers import (

@@ -1,4 +1,4 @@
-"""What a registry answers, as frozen values; no behaviour, no I/O."""
+"""The values that a registry returns: frozen, without I/O."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A schema that another one uses: the type's full name, and where it is registered."""
+    """A schema that another one uses: the full name of its type, and where it is registered."""
 
     name: str
     subject: str
@@ -37,28 +37,23 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class SubjectVersion:
-    """One version of a subject: `id` is global, `text` is the registry's canonical text.
-
-    `properties` are those of its metadata.
-    `registered_ms` is when it was registered, milliseconds since 1970 UTC, if the registry says so.
-    `aliases` are other names of the subject, if they were asked for.
-    """
+    """One version of a subject."""
 
     subject: str
     version: int
-    id: int
-    text: str
+    id: int  # of the schema, in its context
+    text: str  # the registry's canonical text
     references: tuple[Reference, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
-    registered_ms: int | None = None
-    aliases: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)  # of its metadata
+    registered_ms: int | None = None  # milliseconds since 1970 UTC, if the registry reports it
+    aliases: tuple[str, ...] = ()  # of the subject, if they were requested
 
 
 @dataclass(frozen=True, slots=True)
 class CompatibilityGroup:
     """A registry's `compatibilityGroup`: only versions with one value of `property` are compared.
 
-    `default` and `override` are what the registry's own metadata make of that property.
+    `default` and `override` are the values that the registry's settings give that property.
     """
 
     property: str
@@ -66,9 +61,9 @@ class CompatibilityGroup:
     override: str | None = None
 
     def members(self, history: Sequence[SubjectVersion]) -> list[SubjectVersion]:
-        """The versions that a schema sent without metadata is compared with; `history` by age.
+        """Return the versions that a schema without metadata is compared with, oldest first.
 
-        It takes over the metadata of the newest version, under the registry's overrides.
+        Such a schema takes the metadata of the newest version, and the registry's overrides.
         """
         wanted = self.default
         if history:
@@ -80,7 +75,7 @@ class CompatibilityGroup:
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
-    """What a subject asks of a new version: against which ones, and by which rules."""
+    """The requirements on a new version of a subject: the level, the policy, and the group."""
 
     level: Level
     policy: Policy
@@ -88,9 +83,9 @@ class Compatibility:
 
 
 class IncompatibleSchemaError(IncompatibleError):
-    """A registry's 409: `findings` say which reader fails on which data, and the fix.
+    """A schema that a registry refused (409): each finding names the failing reader and the fix.
 
-    `findings` is empty when the registry is not Headworks' own; the message then has its words.
+    `findings` is empty if the registry is not Headworks' own. The message is then the registry's.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
-"""RegistryClient: register, look up and read schemas, levels and findings.
+"""RegistryClient: register, look up, and read schemas, levels, and findings.
 
 Rules:
 
-- A schema by id never changes, so it is asked for once per client and kept for ever. Nothing
-  else is cached: versions, levels and subjects may change under us.
-- An absent subject is an answer (None, an empty list), not an error.
+- A schema by id never changes, so each client requests it once and keeps it. Nothing else is
+  cached, because versions, levels, and subjects may change.
+- For a missing subject, methods return None or an empty list; it is not an error.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _IMPORT = "IMPORT"
 class RegistryClient:
     """A schema registry at `url`; safe to share between threads and across a fork.
 
-    Who to be: `username` and `password`, or a `token` (or a function that gives one), or what is
-    in `url`, or the settings `username` and `password`. `tls_ca` is the file of CA certificates by
-    which an https registry is checked (or the setting of that name).
+    The credentials are `username` and `password`, or a `token` (or a function that returns one), or
+    those in `url`, or the settings `username` and `password`. The CA certificates in `tls_ca`, or
+    in the setting of that name, verify an https registry.
 
-    Every method raises UnreachableError if no registry answers within `timeout` seconds (in any
-    of `attempts`), and RefusedError, with the registry's status and code, if it says no.
+    Every method raises UnreachableError if no attempt gets a response within `timeout` seconds. It
+    raises RefusedError, with the registry's status and code, if the registry refuses.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class RegistryClient:
             token=token,
             tls_ca=tls_ca,
         )
-        # Bounded by the number of schemas the registry has: only known ids are kept.
+        # Texts by context and id. Only ids that the registry has are kept, so it is bounded.
         self._texts: dict[tuple[str, int], str] = {}
 
     @property
@@ -78,9 +78,9 @@ class RegistryClient:
         return self._transport.url
 
     def schema_text(self, schema_id: int, subject: str = "") -> str:
-        """The text of a schema, complete in itself: its references are inlined.
+        """Return the text of a schema, with its references inlined.
 
-        Ids are of a context: for another one than the default, name a `subject` of it.
+        Ids belong to a context. For another context than the default one, name a `subject` of it.
         """
         context = _context_of(subject)
         text = self._texts.get((context, schema_id))
@@ -96,15 +96,15 @@ class RegistryClient:
     def register(
         self, subject: str, text: str, *, references: Sequence[Reference] = ()
     ) -> Registered:
-        """Register a schema in `subject`, or find it there, and return its id and version.
+        """Register a schema in `subject`, unless it is registered; return its id and version.
 
-        Raises IncompatibleSchemaError, with its findings, if a reader would break.
+        Raises IncompatibleSchemaError, with its findings, if it would break a reader.
         """
         body = _schema_body(text, references)
         found = self._ask("POST", f"/subjects/{_quoted(subject)}/versions", body)
         if "version" in found:
             return Registered(int(found["id"]), int(found["version"]))
-        # Registries before Confluent 8 answer with the id alone.
+        # Registries before Confluent 8 return the id alone.
         again = self.lookup(subject, text, references=references)
         if again is None:
             raise RefusedError(
@@ -117,44 +117,44 @@ class RegistryClient:
     def lookup(
         self, subject: str, text: str, *, references: Sequence[Reference] = ()
     ) -> Registered | None:
-        """The id and version of a schema in `subject`, or None if it is not there."""
+        """Return the id and version of a schema in `subject`, or None if it is not registered."""
         found = self._ask_optional(
             "POST", f"/subjects/{_quoted(subject)}", _schema_body(text, references)
         )
         return None if found is None else Registered(int(found["id"]), int(found["version"]))
 
     def latest(self, subject: str) -> SubjectVersion | None:
-        """The newest version of `subject`, or None if there is no such subject."""
+        """Return the latest version of `subject`, or None if there is no such subject."""
         found = self._ask_optional("GET", f"/subjects/{_quoted(subject)}/versions/latest")
         return None if found is None else _subject_version(found)
 
     def version(self, subject: str, number: int, *, deleted: bool = False) -> SubjectVersion:
-        """Version `number` of `subject`; RefusedError (40401, 40402) if there is none.
+        """Return version `number` of `subject`; RefusedError (40401, 40402) if there is none.
 
-        With `deleted` also one that was deleted, but for good.
+        With `deleted`, also a soft-deleted one.
         """
         path = f"/subjects/{_quoted(subject)}/versions/{number}"
         return _subject_version(self._ask("GET", f"{path}?deleted=true" if deleted else path))
 
     def versions(self, subject: str) -> list[int]:
-        """The live version numbers of `subject`, ascending; empty if there is no such subject."""
+        """Return the live version numbers, ascending; empty if there is no such subject."""
         found = self._ask_optional("GET", f"/subjects/{_quoted(subject)}/versions")
         return [] if found is None else [int(number) for number in found]
 
     def version_of(self, schema_id: int, subject: str) -> int | None:
-        """The version under which `subject` has a schema, a deleted one too; None if it has not."""
+        """Return the version of `subject` with a schema, even a soft-deleted one, or None."""
         return max((n for name, n in self.uses(schema_id) if name == subject), default=None)
 
     def uses(self, schema_id: int) -> list[tuple[str, int]]:
-        """The subjects and versions that have a schema, deleted ones too; empty: none."""
+        """Return the (subject, version) pairs that have a schema, soft-deleted ones too."""
         found = self._ask_optional("GET", f"/schemas/ids/{schema_id}/versions?deleted=true")
         return [(str(at["subject"]), int(at["version"])) for at in found or ()]
 
     def import_version(self, version: SubjectVersion) -> None:
-        """Register a version of another registry, under the id and the number it has there.
+        """Register a version of another registry with its id and its number.
 
-        Its subject goes into mode IMPORT, and stays there: it is the other registry's. Raises
-        RefusedError if the id, or the number, stands for something else here.
+        The subject is set to mode IMPORT and stays in it, because the other registry owns it.
+        Raises RefusedError if the id or the number has other content here.
         """
         subject = _quoted(version.subject)
         mode = self._ask("GET", f"/mode/{subject}?defaultToGlobal=true")["mode"]
@@ -165,7 +165,7 @@ class RegistryClient:
         self._ask("POST", f"/subjects/{subject}/versions", {**body, **numbers})
 
     def history(self, subject: str) -> list[SubjectVersion]:
-        """Every live version of `subject`, oldest first."""
+        """Return every live version of `subject`, oldest first."""
         return [self.version(subject, number) for number in self.versions(subject)]
 
     def list_versions(
@@ -177,15 +177,15 @@ class RegistryClient:
         aliases: bool = False,
         limit: int | None = None,
     ) -> list[SubjectVersion]:
-        """The versions of the subjects whose names begin so; few requests, however many.
+        """Return the versions of all subjects whose names start with `prefix`, in few requests.
 
-        Those of the default context, or of all with the prefix `:*:`. The live ones; with `deleted`
-        also those that were deleted, but for good; with `aliases` also those of subjects for which
-        such a name stands. If there are `limit` or more, the first of them, `limit` at least.
+        The prefix `:*:` stands for all contexts; otherwise only the default one is listed. With
+        `deleted`, soft-deleted versions are included. With `aliases`, subjects that have an alias
+        under the prefix are included. `limit` ends the listing early, with at least that many.
 
-        Each page begins with the last version of the one before: where they do not join, something
-        was registered or deleted meanwhile, and the page before is read again. A page may be
-        shorter than was asked for, so the last is the one that brings nothing.
+        Each page starts with the last version of the previous page. If it does not, a version was
+        registered or deleted in between, and the previous page is read again. A page may be
+        shorter than requested, so only an empty page is the last one.
         """
         found: list[SubjectVersion] = []
         query = f"subjectPrefix={_quoted(prefix)}&latestOnly={str(latest_only).lower()}"
@@ -196,7 +196,7 @@ class RegistryClient:
                 first = max(0, len(found) - 1)
                 at = f"/schemas?{query}&offset={first}&limit={_PAGE_VERSIONS}"
                 page = [_subject_version(one) for one in self._ask("GET", at)]
-                if page in (found, found[-1:]):  # all of it again: there are no pages
+                if page in (found, found[-1:]):  # the whole list again: this registry has no pages
                     return found
                 if found and (not page or page[0] != found[-1]):
                     break
@@ -210,11 +210,11 @@ class RegistryClient:
         )
 
     def subjects(self) -> list[str]:
-        """The names of all live subjects."""
+        """Return the names of all live subjects."""
         return [str(name) for name in self._ask("GET", "/subjects")]
 
     def compatibility(self, subject: str | None = None) -> Compatibility:
-        """The level and policy in force for `subject` (None: for subjects without their own)."""
+        """Return the level and policy in force for `subject` (None: the default of all)."""
         path = "/config" if subject is None else f"/config/{_quoted(subject)}?defaultToGlobal=true"
         found = self._ask("GET", path)
         policy = found.get("policy")
@@ -225,13 +225,13 @@ class RegistryClient:
         )
 
     def mode(self, subject: str) -> str:
-        """What may be done to `subject`: READWRITE, or READONLY, READONLY_OVERRIDE, IMPORT, .."""
+        """Return the mode of `subject`: READWRITE, READONLY, READONLY_OVERRIDE, IMPORT, .."""
         return str(self._ask("GET", f"/mode/{_quoted(subject)}?defaultToGlobal=true")["mode"])
 
     def set_compatibility(
         self, subject: str | None, level: Level | str, policy: Policy | str | None = None
     ) -> None:
-        """Set level and policy of `subject` (None: the default of all); policy None: as it is."""
+        """Set the level and policy of `subject` (None: the default); policy None: keep it."""
         body: dict[str, object] = {"compatibility": Level(level).value}
         if policy is not None:
             body["policy"] = Policy(policy).value
@@ -245,9 +245,9 @@ class RegistryClient:
         *,
         references: Sequence[Reference] = (),
     ) -> list[Finding]:
-        """What would break if `text` were registered in `subject`; empty: nothing.
+        """Return what would break if `text` were registered in `subject`; empty: nothing.
 
-        `version`: "all" for what the subject's level asks for, or one version ("latest", 3).
+        `version` is one version ("latest", 3), or "all" for those that the level compares with.
         Raises RefusedError if the schema is invalid or there is no such version.
         """
         path = f"/compatibility/subjects/{_quoted(subject)}/versions"
@@ -299,14 +299,14 @@ class RegistryClient:
         if status == 401:
             fix = self._transport.credentials.fix
         elif status == 403:
-            fix = "ask whoever keeps the registry's file of grants (`--access`) for that role"
+            fix = "ask the owner of the registry's file of grants (`--access`) for that role"
         return RefusedError(
             f"{self.url} refused ({code}): {message}", status=status, code=code, fix=fix
         )
 
 
 def _context_of(subject: str) -> str:
-    """`:.context:` of a subject that names one; nothing for one in the default context."""
+    """Return `:.context:` of a subject, or "" for the default context."""
     return subject[: subject.find(":", 1) + 1] if subject.startswith(":.") else ""
 
 

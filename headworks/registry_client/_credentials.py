@@ -1,7 +1,7 @@
-"""Who to be for a registry: a user with a password, the bearer of a token, or nobody.
+"""The credentials of a registry's client: a user with a password, a token, or none.
 
-Rules: what is given to the client counts before what is in the URL, and that before the settings
-`username` and `password`. Nothing here is ever part of a message: `repr` hides it.
+Rules: arguments of the client take precedence over the URL, and the URL over the settings
+`username` and `password`. Credentials are never part of a message, and `repr` hides them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Credentials:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What a request carries; a token that is a function is asked for every time."""
+        """The headers of a request; a token that is a function is called for every request."""
         if self.token is not None:
             token = self.token if isinstance(self.token, str) else self.token()
             return {"Authorization": f"Bearer {token}"}
@@ -42,16 +42,16 @@ class Credentials:
 
     @property
     def fix(self) -> str:
-        """What to do about a registry that does not take them."""
+        """The fix for a registry that refuses them."""
         if self.token is not None:
-            return "get a new token: this one has expired, or is not meant for this registry"
+            return "get a new token: this one has expired or has another audience"
         if self.username is not None:
             return (
                 f"check the password of {self.username!r}; `headworks user set {self.username}` "
                 "with the registry's file of users gives a new one"
             )
         return (
-            "say who you are: the settings username and password (HEADWORKS_USERNAME, "
+            "authenticate: set username and password (HEADWORKS_USERNAME, "
             "HEADWORKS_PASSWORD), or http://USER:PASSWORD@HOST as the registry's address"
         )
 
@@ -62,9 +62,9 @@ def choose(
     password: str | None = None,
     token: Token | None = None,
 ) -> Credentials:
-    """The credentials to use; `user_info` is the URL's, still percent-encoded.
+    """Return the credentials to use; `user_info` is the URL's, percent-encoded.
 
-    UsageError for a user without a password, or for a user and a token at once.
+    Raises UsageError for a user without a password, or for both a user and a token.
     """
     if token is not None:
         if username is not None:
@@ -88,5 +88,5 @@ def choose(
 
 
 def redacted(url: str) -> str:
-    """A URL without what is before the host."""
+    """Return a URL without its credentials."""
     return _USER_INFO.sub(r"\1***@", url)

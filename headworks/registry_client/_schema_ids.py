@@ -1,7 +1,8 @@
-"""The registry's id of each event schema: looked up once, remembered on disk, or locked.
+"""The registry's id of each event schema: looked up, cached on disk, or locked.
 
-Rules: nothing is registered at run time unless asked for; an id never changes, so what a process
-has looked up serves the next one when the registry is away, and so does a committed `schemas.lock`.
+Rules: nothing is registered at run time, unless the application asks for it. An id never changes.
+If the registry does not answer, an id that an earlier process has cached is used, or the one in a
+committed `schemas.lock`.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from headworks.registry_client._schema_lock import lock_beside
 
 __all__ = ["EventSchemaIds"]
 
-_REFRESH_TIMEOUT_SECONDS = 1.0  # what is known already is asked for once, and not waited for
+_REFRESH_TIMEOUT_SECONDS = 1.0  # a known id is refreshed with one short request
 
 
 class EventSchemaIds:
-    """Finds schema ids at `registry`; remembers them in a file in `folder`."""
+    """Finds schema ids at `registry`, and caches them in a file in `folder`."""
 
     def __init__(self, registry: str, folder: Path, *, auto_register: bool = False) -> None:
         self._client = RegistryClient(registry)
@@ -32,10 +33,10 @@ class EventSchemaIds:
         self._auto_register = auto_register
 
     def find(self, cls: type) -> int:
-        """The id of the schema of an event class.
+        """Return the id of the schema of an event class.
 
-        Raises UsageError if the registry does not have it, UnreachableError if no registry
-        answers, no earlier process has looked it up and no lock beside the class names it.
+        Raises UsageError if the registry does not have it. Raises UnreachableError if no registry
+        answers, and neither the cache nor a lock beside the class has it.
         """
         kind: EventType[object] = event_type(cls)
         key = f"{self._client.url} {kind.subject} {kind.fingerprint}"
@@ -62,7 +63,7 @@ class EventSchemaIds:
         return found.id
 
     def _known(self, cls: type, kind: EventType[object], key: str) -> int | None:
-        """The id as an earlier process looked it up, or as the lock beside the class has it."""
+        """Return the cached id, or the id in the lock beside the class, or None."""
         remembered = self._remembered().get(key)
         if remembered is not None:
             return remembered

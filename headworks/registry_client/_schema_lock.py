@@ -1,10 +1,10 @@
-"""`schemas.lock`: which registered schema each generated event class is, committed beside them.
+"""`schemas.lock`: the registered schema of each generated event class, committed beside them.
 
     {"registry": "https://registry.internal",
      "schemas": {"orders-value": {"fingerprint": "8c1f..", "version": 3, "id": 17}}}
 
-Rules: ids belong to one registry, so they count for that one only; a fingerprint that is not the
-class's means that the class is newer than the lock, and then the lock says nothing of it.
+Rules: ids belong to one registry, so a lock is used for its own registry only. If the fingerprint
+differs from the class's, the class is newer than the lock, and the lock is not used for it.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ class LockedSchema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaLock:
-    """Registered schemas by subject, and the registry (its URL) that knows them so."""
+    """Registered schemas by subject, and the URL of their registry."""
 
     registry: str
     schemas: Mapping[str, LockedSchema]
 
     def id_of(self, kind: EventType[Any], registry: str) -> int | None:
-        """The id of an event type's schema at `registry`, or None if the lock does not say."""
+        """Return the id of an event type's schema at `registry`, or None if the lock has none."""
         found = self.schemas.get(kind.subject)
         if found is None or found.fingerprint != kind.fingerprint or registry != self.registry:
             return None
         return found.id
 
     def covers(self, events: Iterable[tuple[str, str, str]]) -> bool:
-        """Whether it names exactly these events: (subject, text, fingerprint) each."""
+        """Return whether it has exactly these events: (subject, text, fingerprint) each."""
         return {s: e.fingerprint for s, e in self.schemas.items()} == {
             subject: fingerprint for subject, _, fingerprint in events
         }
 
     def text(self) -> str:
-        """The file's text."""
+        """Return the text of the file."""
         schemas = {
             subject: {"fingerprint": each.fingerprint, "version": each.version, "id": each.id}
             for subject, each in sorted(self.schemas.items())
@@ -64,7 +64,7 @@ class SchemaLock:
 
 
 def read_lock(path: Path) -> SchemaLock | None:
-    """The lock in a file, or None if there is none; UsageError if it is not one."""
+    """Return the lock in a file, or None if there is no file; UsageError if it is invalid."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return SchemaLock(
@@ -79,20 +79,20 @@ def read_lock(path: Path) -> SchemaLock | None:
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise UsageError(
             f"{path} is not a lock of schemas: {error!r}",
-            fix="write it anew with `headworks gen --lock`",
+            fix="rewrite it with `headworks gen --lock`",
         ) from None
 
 
 def lock_beside(cls: type) -> SchemaLock | None:
-    """The lock beside the module of a generated class, or None if there is none."""
+    """Return the lock beside the module of a generated class, or None."""
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     return None if file is None else read_lock(Path(file).parent / FILE_NAME)
 
 
 def lock_of(events: Iterable[tuple[str, str, str]], client: RegistryClient) -> SchemaLock:
-    """The lock of events, (subject, text, fingerprint) each, as the registry has them.
+    """Return the lock of events, (subject, text, fingerprint) each, from the registry.
 
-    Raises FindingsError for those that are not registered.
+    Raises FindingsError if some are not registered.
     """
     found: dict[str, LockedSchema] = {}
     missing: list[str] = []

@@ -1,13 +1,13 @@
-"""One HTTP request to a registry, with bounded retries; what comes back is JSON or an error.
+"""One HTTP request to a registry, with bounded retries; returns JSON or raises an error.
 
 Rules:
 
-- Only what may succeed if repeated is repeated: a connection that failed, the statuses 429, 502,
-  503 and 504, and a registry's word that its own store fails it (a 500 with 50001 to 50003). Every
-  request of the interface may be sent twice (registering is idempotent).
-- A mistake of the caller (4xx) is never repeated.
+- A request is retried after a failed connection and after the statuses 429, 502, 503, and 504. It
+  is also retried if the registry's own store has failed (a 500 with 50001 to 50003). Every request
+  may be sent twice, because registering is idempotent.
+- A mistake of the caller (4xx) is never retried.
 - Connections do not cross a fork: a child process opens its own.
-- Credentials are sent to the registry and shown to nobody: the URL that messages name has none.
+- Credentials are sent to the registry and shown nowhere. The URL in messages has none.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ __all__ = ["CONTENT_TYPE", "HttpTransport", "JsonBody"]
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 JsonBody = Any
 _RETRIED_STATUSES = frozenset({429, 502, 503, 504})
-_STORE_ERROR_CODES = frozenset(
-    {50001, 50002, 50003}
-)  # it failed, took too long, or its leader was away
+_STORE_ERROR_CODES = frozenset({50001, 50002, 50003})  # failed, timed out, no leader
 _FIRST_PAUSE_SECONDS = 0.1
 _MAX_CONNECTIONS = 8
 
@@ -43,9 +41,9 @@ _MAX_CONNECTIONS = 8
 class HttpTransport:
     """Sends requests to the registry at `url`; safe to share between threads.
 
-    `username` and `password` (or those in `url`, or the settings) are sent as HTTP basic
-    authentication, `token` as a bearer token; an https registry is checked by `tls_ca`, or by the
-    setting of that name, or by the system's certificates.
+    `username` and `password`, or those in `url` or in the settings, are sent as HTTP basic
+    authentication, and `token` as a bearer token. The certificates in `tls_ca`, in the setting of
+    that name, or of the system verify an https registry.
     """
 
     def __init__(
@@ -67,7 +65,7 @@ class HttpTransport:
         self._timeout = Timeout(timeout)
         self._attempts = attempts
         self._sleep = sleep
-        self._pool, self._pid = self._connect(), os.getpid()
+        self._pool, self._pid = self._connect(), os.getpid()  # a fork gets a pool of its own
 
     def request(
         self, method: str, path: str, body: Mapping[str, object] | None = None
@@ -75,7 +73,7 @@ class HttpTransport:
         """Send one request and return (status, decoded JSON); None for an empty body.
 
         `path` is percent-encoded and starts with "/". Raises UnreachableError if no registry
-        answers, RefusedError if what answers does not speak JSON.
+        answers, and RefusedError if the response is not JSON.
         """
         payload = None if body is None else json.dumps(body).encode()
         headers = {**self._headers, **self.credentials.headers}
@@ -98,14 +96,14 @@ class HttpTransport:
                     raise self._unreachable(_reason(error)) from None
             else:
                 if response.status in _RETRIED_STATUSES:
-                    trouble = self._unreachable(f"it answered with status {response.status}")
+                    error_to_raise = self._unreachable(f"it answered with status {response.status}")
                 else:
                     answer = self._decode(response.status, response.data)
                     if not _store_failed(response.status, answer):
                         return response.status, answer
-                    trouble = self._store_error(answer)
+                    error_to_raise = self._store_error(answer)
                 if attempt == self._attempts:
-                    raise trouble
+                    raise error_to_raise
             self._sleep(_FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
         raise AssertionError("the last attempt returns or raises")
 
@@ -133,7 +131,7 @@ class HttpTransport:
         return UnreachableError(
             f"the registry at {self.url} cannot reach its store ({answer['error_code']}): "
             f"{answer.get('message', 'it does not say why')}",
-            fix="see to the database that the registry keeps (its --store), then run this again",
+            fix="repair the database behind the registry (its --store), then run this again",
         )
 
     def _untrusted(self, error: SSLError) -> UnreachableError:
@@ -163,7 +161,7 @@ def _store_failed(status: int, answer: JsonBody) -> bool:
 
 
 def _reason(error: HTTPError) -> str:
-    """Why there was no answer, without the names of what asked."""
+    """Return why there was no response, without the names of internal objects."""
     if isinstance(error, NewConnectionError):
         return str(error).rpartition("] ")[2]
     return "it takes too long" if isinstance(error, TimedOutError) else str(error)

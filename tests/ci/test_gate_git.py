@@ -262,7 +262,7 @@ def test_two_files_for_one_subject_are_refused(work: Work) -> None:
 
 @pytest.mark.parametrize(
     ("base", "words"),
-    [("git:nowhere", "git knows no 'nowhere'"), ("svn:x", "nothing to check against")],
+    [("git:nowhere", "git knows no 'nowhere'"), ("svn:x", "is not a baseline")],
 )
 def test_unknown_bases_say_what_to_do(work: Work, base: str, words: str) -> None:
     with pytest.raises(UsageError, match=words) as caught:
