@@ -10,9 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from hadoop_loader._tables.columns import METADATA, StructField, quoted, table_columns, table_name
+from hadoop_loader._tables.columns import (
+    METADATA_COLUMNS,
+    StructField,
+    quoted,
+    table_columns,
+    table_name,
+)
 from hadoop_loader._tables.hive_catalog import column_list, create_table
-from hadoop_loader._tables.widening import widened
+from hadoop_loader._tables.widening import widen
 from headworks._ci.verdict import DownstreamConsumer, Impact
 from headworks.errors import HeadworksError
 from headworks.schema import Record, Schema, governance_of
@@ -39,9 +45,9 @@ def _statements(
     wanted = table_columns(new)
     if not history:
         doc = new.doc if isinstance(new, Record) else None
-        return (create_table(table, (*wanted, *METADATA), None, doc, {}),), None
-    before = reduce(widened, map(table_columns, history[1:]), table_columns(history[0]))
-    after = widened(before, wanted)
+        return (create_table(table, (*wanted, *METADATA_COLUMNS), None, doc, {}),), None
+    before = reduce(widen, map(table_columns, history[1:]), table_columns(history[0]))
+    after = widen(before, wanted)
     known = {column.name.lower(): column for column in before}
     added = [column for column in after if column.name.lower() not in known]
     ddl = [f"ALTER TABLE {table} ADD COLUMNS ({column_list(added)})"] if added else []

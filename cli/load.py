@@ -172,9 +172,9 @@ def rewind(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Load a topic again from a position, and replace the rows that were loaded from there on."""
-    from hadoop_loader._fetch.position import Position
+    from hadoop_loader._fetch.position import RewindPosition
 
-    position = Position.parse(to)
+    position = RewindPosition.parse(to)
     with source.open() as opened, phases() as progress:
         report = opened.rewind(topic, position, progress)
     print_report(report, format)

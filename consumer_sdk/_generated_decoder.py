@@ -24,19 +24,19 @@ from consumer_sdk._default_values import default_of
 from headworks._decoding.generated_source import DATUM_ERRORS, SCOPE, DecoderText
 from headworks._decoding.primitives import BadDatumError, skipper
 from headworks._decoding.resolution import (
-    Again,
-    Branch,
-    Constant,
-    EnumRead,
-    Fail,
-    Leaf,
-    ListRead,
-    MapRead,
-    Pair,
-    Read,
-    RecordRead,
-    Skip,
-    UnionRead,
+    Action,
+    ArrayAction,
+    DefaultAction,
+    EnumAction,
+    ErrorAction,
+    LeafAction,
+    MapAction,
+    ReaderUnionAction,
+    RecordAction,
+    RecordPair,
+    RecursionAction,
+    SkipAction,
+    WriterUnionAction,
     resolve,
 )
 from headworks.codec._event import RecordType
@@ -84,10 +84,10 @@ class _Writer(DecoderText):
         self.functions: list[str] = []
         self.counts_empty = False
         self._types = types
-        self._of_pairs: dict[Pair, str] = {}
-        self._recursive: set[Pair] = set()
+        self._of_pairs: dict[RecordPair, str] = {}
+        self._recursive: set[RecordPair] = set()
 
-    def function(self, read: Read) -> str:
+    def function(self, read: Action) -> str:
         """Write a function `(b, p, L, z) -> (value, position)` that carries out `read`; its name.
 
         `z` holds how many items that take no bytes the datum has had so far.
@@ -95,10 +95,10 @@ class _Writer(DecoderText):
         _find_recursive(read, self._recursive)
         return self._function(read, self._name("f"))
 
-    def _function(self, read: Read, name: str) -> str:
+    def _function(self, read: Action, name: str) -> str:
         outer = self.lines, self._loops
         self.lines, self._loops = [f"def {name}(b, p, L, z):"], 0
-        if isinstance(read, RecordRead):
+        if isinstance(read, RecordAction):
             self._of_pairs.setdefault(read.pair, name)
             value = self._record(read, 1)
         else:
@@ -108,43 +108,43 @@ class _Writer(DecoderText):
         self.lines, self._loops = outer
         return name
 
-    def _read(self, read: Read, depth: int) -> str:
+    def _read(self, read: Action, depth: int) -> str:
         """Write the lines that carry out `read`; the expression of its value."""
         if depth > _MAX_DEPTH or self._loops > _MAX_LOOPS:
             name = self._function(read, self._name("f"))
             return self._call(name, depth)
-        if isinstance(read, Leaf):
+        if isinstance(read, LeafAction):
             return self._leaf(read, depth)
-        if isinstance(read, EnumRead):
+        if isinstance(read, EnumAction):
             return self._enum(read, depth)
-        if isinstance(read, RecordRead):
+        if isinstance(read, RecordAction):
             if read.pair in self._recursive:
                 return self._call(self._function_of(read), depth)
             return self._record(read, depth)
-        if isinstance(read, Again):
+        if isinstance(read, RecursionAction):
             return self._call(self._of_pairs[read.pair], depth)
-        if isinstance(read, UnionRead):
+        if isinstance(read, WriterUnionAction):
             return self._union(read, depth)
-        if isinstance(read, Branch):
+        if isinstance(read, ReaderUnionAction):
             return self._read(read.read, depth)
-        if isinstance(read, Constant):
+        if isinstance(read, DefaultAction):
             return self._default(read)
-        if isinstance(read, (ListRead, MapRead)):
+        if isinstance(read, (ArrayAction, MapAction)):
             return self._blocks(read, depth)
-        if isinstance(read, Skip):
+        if isinstance(read, SkipAction):
             self._line(depth, f"p = {self._constant(skipper(read.schema))}(b, p, L)")
             return "None"
-        assert isinstance(read, Fail)
+        assert isinstance(read, ErrorAction)
         self._line(depth, f"raise BadDatum({self._constant(read.reason)})")
         return "None"
 
-    def _function_of(self, read: RecordRead) -> str:
+    def _function_of(self, read: RecordAction) -> str:
         if read.pair not in self._of_pairs:
             self._of_pairs[read.pair] = self._name("f")  # before its fields: they may hold it
             self._function(read, self._of_pairs[read.pair])
         return self._of_pairs[read.pair]
 
-    def _record(self, read: RecordRead, depth: int) -> str:
+    def _record(self, read: RecordAction, depth: int) -> str:
         cls: Any = self._types[read.reader.name]
         told: RecordType[Any] = cls.__headworks__
         made = self._kept(f"new({self._constant(cls)})", depth)
@@ -164,20 +164,20 @@ class _Writer(DecoderText):
         self._line(depth, f"{name}, p = {function}(b, p, L, z)")
         return name
 
-    def _leaf(self, read: Leaf, depth: int) -> str:
+    def _leaf(self, read: LeafAction, depth: int) -> str:
         wire = read.writer.kind
         if wire == "null":
             return "None"
         self._raw(read, depth)
         return "v == 1" if wire == "boolean" else expression(read.writer, read.reader)
 
-    def _enum(self, read: EnumRead, depth: int) -> str:
+    def _enum(self, read: EnumAction, depth: int) -> str:
         cls: Any = self._types[read.reader.name]
         members = tuple(None if s is None else cls(s) for s in read.symbols)
         self._symbol(read, members, "the reader", depth)
         return "v"
 
-    def _union(self, read: UnionRead, depth: int) -> str:
+    def _union(self, read: WriterUnionAction, depth: int) -> str:
         found = self._name("x")
         self._line(depth, "v = b[p]; p += 1")
         self._line(depth, "if v > 127: v, p = read_int(b, p, v); v <<= 1")
@@ -192,10 +192,10 @@ class _Writer(DecoderText):
             self._line(depth, "raise BadDatum('a union of nothing has no values')")
         return found
 
-    def _blocks(self, read: ListRead | MapRead, depth: int) -> str:
+    def _blocks(self, read: ArrayAction | MapAction, depth: int) -> str:
         found, count = self._name("x"), self._name("n")
-        least = read.min_size + (1 if isinstance(read, MapRead) else 0)
-        self._line(depth, f"{found} = {'{}' if isinstance(read, MapRead) else '[]'}")
+        least = read.min_size + (1 if isinstance(read, MapAction) else 0)
+        self._line(depth, f"{found} = {'{}' if isinstance(read, MapAction) else '[]'}")
         self._line(depth, "while True:")
         self._integer("long", depth + 1)
         self._line(depth + 1, "if v == 0: break")
@@ -212,7 +212,7 @@ class _Writer(DecoderText):
             self._line(depth + 1, f"if z[0] > MAX_EMPTY: {many}")
         self._line(depth + 1, f"for _ in range({count}):")
         self._loops += 1
-        if isinstance(read, MapRead):
+        if isinstance(read, MapAction):
             key = self._name("x")
             self._bytes(None, depth + 2)
             self._line(depth + 2, f"{key} = v.decode()")
@@ -224,7 +224,7 @@ class _Writer(DecoderText):
         self._loops -= 1
         return found
 
-    def _default(self, read: Constant) -> str:
+    def _default(self, read: DefaultAction) -> str:
         value = default_of(read.field, self._types)
         if value is None or isinstance(value, bool):
             return repr(value)
@@ -238,19 +238,19 @@ def _is_immutable(value: Any) -> bool:
     return isinstance(value, _IMMUTABLE) or not hasattr(value, "__headworks__")
 
 
-def _find_recursive(read: Read, found: set[Pair]) -> None:
+def _find_recursive(read: Action, found: set[RecordPair]) -> None:
     """Collect the records that are met again inside themselves."""
-    if isinstance(read, Again):
+    if isinstance(read, RecursionAction):
         found.add(read.pair)
-    elif isinstance(read, RecordRead):
+    elif isinstance(read, RecordAction):
         for _, step in read.steps:
             _find_recursive(step, found)
-    elif isinstance(read, UnionRead):
+    elif isinstance(read, WriterUnionAction):
         for branch in read.branches:
             _find_recursive(branch, found)
-    elif isinstance(read, Branch):
+    elif isinstance(read, ReaderUnionAction):
         _find_recursive(read.read, found)
-    elif isinstance(read, ListRead):
+    elif isinstance(read, ArrayAction):
         _find_recursive(read.item, found)
-    elif isinstance(read, MapRead):
+    elif isinstance(read, MapAction):
         _find_recursive(read.value, found)

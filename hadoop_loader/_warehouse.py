@@ -21,7 +21,7 @@ from headworks.errors import HeadworksError, UnreachableError, UsageError
 if TYPE_CHECKING:
     from hadoop_loader._commit.report import CompactionReport, LoadReport
     from hadoop_loader._commit.transaction import LoaderContext, Progress
-    from hadoop_loader._fetch.position import Position
+    from hadoop_loader._fetch.position import RewindPosition
     from hadoop_loader._storage.lock import WarehouseLock
 
 __all__ = ["Warehouse"]
@@ -92,7 +92,9 @@ class Warehouse:
                 self._context.log.write_last_run(report.as_dict())
         return report
 
-    def rewind(self, topic: str, to: Position, progress: Progress | None = None) -> LoadReport:
+    def rewind(
+        self, topic: str, to: RewindPosition, progress: Progress | None = None
+    ) -> LoadReport:
         """Load a topic again from `to` up to its committed offsets, and replace its rows."""
         from hadoop_loader._operations.rewind import Rewind
 

@@ -16,9 +16,15 @@ from typing import Any
 
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._fetch.kafka_log import Fetcher, KafkaFetcher
-from hadoop_loader._fetch.ranges import Range
-from hadoop_loader._jit.backend import Choice
-from hadoop_loader._tasks.load_task import Manifest, Task, TopicPlan, Writer, load
+from hadoop_loader._fetch.ranges import FetchRange
+from hadoop_loader._jit.backend import BackendSelector
+from hadoop_loader._tasks.load_task import (
+    LoadTask,
+    TaskManifest,
+    TopicPlan,
+    WriterSchema,
+    run_load_task,
+)
 from headworks._kafka.client_properties import client_properties
 from headworks._wire import HEADER_SIZE
 
@@ -31,7 +37,7 @@ NEVER = 1 << 60
 def main(text: str) -> None:
     """Do what `text` says, and print the result."""
     given = json.loads(text)
-    ranges = [Range(given["topic"], p, 0, end) for p, end in enumerate(given["ends"])]
+    ranges = [FetchRange(given["topic"], p, 0, end) for p, end in enumerate(given["ends"])]
     folder = Path(given["folder"])
     ways: dict[str, Callable[[], Measure]] = {
         "compiled": lambda: _ours(given, ranges, folder, 0),
@@ -41,21 +47,21 @@ def main(text: str) -> None:
     sys.stdout.write(json.dumps(ways[given["way"]]()))
 
 
-def _ours(given: Measure, ranges: Sequence[Range], folder: Path, after: int) -> Measure:
-    writer = Writer(given["schema_id"], 1, given["schema"])
+def _ours(given: Measure, ranges: Sequence[FetchRange], folder: Path, after: int) -> Measure:
+    writer = WriterSchema(given["schema_id"], 1, given["schema"])
     plan = TopicPlan(given["topic"], "t", given["topic"], writer, (writer,))
     client = client_properties(given["bootstrap"])
-    choice = Choice(after)
+    choice = BackendSelector(after)
 
-    def run(name: str, part: Sequence[Range]) -> Manifest:
+    def run(name: str, part: Sequence[FetchRange]) -> TaskManifest:
         staging = folder / name
         staging.mkdir(parents=True)
-        task = Task(1, tuple(part), {given["topic"]: plan}, staging)
+        task = LoadTask(1, tuple(part), {given["topic"]: plan}, staging)
         with BrokerFetcher(client, choice=choice) as fetcher:
-            return load(task, fetcher, choice)
+            return run_load_task(task, fetcher, choice)
 
     began = time.perf_counter()
-    run("warm", [Range(r.topic, r.partition, 0, min(r.end, 100)) for r in ranges])
+    run("warm", [FetchRange(r.topic, r.partition, 0, min(r.end, 100)) for r in ranges])
     start = time.perf_counter() - began
     wall, cpu = time.perf_counter(), time.process_time()
     manifest = run("load", ranges)
@@ -65,7 +71,7 @@ def _ours(given: Measure, ranges: Sequence[Range], folder: Path, after: int) -> 
     return _result(rows, size, wall, cpu, {**manifest.seconds, "start": start})
 
 
-def _fastavro(given: Measure, ranges: Sequence[Range], folder: Path) -> Measure:
+def _fastavro(given: Measure, ranges: Sequence[FetchRange], folder: Path) -> Measure:
     """Load the way one would write oneself: a consumer, fastavro, Arrow, Parquet."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -93,7 +99,7 @@ def _fastavro(given: Measure, ranges: Sequence[Range], folder: Path) -> Measure:
     return _result(rows, size, wall, cpu, seconds)
 
 
-def _batches(fetcher: Fetcher, ranges: Sequence[Range]) -> Iterator[list[bytes]]:
+def _batches(fetcher: Fetcher, ranges: Sequence[FetchRange]) -> Iterator[list[bytes]]:
     values: list[bytes] = []
     for _, messages in fetcher.fetch(ranges):
         values += [m.value[HEADER_SIZE:] for m in messages if m.value is not None]

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hadoop_loader._storage.filesystem import AnyPath
-from hadoop_loader._tables.columns import METADATA, PARTITION, StructField, ddl, table_columns
+from hadoop_loader._tables.columns import (
+    METADATA_COLUMNS,
+    PARTITION_COLUMN,
+    StructField,
+    ddl,
+    table_columns,
+)
 from headworks._console.sources.loads import LoadedTable, LoadRun, LoadsSnapshot, open_log
 from headworks._console.views.paging import ListPage, ListQuery, list_page
 from headworks._console.views.visibility import CanSee
@@ -148,8 +154,8 @@ def table_page(warehouse: AnyPath, loads: LoadsSnapshot | None, topic: str) -> T
     except HeadworksError as error:
         problem = error.message
     columns = [TableColumn(c.name, ddl(c.type), c.comment, "data") for c in data]
-    columns += [TableColumn(c.name, ddl(c.type), c.comment, "loader") for c in METADATA]
-    columns.append(TableColumn(PARTITION, "string", "day of the event, UTC", "partition"))
+    columns += [TableColumn(c.name, ddl(c.type), c.comment, "loader") for c in METADATA_COLUMNS]
+    columns.append(TableColumn(PARTITION_COLUMN, "string", "day of the event, UTC", "partition"))
     return TablePage(
         table,
         tuple(columns),

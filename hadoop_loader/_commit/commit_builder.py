@@ -20,7 +20,7 @@ from hadoop_loader._commit.commit_record import (
     checksum,
 )
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
-from hadoop_loader._fetch.ranges import Range
+from hadoop_loader._fetch.ranges import FetchRange
 from hadoop_loader._storage.filesystem import AnyPath, sorted_glob
 from hadoop_loader._storage.staging import StagedFile
 
@@ -58,7 +58,7 @@ class CommitBuilder:
         """The number of the commit."""
         return (self.last.number if self.last else 0) + 1
 
-    def advance_offsets(self, ranges: Iterable[Range]) -> None:
+    def advance_offsets(self, ranges: Iterable[FetchRange]) -> None:
         """Move offsets to the ends of these ranges."""
         for r in ranges:
             partitions = self.offsets.setdefault(r.topic, {})

@@ -23,8 +23,8 @@ from hadoop_loader._decode.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABL
 from hadoop_loader._storage.failpoints import StepHook
 from hadoop_loader._storage.filesystem import AnyPath, rename
 from hadoop_loader._storage.fsync import sync_folders
-from hadoop_loader._tables.columns import METADATA, StructField, quoted
-from hadoop_loader._tables.views import Projection, file_columns, view_columns, view_query
+from hadoop_loader._tables.columns import METADATA_COLUMNS, StructField, quoted
+from hadoop_loader._tables.views import SchemaProjection, file_columns, view_columns, view_query
 from headworks.errors import CorruptError
 from headworks.schema import Record, Schema, parse
 
@@ -190,17 +190,17 @@ def _register_partitions(
         catalog.relocate(table, folders)
 
 
-def projections_of(state: TableState, log: CommitLog) -> list[Projection]:
+def projections_of(state: TableState, log: CommitLog) -> list[SchemaProjection]:
     """Return a table's projections, with their schemas."""
     return [
-        Projection(int(load), int(version), parse(log.schemas.get(key), strict=False))
+        SchemaProjection(int(load), int(version), parse(log.schemas.get(key), strict=False))
         for load, version, _, key in state.projections
     ]
 
 
 def _define_table(state: TableState, log: CommitLog, root: AnyPath, catalog: Catalog) -> None:
     history = projections_of(state, log)
-    columns = (*file_columns(history), *METADATA)
+    columns = (*file_columns(history), *METADATA_COLUMNS)
     location = root / state.files_table
     location.mkdir(exist_ok=True)
     catalog.put_table(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from hadoop_loader._commit.commit_record import TopicCommit
-from hadoop_loader._fetch.ranges import Gap, Range
-from hadoop_loader._tasks.load_task import Manifest, TopicManifest
+from hadoop_loader._fetch.ranges import FetchRange, OffsetGap
+from hadoop_loader._tasks.load_task import TaskManifest, TopicManifest
 from headworks.errors import CorruptError
 
 __all__ = [
@@ -22,7 +22,7 @@ ResultsByTopic = dict[str, list[TopicManifest]]
 WindowCounts = dict[str, dict[str, int]]
 
 
-def group_by_topic(manifests: Iterable[Manifest]) -> ResultsByTopic:
+def group_by_topic(manifests: Iterable[TaskManifest]) -> ResultsByTopic:
     """Group the results of tasks by topic."""
     found: ResultsByTopic = {}
     for manifest in manifests:
@@ -31,17 +31,19 @@ def group_by_topic(manifests: Iterable[Manifest]) -> ResultsByTopic:
     return found
 
 
-def check_coverage(planned: Sequence[Range], found: Mapping[str, Sequence[TopicManifest]]) -> None:
+def check_coverage(
+    planned: Sequence[FetchRange], found: Mapping[str, Sequence[TopicManifest]]
+) -> None:
     """Raise CorruptError unless the tasks read exactly the planned ranges.
 
     They may not count more messages than the ranges have offsets.
     """
     covered = sorted(r for parts in found.values() for part in parts for r in part.ranges)
-    joined: list[Range] = []
+    joined: list[FetchRange] = []
     for r in covered:
         last = joined[-1] if joined else None
         if last and (last.topic, last.partition, last.end) == (r.topic, r.partition, r.start):
-            joined[-1] = Range(r.topic, r.partition, last.start, r.end)
+            joined[-1] = FetchRange(r.topic, r.partition, last.start, r.end)
         else:
             joined.append(r)
     messages = sum(p.rows + p.quarantined for parts in found.values() for p in parts)
@@ -56,7 +58,7 @@ def topic_commit(
     parts: Sequence[TopicManifest],
     files: int,
     *,
-    gaps: Sequence[Gap] = (),
+    gaps: Sequence[OffsetGap] = (),
     instead: WindowCounts | None = None,
 ) -> TopicCommit:
     """Return the record of one topic.

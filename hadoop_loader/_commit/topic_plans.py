@@ -19,8 +19,8 @@ from hadoop_loader._commit.report import SkippedTopic
 from hadoop_loader._commit.text_store import fingerprint
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from hadoop_loader._tables.columns import table_name
-from hadoop_loader._tables.views import Projection, file_columns, view_query
-from hadoop_loader._tasks.load_task import TopicPlan, Writer
+from hadoop_loader._tables.views import SchemaProjection, file_columns, view_query
+from hadoop_loader._tasks.load_task import TopicPlan, WriterSchema
 from headworks.errors import HeadworksError, IncompatibleError, RefusedError, UsageError
 from headworks.registry_client import RegistryClient, SubjectVersion
 from headworks.schema import Record, governance_of, parse, subject_of
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 # The versions of a topic's subject, or the refusal to show them.
-SchemaLookup = tuple[Writer, ...] | RefusedError
+SchemaLookup = tuple[WriterSchema, ...] | RefusedError
 
 # Folders that no table may have: the second one holds the commit log.
 _RESERVED_TABLES = (QUARANTINE_TABLE, "_headworks")
@@ -74,14 +74,14 @@ class RegistrySubjects:
         allowed to read it.
         """
         subjects = {topic: subject_of(topic) for topic in topics}
-        listed: dict[str, tuple[Writer, ...]] = {}
+        listed: dict[str, tuple[WriterSchema, ...]] = {}
         if len(subjects) > _MAX_SINGLE_LOOKUPS:
             listed = self._listed({*subjects.values()}, _LISTED_VERSIONS_PER_TOPIC * len(subjects))
         with ThreadPoolExecutor(_LOOKUP_THREADS, "registry") as pool:
             found = pool.map(lambda s: listed.get(s) or self._look_up(s), subjects.values())
             return dict(zip(subjects, found, strict=True))
 
-    def _listed(self, wanted: Container[str], most: int) -> dict[str, tuple[Writer, ...]]:
+    def _listed(self, wanted: Container[str], most: int) -> dict[str, tuple[WriterSchema, ...]]:
         """Return the versions of these subjects; none if there are `most`, or no listing."""
         live = self._listing("", most)
         if not live:
@@ -131,16 +131,16 @@ class RegistrySubjects:
 
     def _writers(
         self, versions: Iterable[SubjectVersion], live: Container[int]
-    ) -> tuple[Writer, ...]:
+    ) -> tuple[WriterSchema, ...]:
         ordered = sorted(versions, key=lambda one: (one.version in live, one.version))
         return tuple(map(self._writer, ordered))
 
-    def _writer(self, one: SubjectVersion) -> Writer:
+    def _writer(self, one: SubjectVersion) -> WriterSchema:
         text = self._registry.schema_text(one.id, one.subject) if one.references else one.text
-        return Writer(one.id, one.version, text)
+        return WriterSchema(one.id, one.version, text)
 
 
-def require_versions(topic: str, lookups: Mapping[str, SchemaLookup]) -> tuple[Writer, ...]:
+def require_versions(topic: str, lookups: Mapping[str, SchemaLookup]) -> tuple[WriterSchema, ...]:
     """Return a topic's versions, or raise the registry's refusal."""
     found = lookups[topic]
     if isinstance(found, RefusedError):
@@ -226,7 +226,9 @@ def _check_history(topic: str, history: tuple[tuple[int, int, str], ...], *, cha
     The question is nearly always the same from load to load, so verdicts are cached. Refusals are
     not.
     """
-    projections = [Projection(load, at, parse(text, strict=False)) for load, at, text in history]
+    projections = [
+        SchemaProjection(load, at, parse(text, strict=False)) for load, at, text in history
+    ]
     if isinstance(latest := projections[-1].schema, Record):
         governance_of(latest)
     try:

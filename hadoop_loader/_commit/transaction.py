@@ -56,9 +56,9 @@ from hadoop_loader._fetch.kafka_log import Log
 from hadoop_loader._storage.failpoints import StepHook, failpoint
 from hadoop_loader._storage.filesystem import AnyPath, remove_empty, remove_tree, sorted_glob
 from hadoop_loader._storage.fsync import sync_folders
-from hadoop_loader._tasks.load_task import Manifest, Task
-from hadoop_loader._tasks.progress import watching
-from hadoop_loader._tasks.rewrite_task import Rewrite, Rewritten
+from hadoop_loader._tasks.load_task import LoadTask, TaskManifest
+from hadoop_loader._tasks.progress import report_progress
+from hadoop_loader._tasks.rewrite_task import RewriteResult, RewriteTask
 from headworks.errors import CorruptError, HeadworksError
 
 __all__ = [
@@ -83,11 +83,11 @@ _LOG = logging.getLogger(__name__)
 class Jobs(Protocol):
     """Runs tasks: Spark, or this process in tests."""
 
-    def load(self, tasks: Sequence[Task]) -> Sequence[Manifest]:
+    def load(self, tasks: Sequence[LoadTask]) -> Sequence[TaskManifest]:
         """Run load tasks, and return the result of each."""
         ...
 
-    def rewrite(self, rewrites: Sequence[Rewrite]) -> Sequence[Rewritten]:
+    def rewrite(self, rewrites: Sequence[RewriteTask]) -> Sequence[RewriteResult]:
         """Rewrite partitions, and return the result of each."""
         ...
 
@@ -168,11 +168,13 @@ class Transaction:
         sync_folders([self.context.root, folder.parent])
         return folder
 
-    def load(self, tasks: Sequence[Task], staging: AnyPath, messages: int) -> list[Manifest]:
+    def load(
+        self, tasks: Sequence[LoadTask], staging: AnyPath, messages: int
+    ) -> list[TaskManifest]:
         """Run load tasks that read `messages` in all, and report their progress."""
         progress = self._progress
         report = None if progress is None else lambda share: progress("read", share)
-        with watching(staging, messages, report):
+        with report_progress(staging, messages, report):
             return list(self.context.jobs.load(tasks))
 
     # Steps 4 to 7: commit, apply, publish, clean

@@ -12,49 +12,61 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from decimal import Decimal as Number
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hadoop_loader._decode.column_builders import LeafSlot, ListSlot, MapSlot, Slot, StructSlot
+from hadoop_loader._decode.column_builders import (
+    ColumnNode,
+    LeafNode,
+    ListNode,
+    MapNode,
+    StructNode,
+)
 from hadoop_loader._decode.conversions import conversion
-from hadoop_loader._decode.decode_vm import ARGUMENTS, Op
-from hadoop_loader._decode.generated_decoder import too_large
-from hadoop_loader._tables.columns import DOUBLE, EMPTY_FIELD, Decimal, Struct, StructField
-from hadoop_loader._tables.defaults import default_of, union_names
+from hadoop_loader._decode.generated_decoder import schema_too_large
+from hadoop_loader._decode.opcodes import INSTRUCTION_WIDTH, Opcode
+from hadoop_loader._tables.columns import (
+    DOUBLE,
+    EMPTY_FIELD,
+    DecimalColumn,
+    StructColumn,
+    StructField,
+)
+from hadoop_loader._tables.defaults import column_default, union_names
 from headworks._decoding.primitives import takes_nothing
 from headworks._decoding.resolution import (
-    Branch,
-    Constant,
-    EnumRead,
-    Fail,
-    Leaf,
-    ListRead,
-    MapRead,
-    Read,
-    RecordRead,
-    Skip,
-    UnionRead,
+    Action,
+    ArrayAction,
+    DefaultAction,
+    EnumAction,
+    ErrorAction,
+    LeafAction,
+    MapAction,
+    ReaderUnionAction,
+    RecordAction,
+    SkipAction,
+    WriterUnionAction,
 )
 from headworks.schema import Array, EnumType, Fixed, MapType, Record, Schema, Union
 
-__all__ = ["Program", "assemble"]
+__all__ = ["Bytecode", "assemble"]
 
 Numbers = npt.NDArray[np.int64]
 
-_MAX_CODE = 400_000
+_MAX_INSTRUCTIONS = 400_000
 _WIDTHS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _NUMBERS = {"": 0, "double": 1, "float32": 2, "millis_to_micros": 3, "nanos_to_micros": 4}
-_SIMPLE = {"boolean": Op.BOOLEAN, "float": Op.FLOAT, "double": Op.DOUBLE}
+_SIMPLE = {"boolean": Opcode.BOOLEAN, "float": Opcode.FLOAT, "double": Opcode.DOUBLE}
 _DOUBLE = struct.Struct("<d")
 _LONG = struct.Struct("<q")
 _HALVES = struct.Struct("<qq")
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class Bytecode:
     """Instructions (a row each), the numbers and the bytes that they point into."""
 
     code: Numbers
@@ -62,16 +74,18 @@ class Program:
     pool: npt.NDArray[np.uint8]
 
 
-def assemble(read: Read, columns: tuple[StructField, ...], slots: tuple[Slot, ...]) -> Program:
+def assemble(
+    read: Action, columns: tuple[StructField, ...], nodes: tuple[ColumnNode, ...]
+) -> Bytecode:
     """The program of `read`, for the slots of `columns`. SchemaError for what is too large."""
     writer = _Assembler()
-    top = StructSlot(-1, Struct(columns), slots)
-    if isinstance(read, RecordRead):
+    top = StructNode(-1, StructColumn(columns), nodes)
+    if isinstance(read, RecordAction):
         writer.record(read, top, present=False)
-    elif isinstance(read, Fail) or not columns:
+    elif isinstance(read, ErrorAction) or not columns:
         writer.read(read, top)
     else:
-        writer.read(read, slots[0])
+        writer.read(read, nodes[0])
     return writer.finish()
 
 
@@ -86,67 +100,67 @@ class _Assembler:
         self._routines: dict[int, int] = {}
         self._wanted: list[tuple[int, Record]] = []
 
-    def finish(self) -> Program:
+    def finish(self) -> Bytecode:
         """End the program and append the subroutines that it calls."""
-        self._emit(Op.END)
+        self._emit(Opcode.END)
         while self._wanted:
             at, schema = self._wanted.pop()
             if id(schema) not in self._routines:
                 self._routines[id(schema)] = len(self._code)
                 for f in schema.fields:
                     self._skip(f.type)
-                self._emit(Op.RETURN)
+                self._emit(Opcode.RETURN)
             self._patch(at, 1, self._routines[id(schema)])
-        code = np.zeros((len(self._code), ARGUMENTS), np.int64)
+        code = np.zeros((len(self._code), INSTRUCTION_WIDTH), np.int64)
         for i, row in enumerate(self._code):
             code[i, : len(row)] = row
-        return Program(
+        return Bytecode(
             code,
             np.array(self._tables or [0], np.int64),
             np.frombuffer(bytes(self._pool) or b"\0", np.uint8),
         )
 
-    def read(self, read: Read, slot: Slot) -> None:
+    def read(self, read: Action, node: ColumnNode) -> None:
         """Write the instructions that carry out `read` and append to `slot`."""
-        if isinstance(read, Leaf):
-            self._leaf(read, slot)
-        elif isinstance(read, EnumRead):
+        if isinstance(read, LeafAction):
+            self._leaf(read, node)
+        elif isinstance(read, EnumAction):
             table = [self._text(s) if s is not None else (-1, 0) for s in read.symbols]
             at = self._table([number for entry in table for number in entry])
-            self._emit(Op.SYMBOL, slot.at, at, len(table))
-        elif isinstance(read, RecordRead):
-            assert isinstance(slot, StructSlot)
-            self.record(read, slot, present=True)
-        elif isinstance(read, UnionRead):
-            self._jumps(len(read.branches), lambda i: self.read(read.branches[i], slot))
-        elif isinstance(read, Branch):
-            self._branch(read, slot)
-        elif isinstance(read, Constant):
-            self._value(slot, default_of(read.field))
-        elif isinstance(read, Fail):
-            self._emit(Op.FAIL)
-        elif isinstance(read, (ListRead, MapRead)):
-            self._blocks(read, slot)
+            self._emit(Opcode.SYMBOL, node.number, at, len(table))
+        elif isinstance(read, RecordAction):
+            assert isinstance(node, StructNode)
+            self.record(read, node, present=True)
+        elif isinstance(read, WriterUnionAction):
+            self._jumps(len(read.branches), lambda i: self.read(read.branches[i], node))
+        elif isinstance(read, ReaderUnionAction):
+            self._branch(read, node)
+        elif isinstance(read, DefaultAction):
+            self._value(node, column_default(read.field))
+        elif isinstance(read, ErrorAction):
+            self._emit(Opcode.FAIL)
+        elif isinstance(read, (ArrayAction, MapAction)):
+            self._blocks(read, node)
         else:
-            assert isinstance(read, Skip), "recursive schemas have no columns"
+            assert isinstance(read, SkipAction), "recursive schemas have no columns"
             self._skip(read.schema)
 
-    def record(self, read: RecordRead, slot: StructSlot, *, present: bool) -> None:
+    def record(self, read: RecordAction, node: StructNode, *, present: bool) -> None:
         """Write the instructions of a record; `present`: the struct says itself that it is."""
         if present:
-            self._emit(Op.PRESENT, slot.at)
+            self._emit(Opcode.PRESENT, node.number)
         for field, step in read.steps:
             if field is None:
-                assert isinstance(step, Skip)
+                assert isinstance(step, SkipAction)
                 self._skip(step.schema)
             else:
-                self.read(step, slot.member(field.name))
+                self.read(step, node.member(field.name))
         if not read.reader.fields and present:
-            self._value(slot.member(EMPTY_FIELD), True)
+            self._value(node.member(EMPTY_FIELD), True)
 
-    def _emit(self, op: Op, *arguments: int) -> int:
-        if len(self._code) >= _MAX_CODE:
-            raise too_large()
+    def _emit(self, op: Opcode, *arguments: int) -> int:
+        if len(self._code) >= _MAX_INSTRUCTIONS:
+            raise schema_too_large()
         self._code.append((int(op), *arguments))
         return len(self._code) - 1
 
@@ -169,28 +183,28 @@ class _Assembler:
         raw = value.encode() if isinstance(value, str) else value
         return self._bytes(raw), len(raw)
 
-    def _leaf(self, read: Leaf, slot: Slot) -> None:
+    def _leaf(self, read: LeafAction, node: ColumnNode) -> None:
         wire = read.writer.kind
         size = read.writer.size if isinstance(read.writer, Fixed) else -1
         if wire in ("int", "long"):
             bits = 32 if wire == "int" else 64
-            self._emit(Op.NUMBER, slot.at, bits, _NUMBERS[conversion(read)])
+            self._emit(Opcode.NUMBER, node.number, bits, _NUMBERS[conversion(read)])
         elif wire in _SIMPLE:
-            self._emit(_SIMPLE[wire], slot.at)
+            self._emit(_SIMPLE[wire], node.number)
         elif wire == "null":
-            self._value(slot, None)
-        elif isinstance(slot, StructSlot):
-            self._emit(Op.DURATION, slot.at, *(member.at for member in slot.members))
+            self._value(node, None)
+        elif isinstance(node, StructNode):
+            self._emit(Opcode.DURATION, node.number, *(member.number for member in node.members))
         else:
-            self._span(read, slot.at, size)
+            self._span(read, node.number, size)
 
-    def _span(self, read: Leaf, at: int, size: int) -> None:
+    def _span(self, read: LeafAction, at: int, size: int) -> None:
         """A leaf that is a number of bytes."""
         kind, logical = conversion(read), read.reader.logical
         if kind in ("text", "bytes"):
-            self._emit(Op.TEXT, at, size, int(kind == "text"))
+            self._emit(Opcode.TEXT, at, size, int(kind == "text"))
         elif kind == "uuid":
-            self._emit(Op.UUID, at, size)
+            self._emit(Opcode.UUID, at, size)
         else:
             assert logical is not None
             limit = 10**logical.precision
@@ -198,20 +212,20 @@ class _Assembler:
             low, high = (n.to_bytes(width, "big", signed=True) for n in (-limit, limit))
             limits = self._bytes(low + high)
             if kind == "decimal":
-                self._emit(Op.DECIMAL, at, size, limits, width)
+                self._emit(Opcode.DECIMAL, at, size, limits, width)
             else:
-                self._emit(Op.WIDE_DECIMAL, at, size, limits, width, logical.scale)
+                self._emit(Opcode.WIDE_DECIMAL, at, size, limits, width, logical.scale)
 
-    def _branch(self, read: Branch, slot: Slot) -> None:
+    def _branch(self, read: ReaderUnionAction, node: ColumnNode) -> None:
         """A branch of a union that is several columns fills one of them; the others are null."""
         names = union_names(read.union)
-        if names is None or read.at not in names:
-            self.read(read.read, slot)
+        if names is None or read.branch not in names:
+            self.read(read.read, node)
             return
-        assert isinstance(slot, StructSlot)
-        self._emit(Op.PRESENT, slot.at)
-        for f, member in zip(slot.type.fields, slot.members, strict=True):
-            if f.name == names[read.at]:
+        assert isinstance(node, StructNode)
+        self._emit(Opcode.PRESENT, node.number)
+        for f, member in zip(node.type.fields, node.members, strict=True):
+            if f.name == names[read.branch]:
                 self.read(read.read, member)
             else:
                 self._value(member, None)
@@ -219,106 +233,106 @@ class _Assembler:
     def _jumps(self, count: int, branch: Any) -> None:
         """A branch number, the branches, and the way from each to what follows."""
         table = self._table([0] * count)
-        self._emit(Op.UNION, table, count)
+        self._emit(Opcode.UNION, table, count)
         ends = []
         for i in range(count):
             self._tables[table + i] = len(self._code)
             branch(i)
             if i < count - 1:
-                ends.append(self._emit(Op.JUMP, 0))
+                ends.append(self._emit(Opcode.JUMP, 0))
         for at in ends:
             self._patch(at, 1, len(self._code))
 
-    def _blocks(self, read: ListRead | MapRead, slot: Slot) -> None:
-        is_map = isinstance(slot, MapSlot)
-        child = _first(slot)
+    def _blocks(self, read: ArrayAction | MapAction, node: ColumnNode) -> None:
+        is_map = isinstance(node, MapNode)
+        child = _first_item_node(node)
         least = read.min_size + is_map
-        self._emit(Op.LIST, slot.at, child)
-        head = self._emit(Op.ITEM, slot.at, child, least, 0, int(is_map))
-        if isinstance(slot, MapSlot):
-            assert isinstance(read, MapRead)
-            self._emit(Op.TEXT, child, -1, 1)
-            self.read(read.value, slot.value)
+        self._emit(Opcode.LIST, node.number, child)
+        head = self._emit(Opcode.ITEM, node.number, child, least, 0, int(is_map))
+        if isinstance(node, MapNode):
+            assert isinstance(read, MapAction)
+            self._emit(Opcode.TEXT, child, -1, 1)
+            self.read(read.value, node.value)
         else:
-            assert isinstance(read, ListRead)
-            assert isinstance(slot, ListSlot)
-            self.read(read.item, slot.item)
-        self._emit(Op.JUMP, head)
+            assert isinstance(read, ArrayAction)
+            assert isinstance(node, ListNode)
+            self.read(read.item, node.item)
+        self._emit(Opcode.JUMP, head)
         self._patch(head, 4, len(self._code))
 
     def _skip(self, schema: Schema) -> None:
         if isinstance(schema, Record):
-            self._wanted.append((self._emit(Op.CALL, 0), schema))
+            self._wanted.append((self._emit(Opcode.CALL, 0), schema))
         elif isinstance(schema, Union):
             self._jumps(len(schema.branches), lambda i: self._skip(schema.branches[i]))
         elif isinstance(schema, (Array, MapType)):
             item = schema.items if isinstance(schema, Array) else schema.values
-            self._emit(Op.SKIP_LIST)
+            self._emit(Opcode.SKIP_LIST)
             counts = isinstance(schema, MapType) or not takes_nothing(item)
-            head = self._emit(Op.SKIP_ITEM, 0, int(counts))
+            head = self._emit(Opcode.SKIP_ITEM, 0, int(counts))
             if isinstance(schema, MapType):
-                self._emit(Op.SKIP_BYTES)
+                self._emit(Opcode.SKIP_BYTES)
             self._skip(item)
-            self._emit(Op.JUMP, head)
+            self._emit(Opcode.JUMP, head)
             self._patch(head, 1, len(self._code))
         elif isinstance(schema, Fixed):
-            self._emit(Op.SKIP_WIDTH, schema.size)
+            self._emit(Opcode.SKIP_WIDTH, schema.size)
         elif isinstance(schema, EnumType) or schema.kind in ("int", "long"):
-            self._emit(Op.SKIP_NUMBER)
+            self._emit(Opcode.SKIP_NUMBER)
         elif schema.kind in ("bytes", "string"):
-            self._emit(Op.SKIP_BYTES)
+            self._emit(Opcode.SKIP_BYTES)
         else:
-            self._emit(Op.SKIP_WIDTH, _WIDTHS[schema.kind])
+            self._emit(Opcode.SKIP_WIDTH, _WIDTHS[schema.kind])
 
-    def _value(self, slot: Slot, value: Any) -> None:
+    def _value(self, node: ColumnNode, value: Any) -> None:
         """Append a constant to every slot below `slot`."""
         if value is None:
-            nulls = _rows(slot)
-            self._emit(Op.NULLS, self._table(nulls), len(nulls))
-        elif isinstance(slot, StructSlot):
-            self._emit(Op.PRESENT, slot.at)
-            for f, member in zip(slot.type.fields, slot.members, strict=True):
+            nulls = _row_nodes(node)
+            self._emit(Opcode.NULLS, self._table(nulls), len(nulls))
+        elif isinstance(node, StructNode):
+            self._emit(Opcode.PRESENT, node.number)
+            for f, member in zip(node.type.fields, node.members, strict=True):
                 self._value(member, value[f.name])
-        elif isinstance(slot, (ListSlot, MapSlot)):
-            self._emit(Op.RESERVE, _first(slot), slot.at, len(value))
-            if isinstance(slot, MapSlot):
+        elif isinstance(node, (ListNode, MapNode)):
+            self._emit(Opcode.RESERVE, _first_item_node(node), node.number, len(value))
+            if isinstance(node, MapNode):
                 for key, item in value.items():
-                    self._value(slot.key, key)
-                    self._value(slot.value, item)
+                    self._value(node.key, key)
+                    self._value(node.value, item)
             else:
                 for item in value:
-                    self._value(slot.item, item)
-            self._emit(Op.LISTED, slot.at, _first(slot))
+                    self._value(node.item, item)
+            self._emit(Opcode.LISTED, node.number, _first_item_node(node))
         else:
-            self._constant(slot, value)
+            self._constant(node, value)
 
-    def _constant(self, slot: LeafSlot, value: Any) -> None:
+    def _constant(self, node: LeafNode, value: Any) -> None:
         if isinstance(value, (str, bytes)):
-            self._emit(Op.CONSTANT, slot.at, *self._text(value))
-        elif isinstance(value, Number):
-            assert isinstance(slot.type, Decimal)
+            self._emit(Opcode.CONSTANT, node.number, *self._text(value))
+        elif isinstance(value, Decimal):
+            assert isinstance(node.type, DecimalColumn)
             sign, digits, _ = value.as_tuple()
             unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
             low, high = _HALVES.unpack(unscaled.to_bytes(16, "little", signed=True))
-            self._emit(Op.WORDS, slot.at, low, high)
+            self._emit(Opcode.WORDS, node.number, low, high)
         elif isinstance(value, float):
-            self._emit(Op.WORD, slot.at, *_LONG.unpack(_DOUBLE.pack(value)))
-        elif slot.type == DOUBLE:
-            self._emit(Op.WORD, slot.at, *_LONG.unpack(_DOUBLE.pack(float(value))))
+            self._emit(Opcode.WORD, node.number, *_LONG.unpack(_DOUBLE.pack(value)))
+        elif node.type == DOUBLE:
+            self._emit(Opcode.WORD, node.number, *_LONG.unpack(_DOUBLE.pack(float(value))))
         else:
-            self._emit(Op.WORD, slot.at, int(value))
+            self._emit(Opcode.WORD, node.number, int(value))
 
 
-def _first(slot: Slot) -> int:
+def _first_item_node(node: ColumnNode) -> int:
     """The slot that counts the items of an array, or the entries of a map."""
-    if isinstance(slot, MapSlot):
-        return slot.key.at
-    assert isinstance(slot, ListSlot)
-    return slot.item.at
+    if isinstance(node, MapNode):
+        return node.key.number
+    assert isinstance(node, ListNode)
+    return node.item.number
 
 
-def _rows(slot: Slot) -> list[int]:
+def _row_nodes(node: ColumnNode) -> list[int]:
     """The slots that grow by one when `slot` does: not those of items."""
-    if not isinstance(slot, StructSlot):
-        return [slot.at]
-    return [slot.at, *(at for member in slot.members for at in _rows(member))]
+    if not isinstance(node, StructNode):
+        return [node.number]
+    return [node.number, *(at for member in node.members for at in _row_nodes(member))]

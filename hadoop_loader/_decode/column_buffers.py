@@ -20,12 +20,12 @@ import pyarrow as pa
 
 from hadoop_loader._decode.column_builders import (
     ArrowArray,
-    LeafSlot,
-    ListSlot,
-    MapSlot,
-    Slot,
-    StructSlot,
-    slots_of,
+    ColumnNode,
+    LeafNode,
+    ListNode,
+    MapNode,
+    StructNode,
+    nodes_of,
 )
 from hadoop_loader._tables.arrow_types import arrow_type
 from hadoop_loader._tables.columns import (
@@ -35,25 +35,25 @@ from hadoop_loader._tables.columns import (
     INT,
     STRING,
     ColumnType,
-    Decimal,
+    DecimalColumn,
     StructField,
 )
 from headworks.errors import SchemaError
 
-__all__ = ["Buffers"]
+__all__ = ["ColumnBuffers"]
 
 Numbers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
-_NOTHING, _WORD, _WORDS, _TEXT, _LIST = range(5)
-_WIDTH = (0, 1, 2, 1, 1)
-_FIRST_TEXT = 4096
-_TELLING = 32  # so many datums say what the others are like
-_MOST = 2**31 - 1  # what Arrow's offsets of 32 bits can say
+_NO_VALUE, _ONE_WORD, _TWO_WORDS, _TEXT, _LIST = range(5)
+_WORDS_OF_KIND = (0, 1, 2, 1, 1)
+_FIRST_TEXT_BYTES = 4096
+_SAMPLE_DATUMS = 32  # so many datums say what the others are like
+_MAX_OFFSET = 2**31 - 1  # what Arrow's offsets of 32 bits can say
 
 
 @dataclass(slots=True)
-class _Shape:
+class _NodeLayout:
     """What a slot holds, the slot that counts its items, and the list slot that it is inside."""
 
     kind: int
@@ -61,14 +61,14 @@ class _Shape:
     inside: int = -1
 
 
-class Buffers:
+class ColumnBuffers:
     """Room for the columns of one table."""
 
     def __init__(self, columns: tuple[StructField, ...]) -> None:
-        self.slots, count = slots_of(columns)
-        self._shapes = [_Shape(_NOTHING)] * count
-        for slot in self.slots:
-            self._shape(slot, -1)
+        self.nodes, count = nodes_of(columns)
+        self._shapes = [_NodeLayout(_NO_VALUE)] * count
+        for node in self.nodes:
+            self._shape(node, -1)
         self.sizes = np.zeros(count, np.int64)
         self.texts = np.zeros(count, np.int64)
         self.rooms = np.zeros(count, np.int64)
@@ -79,7 +79,7 @@ class Buffers:
         self._rows = 0
         kinds = np.array([shape.kind for shape in self._shapes], np.int64)
         self._lists = kinds == _LIST
-        self._text_rooms = np.where(kinds == _TEXT, _FIRST_TEXT, 0).astype(np.int64)
+        self._text_rooms = np.where(kinds == _TEXT, _FIRST_TEXT_BYTES, 0).astype(np.int64)
 
     def reserve(self, rows: int, size: int) -> None:
         """Have room for so many rows of `size` bytes; what is too little shows as they are read.
@@ -89,53 +89,53 @@ class Buffers:
         hundred rows.
         """
         texts = self._text_rooms > 0
-        share = min(2 * size // max(1, int(np.count_nonzero(texts))), _MOST)
+        share = min(2 * size // max(1, int(np.count_nonzero(texts))), _MAX_OFFSET)
         if rows > self._rows or (self._text_rooms[texts] < share).any():
             self._rows = max(rows, self._rows)
             np.maximum(self._text_rooms, share, out=self._text_rooms, where=texts)
             np.maximum(self.rooms, self._rows, out=self.rooms, where=self._lists)
             self._lay_out()
 
-    def grow_items(self, slot: int) -> None:
+    def grow_items(self, node: int) -> None:
         """Twice the room for the items of a list."""
-        self.rooms[slot] = _larger(int(self.rooms[slot]), max(self._rows, 16))
+        self.rooms[node] = _doubled(int(self.rooms[node]), max(self._rows, 16))
         self._lay_out()
 
-    def grow_text(self, slot: int, done: int, of: int, left: int) -> None:
+    def grow_text(self, node: int, done: int, of: int, left: int) -> None:
         """Twice the room for the text of a slot, and for all what they will come to need.
 
         After `done` of `of` datums it is known how much text each has; `left` bytes of datums are
         still to be read, and no slot takes more than those (but for defaults).
         """
         rooms = self._text_rooms
-        rooms[slot] = _larger(int(rooms[slot]), _FIRST_TEXT)
-        if done >= _TELLING:
+        rooms[node] = _doubled(int(rooms[node]), _FIRST_TEXT_BYTES)
+        if done >= _SAMPLE_DATUMS:
             wanted = self.texts * of // done
             likely = np.minimum(wanted + wanted // 8, self.texts + left)
-            np.maximum(rooms, np.minimum(likely, _MOST), out=rooms)
+            np.maximum(rooms, np.minimum(likely, _MAX_OFFSET), out=rooms)
         self._lay_out()
 
     def take(self) -> list[ArrowArray]:
         """The columns as Arrow arrays; empty afterwards."""
-        arrays = [self._array(slot) for slot in self.slots]
+        arrays = [self._array(node) for node in self.nodes]
         self.sizes[:] = 0
         self.texts[:] = 0
         return arrays
 
-    def _shape(self, slot: Slot, inside: int) -> None:
-        if isinstance(slot, StructSlot):
-            self._shapes[slot.at] = _Shape(_NOTHING, inside=inside)
-            for member in slot.members:
+    def _shape(self, node: ColumnNode, inside: int) -> None:
+        if isinstance(node, StructNode):
+            self._shapes[node.number] = _NodeLayout(_NO_VALUE, inside=inside)
+            for member in node.members:
                 self._shape(member, inside)
-        elif isinstance(slot, ListSlot):
-            self._shapes[slot.at] = _Shape(_LIST, slot.item.at, inside)
-            self._shape(slot.item, slot.at)
-        elif isinstance(slot, MapSlot):
-            self._shapes[slot.at] = _Shape(_LIST, slot.key.at, inside)
-            self._shape(slot.key, slot.at)
-            self._shape(slot.value, slot.at)
+        elif isinstance(node, ListNode):
+            self._shapes[node.number] = _NodeLayout(_LIST, node.item.number, inside)
+            self._shape(node.item, node.number)
+        elif isinstance(node, MapNode):
+            self._shapes[node.number] = _NodeLayout(_LIST, node.key.number, inside)
+            self._shape(node.key, node.number)
+            self._shape(node.value, node.number)
         else:
-            self._shapes[slot.at] = _Shape(_kind(slot.type), inside=inside)
+            self._shapes[node.number] = _NodeLayout(_kind(node.type), inside=inside)
 
     def _lay_out(self) -> None:
         """Make the arenas as large as the rooms say, and move what there is."""
@@ -147,11 +147,11 @@ class Buffers:
             room = self._rows if shape.inside < 0 else rooms[shape.inside]
             layout.append((flags, words, heap, text, shape.kind, shape.child))
             flags += room
-            words += room * _WIDTH[shape.kind]
+            words += room * _WORDS_OF_KIND[shape.kind]
             heap += text
         self.layout[:] = layout
         self.flags = self._moved(self.flags, flags, old, 0, self.sizes)
-        widths = np.array([_WIDTH[shape.kind] for shape in self._shapes], np.int64)
+        widths = np.array([_WORDS_OF_KIND[shape.kind] for shape in self._shapes], np.int64)
         self.words = self._moved(self.words, words, old, 1, self.sizes * widths)
         self.heap = self._moved(self.heap, heap, old, 2, self.texts)
 
@@ -165,41 +165,41 @@ class Buffers:
                 moved[there : there + count] = arena[begin : begin + count]
         return moved
 
-    def _array(self, slot: Slot) -> ArrowArray:
-        count = int(self.sizes[slot.at])
-        begin = int(self.layout[slot.at, 0])
+    def _array(self, node: ColumnNode) -> ArrowArray:
+        count = int(self.sizes[node.number])
+        begin = int(self.layout[node.number, 0])
         flags = self.flags[begin : begin + count]
         nulls = count - int(np.count_nonzero(flags))
-        there = _bits(flags) if nulls else None
-        type_ = arrow_type(slot.type)
-        if isinstance(slot, LeafSlot):
+        there = _bitmap(flags) if nulls else None
+        type_ = arrow_type(node.type)
+        if isinstance(node, LeafNode):
             return pa.Array.from_buffers(
-                type_, count, [there, *self._leaf(slot, count)], null_count=nulls
+                type_, count, [there, *self._leaf(node, count)], null_count=nulls
             )
-        if isinstance(slot, StructSlot):
-            children = [self._array(member) for member in slot.members]
+        if isinstance(node, StructNode):
+            children = [self._array(member) for member in node.members]
             return pa.Array.from_buffers(type_, count, [there], nulls, children=children)
-        if isinstance(slot, MapSlot):
-            keys, values = self._array(slot.key), self._array(slot.value)
+        if isinstance(node, MapNode):
+            keys, values = self._array(node.key), self._array(node.value)
             entries: Any = pa.StructArray.from_arrays(
                 [keys, values], fields=[type_.key_field, type_.item_field]
             )
         else:
-            entries = self._array(slot.item)
+            entries = self._array(node.item)
         return pa.Array.from_buffers(
-            type_, count, [there, self._ends(slot.at, count)], nulls, children=[entries]
+            type_, count, [there, self._ends(node.number, count)], nulls, children=[entries]
         )
 
-    def _leaf(self, slot: LeafSlot, count: int) -> list[pa.Buffer]:
-        at, type_ = slot.at, slot.type
+    def _leaf(self, node: LeafNode, count: int) -> list[pa.Buffer]:
+        at, type_ = node.number, node.type
         kind, begin = int(self.layout[at, 4]), int(self.layout[at, 1])
-        words = self.words[begin : begin + count * _WIDTH[kind]]
+        words = self.words[begin : begin + count * _WORDS_OF_KIND[kind]]
         if kind == _TEXT:
             text = int(self.layout[at, 2])
             content = self.heap[text : text + int(self.texts[at])].copy()
             return [self._ends(at, count), _buffer(content)]
         if type_ == BOOLEAN:
-            return [_bits(words)]
+            return [_bitmap(words)]
         return [_buffer(words.astype(np.int32) if type_ in (INT, DATE) else words.copy())]
 
     def _ends(self, at: int, count: int) -> pa.Buffer:
@@ -216,18 +216,18 @@ def _buffer(content: Any) -> pa.Buffer:
 def _kind(type_: ColumnType) -> int:
     if type_ in (STRING, BINARY):
         return _TEXT
-    return _WORDS if isinstance(type_, Decimal) else _WORD
+    return _TWO_WORDS if isinstance(type_, DecimalColumn) else _ONE_WORD
 
 
-def _bits(flags: npt.NDArray[Any]) -> pa.Buffer:
+def _bitmap(flags: npt.NDArray[Any]) -> pa.Buffer:
     return _buffer(np.packbits(flags, bitorder="little"))
 
 
-def _larger(room: int, least: int) -> int:
-    if room >= _MOST:
+def _doubled(room: int, least: int) -> int:
+    if room >= _MAX_OFFSET:
         raise SchemaError(
             "the values of one column of one batch take more than 2 GiB",
             rule="table-size",
             fix="shorten the default of the field, or keep it as a bytes field of its own",
         )
-    return min(_MOST, max(2 * room, least))
+    return min(_MAX_OFFSET, max(2 * room, least))

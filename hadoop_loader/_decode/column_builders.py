@@ -22,21 +22,21 @@ from hadoop_loader._tables.columns import (
     DATE,
     STRING,
     ColumnType,
-    ListOf,
-    MapOf,
-    Struct,
+    ListColumn,
+    MapColumn,
+    StructColumn,
     StructField,
 )
 
 __all__ = [
     "ArrowArray",
-    "Columns",
-    "LeafSlot",
-    "ListSlot",
-    "MapSlot",
-    "Slot",
-    "StructSlot",
-    "slots_of",
+    "ColumnBuilders",
+    "ColumnNode",
+    "LeafNode",
+    "ListNode",
+    "MapNode",
+    "StructNode",
+    "nodes_of",
 ]
 
 
@@ -45,100 +45,100 @@ ArrowArray = Any
 
 
 @dataclass(frozen=True, slots=True)
-class LeafSlot:
+class LeafNode:
     """One value a row, in list `at`."""
 
-    at: int
+    number: int
     type: ColumnType
 
 
 @dataclass(frozen=True, slots=True)
-class StructSlot:
+class StructNode:
     """`at`: whether the struct is there; its members in order."""
 
-    at: int
-    type: Struct
-    members: tuple[Slot, ...]
+    number: int
+    type: StructColumn
+    members: tuple[ColumnNode, ...]
 
-    def member(self, name: str) -> Slot:
+    def member(self, name: str) -> ColumnNode:
         """The slot of the member of that name."""
         return next(
-            slot for f, slot in zip(self.type.fields, self.members, strict=True) if f.name == name
+            node for f, node in zip(self.type.fields, self.members, strict=True) if f.name == name
         )
 
 
 @dataclass(frozen=True, slots=True)
-class ListSlot:
+class ListNode:
     """`at`: the length of each array."""
 
-    at: int
-    type: ListOf
-    item: Slot
+    number: int
+    type: ListColumn
+    item: ColumnNode
 
 
 @dataclass(frozen=True, slots=True)
-class MapSlot:
+class MapNode:
     """`at`: the length of each map."""
 
-    at: int
-    type: MapOf
-    key: LeafSlot
-    value: Slot
+    number: int
+    type: MapColumn
+    key: LeafNode
+    value: ColumnNode
 
 
-Slot = LeafSlot | StructSlot | ListSlot | MapSlot
+ColumnNode = LeafNode | StructNode | ListNode | MapNode
 
 
-def slots_of(columns: tuple[StructField, ...]) -> tuple[tuple[Slot, ...], int]:
+def nodes_of(columns: tuple[StructField, ...]) -> tuple[tuple[ColumnNode, ...], int]:
     """The slots of a table's columns, and how many they are with all that is inside them."""
     numbers = itertools.count()
 
-    def slot(type_: ColumnType) -> Slot:
+    def node(type_: ColumnType) -> ColumnNode:
         at = next(numbers)
-        if isinstance(type_, Struct):
-            return StructSlot(at, type_, tuple(slot(f.type) for f in type_.fields))
-        if isinstance(type_, ListOf):
-            return ListSlot(at, type_, slot(type_.item))
-        if isinstance(type_, MapOf):
-            return MapSlot(at, type_, LeafSlot(next(numbers), STRING), slot(type_.value))
-        return LeafSlot(at, type_)
+        if isinstance(type_, StructColumn):
+            return StructNode(at, type_, tuple(node(f.type) for f in type_.fields))
+        if isinstance(type_, ListColumn):
+            return ListNode(at, type_, node(type_.item))
+        if isinstance(type_, MapColumn):
+            return MapNode(at, type_, LeafNode(next(numbers), STRING), node(type_.value))
+        return LeafNode(at, type_)
 
-    return tuple(slot(column.type) for column in columns), next(numbers)
+    return tuple(node(column.type) for column in columns), next(numbers)
 
 
-class Columns:
+class ColumnBuilders:
     """The lists of a table's columns, their undo, and their way into Arrow."""
 
     def __init__(self, columns: tuple[StructField, ...]) -> None:
         self.columns = columns
-        self.slots, count = slots_of(columns)
+        self.nodes, count = nodes_of(columns)
         self.lists: list[list[Any]] = [[] for _ in range(count)]
         # For each list of lengths: how far its children were counted, (rows, items so far).
         self._counted: dict[int, tuple[int, int]] = {}
 
     def cut(self, rows: int) -> None:
         """Forget what was appended after the first `rows` rows."""
-        for slot in self.slots:
-            self._cut(slot, rows)
+        for node in self.nodes:
+            self._cut(node, rows)
 
     def take(self) -> list[ArrowArray]:
         """The columns as Arrow arrays; the lists are empty afterwards."""
-        arrays = [self._array(slot) for slot in self.slots]
+        arrays = [self._array(node) for node in self.nodes]
         for values in self.lists:
             values.clear()
         self._counted.clear()
         return arrays
 
-    def _cut(self, slot: Slot, length: int) -> None:
-        if isinstance(slot, StructSlot):
-            for member in slot.members:
+    def _cut(self, node: ColumnNode, length: int) -> None:
+        if isinstance(node, StructNode):
+            for member in node.members:
                 self._cut(member, length)
-        elif isinstance(slot, (ListSlot, MapSlot)):
-            items = self._items(slot.at, length)
-            if isinstance(slot, MapSlot):
-                self._cut(slot.key, items)
-            self._cut(slot.value if isinstance(slot, MapSlot) else slot.item, items)
-        del self.lists[slot.at][length:]
+        elif isinstance(node, (ListNode, MapNode)):
+            items = self._items(node.number, length)
+            if isinstance(node, MapNode):
+                self._cut(node.key, items)
+            self._cut(node.value if isinstance(node, MapNode) else node.item, items)
+        del self.lists[node.number][length:]
 
     def _items(self, at: int, length: int) -> int:
         """Items in the first `length` arrays of list `at`; counts on from the last time."""
@@ -150,28 +150,28 @@ class Columns:
         self._counted[at] = (length, items)
         return items
 
-    def _array(self, slot: Slot) -> ArrowArray:
-        values = self.lists[slot.at]
-        if isinstance(slot, LeafSlot):
-            return _leaf_array(values, slot.type)
-        if isinstance(slot, StructSlot):
+    def _array(self, node: ColumnNode) -> ArrowArray:
+        values = self.lists[node.number]
+        if isinstance(node, LeafNode):
+            return _leaf_array(values, node.type)
+        if isinstance(node, StructNode):
             there = np.array(values, dtype=np.bool_)
             mask = None if there.all() else pa.array(~there)
-            members = [self._array(member) for member in slot.members]
-            fields = list(arrow_type(slot.type))
+            members = [self._array(member) for member in node.members]
+            fields = list(arrow_type(node.type))
             return pa.StructArray.from_arrays(members, fields=fields, mask=mask)
         lengths = np.array([n or 0 for n in values], dtype=np.int64)
         offsets = np.zeros(len(values) + 1, dtype=np.int32)
         np.cumsum(lengths, out=offsets[1:])
         nulls = np.array([n is None for n in values], dtype=np.bool_)
         mask = pa.array(nulls) if nulls.any() else None
-        if isinstance(slot, MapSlot):
-            keys, items = self._array(slot.key), self._array(slot.value)
-            type_ = arrow_type(slot.type)
+        if isinstance(node, MapNode):
+            keys, items = self._array(node.key), self._array(node.value)
+            type_ = arrow_type(node.type)
             make: Any = pa.MapArray.from_arrays
             return make(pa.array(offsets, pa.int32()), keys, items, type=type_, mask=mask)
-        item = self._array(slot.item)
-        type_ = arrow_type(slot.type)
+        item = self._array(node.item)
+        type_ = arrow_type(node.type)
         make = pa.ListArray.from_arrays
         return make(pa.array(offsets, pa.int32()), item, type=type_, mask=mask)
 

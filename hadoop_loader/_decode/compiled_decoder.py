@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hadoop_loader._decode.bytecode import assemble
-from hadoop_loader._decode.column_buffers import Buffers
+from hadoop_loader._decode.column_buffers import ColumnBuffers
 from hadoop_loader._decode.column_builders import ArrowArray
-from hadoop_loader._decode.decode_vm import DONE, NEEDS_ITEMS, walk
+from hadoop_loader._decode.decode_vm import DONE, NEEDS_ITEMS, run_bytecode
 from hadoop_loader._tables.columns import StructField
-from headworks._decoding.resolution import Read
+from headworks._decoding.resolution import Action
 
 __all__ = ["CompiledDecoder"]
 
@@ -25,9 +25,9 @@ Numbers = npt.NDArray[np.int64]
 class CompiledDecoder:
     """Carries out one resolution program for the columns of one table."""
 
-    def __init__(self, read: Read, columns: tuple[StructField, ...]) -> None:
-        self._buffers = Buffers(columns)
-        self._program = assemble(read, columns, self._buffers.slots)
+    def __init__(self, read: Action, columns: tuple[StructField, ...]) -> None:
+        self._buffers = ColumnBuffers(columns)
+        self._program = assemble(read, columns, self._buffers.nodes)
         # Whoever writes maps must not know which keys fall on one place of the table of keys.
         self._seed = secrets.randbits(62)
 
@@ -40,7 +40,7 @@ class CompiledDecoder:
         buffers.reserve(len(starts), int((ends - starts).sum()))
         at, need = 0, DONE
         while at < len(starts):
-            at, need, slot = walk(
+            at, need, node = run_bytecode(
                 program.code,
                 program.tables,
                 program.pool,
@@ -62,7 +62,7 @@ class CompiledDecoder:
             if need == DONE:
                 break
             if need == NEEDS_ITEMS:
-                buffers.grow_items(slot)
+                buffers.grow_items(node)
             else:
-                buffers.grow_text(slot, at, len(starts), int((ends[at:] - starts[at:]).sum()))
+                buffers.grow_text(node, at, len(starts), int((ends[at:] - starts[at:]).sum()))
         return buffers.take(), np.flatnonzero(bad)

@@ -7,13 +7,13 @@ means); a decimal that is too wide for Hive is text.
 from __future__ import annotations
 
 from hadoop_loader._tables.columns import MAX_DECIMAL_PRECISION
-from headworks._decoding.resolution import Leaf
+from headworks._decoding.resolution import LeafAction
 from headworks.schema import Fixed
 
 __all__ = ["conversion"]
 
 
-def conversion(leaf: Leaf) -> str:
+def conversion(leaf: LeafAction) -> str:
     """The name of the conversion; empty where the value that was read is the column's."""
     writer, reader = leaf.writer, leaf.reader
     written = writer.logical.name if writer.logical else ""

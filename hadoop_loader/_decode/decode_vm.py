@@ -13,77 +13,39 @@ Rules:
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
-from hadoop_loader._jit.jit import compiled
+from hadoop_loader._decode.opcodes import Opcode
+from hadoop_loader._jit.jit import jit
 from hadoop_loader._jit.primitives import (
-    FEW,
-    copied,
+    FEW_KEYS,
+    copy_bytes,
+    decimal_fits,
     decimal_halves,
-    few_repeat,
-    fits,
+    few_keys_repeat,
     is_utf8,
-    little,
-    many_repeat,
-    number,
-    span,
+    many_keys_repeat,
+    read_little_endian,
+    read_span,
+    read_varint,
     write_decimal,
     write_uuid,
 )
+from headworks._decoding.primitives import MAX_EMPTY_ITEMS
 
 __all__ = [
-    "ARGUMENTS",
     "DONE",
     "NEEDS_ITEMS",
     "NEEDS_TEXT",
-    "STACK",
-    "Op",
-    "walk",
+    "STACK_DEPTH",
+    "run_bytecode",
 ]
 
-ARGUMENTS = 8  # numbers of an instruction, the operation first: eight fill a cache line
-STACK = 1000  # loops and calls that may be inside each other
-MAX_EMPTY = 100_000  # items that take no bytes, in one datum; the same as in headworks.decoding
+STACK_DEPTH = 1000  # loops and calls that may be inside each other
 DONE, NEEDS_ITEMS, NEEDS_TEXT = 0, 1, 2
 _MILLIS = 9_223_372_036_854_775  # milliseconds that still fit into 64 bits of microseconds
-
-
-class Op(IntEnum):
-    """Numbers of the instructions; `s` is a slot, `at` a place in `tables` or `pool`."""
-
-    END = 0  # the datum has to end here
-    NUMBER = 1  # s, bits (32, 64), conversion (below)
-    TEXT = 2  # s, size (-1: written before the bytes), whether it must be UTF-8
-    DOUBLE = 3  # s
-    FLOAT = 4  # s
-    BOOLEAN = 5  # s
-    SYMBOL = 6  # s, table of (pool at, size) or (-1, 0), symbols
-    UNION = 7  # table of code positions, branches
-    JUMP = 8  # code position
-    NULLS = 9  # table of slots, how many
-    PRESENT = 10  # s: the struct is there
-    LIST = 11  # s, first slot of the items
-    ITEM = 12  # s, first slot, least bytes, code position behind the list, is it a map
-    DECIMAL = 13  # s, size (-1: as TEXT), limits in the pool, size of a limit
-    WIDE_DECIMAL = 14  # s, size, limits, size of a limit, scale: becomes text
-    UUID = 15  # s
-    DURATION = 16  # s, and its three members
-    WORD = 17  # s, value
-    WORDS = 18  # s, low, high
-    CONSTANT = 19  # s, pool at, size
-    RESERVE = 20  # first slot, s, items: room for the items of a constant list
-    LISTED = 21  # s, first slot: the constant list ends here
-    FAIL = 22
-    SKIP_NUMBER = 23
-    SKIP_BYTES = 24
-    SKIP_WIDTH = 25  # bytes
-    SKIP_LIST = 26
-    SKIP_ITEM = 27  # code position behind the list, whether an item takes bytes
-    CALL = 28  # code position
-    RETURN = 29
 
 
 # As plain numbers: numba takes module constants, not attributes of classes.
@@ -92,7 +54,7 @@ class Op(IntEnum):
     _PRESENT, _LIST, _ITEM, _DECIMAL, _WIDE_DECIMAL, _UUID, _DURATION, _WORD, _WORDS, _CONSTANT,
     _RESERVE, _LISTED, _FAIL, _SKIP_NUMBER, _SKIP_BYTES, _SKIP_WIDTH, _SKIP_LIST, _SKIP_ITEM,
     _CALL, _RETURN,
-) = map(int, Op)  # fmt: skip
+) = map(int, Opcode)  # fmt: skip
 
 
 def _walk(
@@ -121,7 +83,7 @@ def _walk(
     word, 2 two words, 3 text, 4 a list), and the first slot of a list's items. `bad` marks the
     datums that are broken.
     """
-    stack = np.empty(STACK + 4, np.int64)
+    stack = np.empty(STACK_DEPTH + 4, np.int64)
     kept = np.empty((2, sizes.size), np.int64)
     single = np.empty(1, np.float32)
     single_bits = single.view(np.int32)
@@ -135,7 +97,7 @@ def _walk(
         while True:
             op, s = code[pc, 0], code[pc, 1]
             if op == _NUMBER:
-                value, at = number(data, at, end)
+                value, at = read_varint(data, at, end)
                 if at < 0 or (code[pc, 2] == 32 and value != np.int64(np.int32(value))):
                     broken = True
                     break
@@ -158,7 +120,7 @@ def _walk(
                 sizes[s] += 1
                 pc += 1
             elif op == _TEXT:
-                size, at = span(data, at, end, code[pc, 2])
+                size, at = read_span(data, at, end, code[pc, 2])
                 if at < 0:
                     broken = True
                     break
@@ -166,7 +128,7 @@ def _walk(
                 if to + size > layout[s, 3]:
                     need, which = NEEDS_TEXT, s
                     break
-                seen = copied(data, at, heap, layout[s, 2] + to, size)
+                seen = copy_bytes(data, at, heap, layout[s, 2] + to, size)
                 if seen >= 0x80 and code[pc, 3] and not is_utf8(data, at, at + size):
                     broken = True
                     break
@@ -177,7 +139,7 @@ def _walk(
                 sizes[s] += 1
                 pc += 1
             elif op == _UNION:
-                value, at = number(data, at, end)
+                value, at = read_varint(data, at, end)
                 if at < 0 or value < 0 or value >= code[pc, 2]:
                     broken = True
                     break
@@ -207,7 +169,7 @@ def _walk(
                 pc += 1
             elif op == _ITEM:
                 if stack[sp - 2] == 0:
-                    value, at = number(data, at, end)
+                    value, at = read_varint(data, at, end)
                     if at < 0:
                         broken = True
                         break
@@ -217,10 +179,12 @@ def _walk(
                         if code[pc, 5]:
                             keys, letters = layout[child, 1], layout[child, 2]
                             begun, ended = stack[sp + 1], sizes[child]
-                            if ended - begun <= FEW:
-                                broken = few_repeat(words, keys, heap, letters, begun, ended)
+                            if ended - begun <= FEW_KEYS:
+                                broken = few_keys_repeat(words, keys, heap, letters, begun, ended)
                             else:
-                                broken = many_repeat(words, keys, heap, letters, begun, ended, seed)
+                                broken = many_keys_repeat(
+                                    words, keys, heap, letters, begun, ended, seed
+                                )
                             if broken:
                                 break
                         words[layout[s, 1] + sizes[s]] = sizes[child]
@@ -230,13 +194,13 @@ def _walk(
                         continue
                     if value < 0:
                         value = -value
-                        _, at = number(data, at, end)
+                        _, at = read_varint(data, at, end)
                     least = code[pc, 3]
                     if at < 0 or value < 0 or (least > 0 and value > (end - at) // least):
                         broken = True
                         break
                     if least == 0:
-                        if value > MAX_EMPTY - empty:
+                        if value > MAX_EMPTY_ITEMS - empty:
                             broken = True
                             break
                         empty += value
@@ -247,7 +211,7 @@ def _walk(
                 stack[sp - 2] -= 1
                 pc += 1
             elif op == _LIST:
-                if sp >= STACK:
+                if sp >= STACK_DEPTH:
                     broken = True
                     break
                 stack[sp] = 0
@@ -257,7 +221,7 @@ def _walk(
             elif op in (_SYMBOL, _CONSTANT):
                 source, size = code[pc, 2], code[pc, 3]
                 if op == _SYMBOL:
-                    value, at = number(data, at, end)
+                    value, at = read_varint(data, at, end)
                     if at < 0 or value < 0 or value >= code[pc, 3]:
                         broken = True
                         break
@@ -272,7 +236,7 @@ def _walk(
                 if to + size > layout[s, 3]:
                     need, which = NEEDS_TEXT, s
                     break
-                copied(pool, source, heap, layout[s, 2] + to, size)
+                copy_bytes(pool, source, heap, layout[s, 2] + to, size)
                 texts[s] = to + size
                 words[layout[s, 1] + sizes[s]] = to + size
                 flags[layout[s, 0] + sizes[s]] = 1
@@ -283,7 +247,7 @@ def _walk(
                 if width > end - at or (op == _BOOLEAN and data[at] > 1):
                     broken = True
                     break
-                value = little(data, at, width)
+                value = read_little_endian(data, at, width)
                 at += width
                 if op == _FLOAT:
                     single_bits[0] = np.int32(value)
@@ -301,8 +265,8 @@ def _walk(
             elif op in (_WORDS, _DECIMAL):
                 low, high = code[pc, 2], code[pc, 3]
                 if op == _DECIMAL:
-                    size, at = span(data, at, end, code[pc, 2])
-                    if at < 0 or not fits(data, at, size, pool, code[pc, 3], code[pc, 4]):
+                    size, at = read_span(data, at, end, code[pc, 2])
+                    if at < 0 or not decimal_fits(data, at, size, pool, code[pc, 3], code[pc, 4]):
                         broken = True
                         break
                     low, high = decimal_halves(data, at, size)
@@ -313,10 +277,10 @@ def _walk(
                 sizes[s] += 1
                 pc += 1
             elif op in (_WIDE_DECIMAL, _UUID):
-                size, at = span(data, at, end, code[pc, 2])
+                size, at = read_span(data, at, end, code[pc, 2])
                 longest = 36
                 if op == _WIDE_DECIMAL:
-                    if at < 0 or not fits(data, at, size, pool, code[pc, 3], code[pc, 4]):
+                    if at < 0 or not decimal_fits(data, at, size, pool, code[pc, 3], code[pc, 4]):
                         broken = True
                         break
                     over = max(size - code[pc, 4], 0)  # signs before the number
@@ -350,7 +314,7 @@ def _walk(
                 sizes[s] += 1
                 for k in range(3):
                     slot = code[pc, 2 + k]
-                    words[layout[slot, 1] + sizes[slot]] = little(data, at + 4 * k, 4)
+                    words[layout[slot, 1] + sizes[slot]] = read_little_endian(data, at + 4 * k, 4)
                     flags[layout[slot, 0] + sizes[slot]] = 1
                     sizes[slot] += 1
                 at += 12
@@ -366,13 +330,13 @@ def _walk(
                 sizes[s] += 1
                 pc += 1
             elif op == _SKIP_NUMBER:
-                _, at = number(data, at, end)
+                _, at = read_varint(data, at, end)
                 if at < 0:
                     broken = True
                     break
                 pc += 1
             elif op in (_SKIP_BYTES, _SKIP_WIDTH):
-                size, at = span(data, at, end, -1 if op == _SKIP_BYTES else s)
+                size, at = read_span(data, at, end, -1 if op == _SKIP_BYTES else s)
                 if at < 0:
                     broken = True
                     break
@@ -380,7 +344,7 @@ def _walk(
                 pc += 1
             elif op == _SKIP_ITEM:
                 if stack[sp - 1] == 0:
-                    value, at = number(data, at, end)
+                    value, at = read_varint(data, at, end)
                     if at < 0:
                         broken = True
                         break
@@ -388,7 +352,7 @@ def _walk(
                         sp -= 1
                         pc = s
                     elif value < 0:
-                        size, at = span(data, at, end, -1)
+                        size, at = read_span(data, at, end, -1)
                         if at < 0:
                             broken = True
                             break
@@ -399,7 +363,7 @@ def _walk(
                 stack[sp - 1] -= 1
                 pc += 1
             elif op in (_CALL, _SKIP_LIST):
-                if sp >= STACK:
+                if sp >= STACK_DEPTH:
                     broken = True
                     break
                 stack[sp] = pc + 1 if op == _CALL else 0
@@ -420,4 +384,4 @@ def _walk(
     return starts.size, DONE, 0
 
 
-walk = compiled(_walk)
+run_bytecode = jit(_walk)

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hadoop_loader._decode.column_builders import ArrowArray, Columns
-from hadoop_loader._decode.generated_decoder import Decode, Errors, generate
+from hadoop_loader._decode.column_builders import ArrowArray, ColumnBuilders
+from hadoop_loader._decode.generated_decoder import DatumErrors, Decode, generate
 from hadoop_loader._fetch.messages import Bytes, Numbers
-from hadoop_loader._jit.backend import PROCESS, Choice
+from hadoop_loader._jit.backend import PROCESS_SELECTOR, BackendSelector
 from hadoop_loader._tables.columns import StructField, table_columns
 from headworks._decoding.resolution import resolve
 from headworks._wire import HEADER_SIZE
@@ -24,13 +24,13 @@ from headworks.schema import Schema
 if TYPE_CHECKING:
     from hadoop_loader._decode.compiled_decoder import CompiledDecoder
 
-__all__ = ["Decoder"]
+__all__ = ["ColumnDecoder"]
 
 _NO_REASON = "the datum is nested too deeply"
-_BROKEN = "the bytes are no datum of the schema, which is nested too deeply to say more"
+_UNKNOWN_REASON = "the bytes are no datum of the schema, which is nested too deeply to say more"
 
 
-class Decoder:
+class ColumnDecoder:
     """Reads data of `writer` into the table columns of `reader`; `columns`: those, if known."""
 
     def __init__(
@@ -40,39 +40,39 @@ class Decoder:
         *,
         columns: tuple[StructField, ...] | None = None,
         start: int = HEADER_SIZE,
-        choice: Choice = PROCESS,
+        backend: BackendSelector = PROCESS_SELECTOR,
     ) -> None:
         self.columns = table_columns(reader) if columns is None else columns
         self._read = resolve(writer, reader)
-        self._columns = Columns(self.columns)
+        self._columns = ColumnBuilders(self.columns)
         self._start = start
-        self._choice = choice
+        self._backend = backend
         self._generated: Decode | None = None
         self._compiled: CompiledDecoder | None = None
 
-    def decode(self, values: Sequence[bytes]) -> tuple[list[ArrowArray], Errors]:
+    def decode(self, values: Sequence[bytes]) -> tuple[list[ArrowArray], DatumErrors]:
         """The columns of the good values, and (index, reason) of the others, by generated Python.
 
         A value's datum begins after its schema id (`start` bytes).
         """
         if self._generated is None:
             self._generated = generate(self._read, self._columns)
-        errors: Errors = []
+        errors: DatumErrors = []
         self._generated(values, self._start, errors)
         return self._columns.take(), errors
 
     def decode_spans(
         self, data: Bytes, starts: Numbers, ends: Numbers
-    ) -> tuple[list[ArrowArray], Errors]:
+    ) -> tuple[list[ArrowArray], DatumErrors]:
         """The same of the values at `starts`..`ends` of `data`, by the back end that is worth it.
 
         A schema that is too large or too deep for Python is always the compiled one's.
         """
-        if not self._choice.compiled(int((ends - starts).sum())):
+        if not self._backend.use_compiled(int((ends - starts).sum())):
             try:
                 return self.decode(_pieces(data, starts, ends))
             except SchemaError:
-                if not self._choice.available:
+                if not self._backend.compiled_available:
                     raise
         if self._compiled is None:
             from hadoop_loader._decode.compiled_decoder import CompiledDecoder
@@ -89,7 +89,7 @@ class Decoder:
         try:
             return dict(self.decode(values)[1])
         except SchemaError:
-            return dict.fromkeys(range(len(values)), _BROKEN)
+            return dict.fromkeys(range(len(values)), _UNKNOWN_REASON)
 
 
 def _pieces(data: Bytes, starts: Numbers, ends: Numbers) -> list[bytes]:

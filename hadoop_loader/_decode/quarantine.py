@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from hadoop_loader._decode.topic_batch import DAY_MICROS, day_name
-from hadoop_loader._fetch.kafka_log import Message
+from hadoop_loader._fetch.kafka_log import FetchedMessage
 from hadoop_loader._tables.arrow_types import arrow_type
 from hadoop_loader._tables.columns import BIGINT, BINARY, INT, STRING, TIMESTAMP, StructField
 
-__all__ = ["QUARANTINE_COLUMNS", "QUARANTINE_TABLE", "Bad", "quarantine_table"]
+__all__ = ["QUARANTINE_COLUMNS", "QUARANTINE_TABLE", "QuarantinedMessage", "quarantine_table"]
 
 QUARANTINE_TABLE = "headworks_quarantine"
 QUARANTINE_COLUMNS: tuple[StructField, ...] = (
@@ -31,16 +31,18 @@ QUARANTINE_COLUMNS: tuple[StructField, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Bad:
+class QuarantinedMessage:
     """A message, and why it is no row."""
 
     topic: str
-    message: Message
+    message: FetchedMessage
     schema_id: int | None
     reason: str
 
 
-def quarantine_table(bad: Sequence[Bad], load: int) -> tuple[pa.Table, list[tuple[str, int, int]]]:
+def quarantine_table(
+    bad: Sequence[QuarantinedMessage], load: int
+) -> tuple[pa.Table, list[tuple[str, int, int]]]:
     """The rows in order of their records' days, and (day, first row, rows) of each."""
     rows = sorted(bad, key=_day)
     columns: list[list[Any]] = [
@@ -69,5 +71,5 @@ def quarantine_table(bad: Sequence[Bad], load: int) -> tuple[pa.Table, list[tupl
     ]
 
 
-def _day(bad: Bad) -> int:
+def _day(bad: QuarantinedMessage) -> int:
     return bad.message.timestamp * 1000 // DAY_MICROS

@@ -17,17 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hadoop_loader._decode.column_builders import ArrowArray
-from hadoop_loader._fetch.messages import Messages
+from hadoop_loader._fetch.messages import MessageColumns
 from hadoop_loader._tables.arrow_types import arrow_type
-from hadoop_loader._tables.columns import METADATA, StructField
+from hadoop_loader._tables.columns import METADATA_COLUMNS, StructField
 
-__all__ = ["Accepted", "Micros", "TopicBatch", "day_name", "hour_name"]
+__all__ = ["AcceptedRows", "Micros", "TopicBatch", "day_name", "hour_name"]
 
 Micros = npt.NDArray[np.int64]
 DAY_MICROS = 86_400_000_000
 HOUR_MICROS = DAY_MICROS // 24
 _EPOCH = date(1970, 1, 1).toordinal()
-_DAYS = (1 - _EPOCH, date(9999, 12, 31).toordinal() - _EPOCH)
+_CALENDAR_DAYS = (1 - _EPOCH, date(9999, 12, 31).toordinal() - _EPOCH)
 
 
 def day_name(day: int) -> str:
@@ -41,11 +41,11 @@ def hour_name(hour: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedRows:
     """Which messages became rows: `good` for each message; the good ones, and their times."""
 
     good: npt.NDArray[np.bool_]
-    messages: Messages
+    messages: MessageColumns
     events: Micros
 
 
@@ -60,16 +60,18 @@ class TopicBatch:
         *,
         hourly: bool = False,
     ) -> None:
-        self._schema = pa.schema([(c.name, arrow_type(c.type)) for c in (*columns, *METADATA)])
+        self._schema = pa.schema(
+            [(c.name, arrow_type(c.type)) for c in (*columns, *METADATA_COLUMNS)]
+        )
         self._event_time = event_time
         self._load = load
         self._unit = HOUR_MICROS if hourly else DAY_MICROS
         self._name: Callable[[int], str] = hour_name if hourly else day_name
         self._batches: list[pa.RecordBatch] = []
-        self._slots: list[Micros] = []
+        self._partitions: list[Micros] = []
         self.rows = 0
 
-    def add(self, arrays: list[ArrowArray], messages: Messages, version: int) -> Accepted:
+    def add(self, arrays: list[ArrowArray], messages: MessageColumns, version: int) -> AcceptedRows:
         """Add decoded columns and the messages that they came from."""
         n = len(messages)
         stamps = messages.timestamps * 1000
@@ -83,30 +85,30 @@ class TopicBatch:
         batch = pa.RecordBatch.from_arrays([*arrays, *metadata], schema=self._schema)
         events = self._events(batch, stamps)
         days = events // DAY_MICROS
-        good = (days >= _DAYS[0]) & (days <= _DAYS[1])
+        good = (days >= _CALENDAR_DAYS[0]) & (days <= _CALENDAR_DAYS[1])
         if not good.all():
             batch = batch.filter(pa.array(good))
             events = events[good]
             messages = messages.where(good)
         if len(messages):
             self._batches.append(batch)
-            self._slots.append(events // self._unit)
+            self._partitions.append(events // self._unit)
             self.rows += len(messages)
-        return Accepted(good, messages, events)
+        return AcceptedRows(good, messages, events)
 
     def take(self) -> tuple[pa.Table, list[tuple[str, int, int]]]:
         """All rows by partition, and (partition, first row, rows) of each; empty afterwards."""
         table = pa.Table.from_batches(self._batches, schema=self._schema)
-        slots = np.concatenate(self._slots)
-        self._batches, self._slots, self.rows = [], [], 0
-        if len(slots) and (np.diff(slots) < 0).any():
-            order = np.argsort(slots, kind="stable")
+        partitions = np.concatenate(self._partitions)
+        self._batches, self._partitions, self.rows = [], [], 0
+        if len(partitions) and (np.diff(partitions) < 0).any():
+            order = np.argsort(partitions, kind="stable")
             # One piece before it is sorted: taking from many is slower by a third.
-            table, slots = table.combine_chunks().take(order), slots[order]
-        found, starts, counts = np.unique(slots, return_index=True, return_counts=True)
+            table, partitions = table.combine_chunks().take(order), partitions[order]
+        found, starts, counts = np.unique(partitions, return_index=True, return_counts=True)
         return table, [
-            (self._name(int(slot)), int(s), int(c))
-            for slot, s, c in zip(found, starts, counts, strict=True)
+            (self._name(int(partition)), int(s), int(c))
+            for partition, s, c in zip(found, starts, counts, strict=True)
         ]
 
     def _events(self, batch: pa.RecordBatch, stamps: Micros) -> Micros:

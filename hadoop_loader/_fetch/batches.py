@@ -14,22 +14,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hadoop_loader._fetch.messages import Message, Messages, dated
-from hadoop_loader._fetch.requests import Fetched
-from hadoop_loader._jit.backend import Choice
+from hadoop_loader._fetch.messages import FetchedMessage, MessageColumns, clamp_timestamp
+from hadoop_loader._fetch.requests import FetchedPartition
+from hadoop_loader._jit.backend import BackendSelector
 from headworks._kafka.records import HEADER_SIZE, Batch, InvalidBatchError, decompress, iter_batches
 from headworks._kafka.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL
 from headworks._kafka.records.record import iter_records
 from headworks.errors import CorruptError
 
-__all__ = ["Block", "blocks", "messages"]
+__all__ = ["PartitionBatch", "data_batches", "decode_batches"]
 
-_MOST_UNPACKED = 64 << 20  # bytes of batches that become messages together
-_MOST_BATCH = 256 << 20
-_LEAST_RECORD = 7  # bytes
+_MAX_DECODED_BYTES = 64 << 20  # bytes of batches that become messages together
+_MAX_BATCH_BYTES = 256 << 20
+_MIN_RECORD_BYTES = 7  # bytes
 
 
-class Block(NamedTuple):
+class PartitionBatch(NamedTuple):
     """A batch with messages, the partition that it is of, and the reply that it lies in."""
 
     partition: int
@@ -37,12 +37,12 @@ class Block(NamedTuple):
     reply: memoryview
 
 
-def blocks(fetched: Fetched, start: int) -> tuple[list[Block], int]:
+def data_batches(fetched: FetchedPartition, start: int) -> tuple[list[PartitionBatch], int]:
     """The batches that hold messages from offset `start` on, and the offset behind them all.
 
     InvalidBatchError for damage, or ("magic") for a format that only old brokers write.
     """
-    found: list[Block] = []
+    found: list[PartitionBatch] = []
     position = start
     aborted = sorted(fetched.aborted, key=lambda entry: entry[1])
     dropped: set[int] = set()
@@ -53,43 +53,47 @@ def blocks(fetched: Fetched, start: int) -> tuple[list[Block], int]:
         if batch.attributes & CONTROL:
             dropped.discard(batch.producer_id)  # its transaction ends here
         elif batch.record_count and not undone and batch.last_offset >= start:
-            found.append(Block(fetched.partition, batch, fetched.records))
+            found.append(PartitionBatch(fetched.partition, batch, fetched.records))
         position = max(position, batch.last_offset + 1)
     return found, position
 
 
-def messages(found: Sequence[Block], choice: Choice) -> Iterator[Messages]:
+def decode_batches(
+    found: Sequence[PartitionBatch], backend: BackendSelector
+) -> Iterator[MessageColumns]:
     """All messages of the batches, in lists of bounded size."""
-    pending: list[tuple[Block, bytes | memoryview]] = []
+    pending: list[tuple[PartitionBatch, bytes | memoryview]] = []
     size = 0
     for block in found:
-        body = _body(block)
-        if pending and size + len(body) > _MOST_UNPACKED:
-            yield _split(pending, choice)
+        body = _decompressed(block)
+        if pending and size + len(body) > _MAX_DECODED_BYTES:
+            yield _decode_records(pending, backend)
             pending, size = [], 0
         pending.append((block, body))
         size += len(body)
     if pending:
-        yield _split(pending, choice)
+        yield _decode_records(pending, backend)
 
 
-def _body(block: Block) -> bytes | memoryview:
+def _decompressed(block: PartitionBatch) -> bytes | memoryview:
     batch = block.batch
     body = block.reply[batch.position + HEADER_SIZE : batch.position + batch.size]
-    unpacked = decompress(batch.codec, body, limit=_MOST_BATCH) if batch.codec else body
-    if batch.record_count < 0 or batch.record_count * _LEAST_RECORD > len(unpacked):
+    unpacked = decompress(batch.codec, body, limit=_MAX_BATCH_BYTES) if batch.codec else body
+    if batch.record_count < 0 or batch.record_count * _MIN_RECORD_BYTES > len(unpacked):
         raise InvalidBatchError("records", f"{batch.record_count} records do not fit into it")
     return unpacked
 
 
-def _split(found: list[tuple[Block, bytes | memoryview]], choice: Choice) -> Messages:
-    if not choice.compiled(sum(len(body) for _, body in found)):
-        return Messages.of(
-            Message(block.partition, r.offset, dated(r.timestamp), r.key, r.value)
+def _decode_records(
+    found: list[tuple[PartitionBatch, bytes | memoryview]], backend: BackendSelector
+) -> MessageColumns:
+    if not backend.use_compiled(sum(len(body) for _, body in found)):
+        return MessageColumns.of(
+            FetchedMessage(block.partition, r.offset, clamp_timestamp(r.timestamp), r.key, r.value)
             for block, _ in found
-            for r in iter_records(block.reply, block.batch, limit=_MOST_BATCH)
+            for r in iter_records(block.reply, block.batch, limit=_MAX_BATCH_BYTES)
         )
-    from hadoop_loader._fetch.record_spans import split
+    from hadoop_loader._fetch.record_spans import find_records
 
     batches = [block.batch for block, _ in found]
     data = np.frombuffer(b"".join(body for _, body in found), np.uint8)
@@ -99,7 +103,7 @@ def _split(found: list[tuple[Block, bytes | memoryview]], choice: Choice) -> Mes
     offsets, timestamps = np.empty(total, np.int64), np.empty(total, np.int64)
     keys, values = np.empty((total, 2), np.int64), np.empty((total, 2), np.int64)
     stamps = [b.max_timestamp if b.attributes & APPEND_TIME else -1 for b in batches]
-    wrong = split(
+    wrong = find_records(
         data,
         np.concatenate(([0], ends[:-1])),
         ends,
@@ -116,4 +120,4 @@ def _split(found: list[tuple[Block, bytes | memoryview]], choice: Choice) -> Mes
         at = batches[wrong].base_offset
         raise CorruptError(f"the records of the batch at offset {at} do not decode")
     partitions = np.repeat(np.array([b.partition for b, _ in found], np.int32), counts)
-    return Messages(data, partitions, offsets, timestamps, keys, values)
+    return MessageColumns(data, partitions, offsets, timestamps, keys, values)

@@ -20,12 +20,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hadoop_loader._fetch import requests as wire
-from hadoop_loader._fetch.batches import Block, blocks, messages
-from hadoop_loader._fetch.kafka_log import NO_BROKER, KafkaFetcher, silent, unreachable
-from hadoop_loader._fetch.messages import Message, Messages
-from hadoop_loader._fetch.ranges import Range, dropped, rounds
-from hadoop_loader._jit.backend import PROCESS, Choice
+from hadoop_loader._fetch import requests
+from hadoop_loader._fetch.batches import PartitionBatch, data_batches, decode_batches
+from hadoop_loader._fetch.kafka_log import (
+    NO_BROKER_FIX,
+    KafkaFetcher,
+    silent_broker_error,
+    unreachable_error,
+)
+from hadoop_loader._fetch.messages import FetchedMessage, MessageColumns
+from hadoop_loader._fetch.ranges import FetchRange, consumer_assignments, retention_gap_error
+from hadoop_loader._jit.backend import PROCESS_SELECTOR, BackendSelector
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.records import InvalidBatchError
 from headworks.errors import CorruptError, UnreachableError
@@ -33,16 +38,16 @@ from headworks.errors import CorruptError, UnreachableError
 __all__ = ["BrokerFetcher"]
 
 Address = tuple[str, int]
-_At = tuple[str, int]  # a topic, and the number of a partition
-_Left = dict[_At, tuple[int, int]]  # offsets that are still to be read
-_Read = TypeVar("_Read")
+_TopicPartition = tuple[str, int]  # a topic, and the number of a partition
+_Remaining = dict[_TopicPartition, tuple[int, int]]  # offsets that are still to be read
+_Parsed = TypeVar("_Parsed")
 
-_REPLY = 8 << 20
-_EACH = 4 << 20
-_LARGEST_REPLY = 1 << 30
-_WAIT_MS = 500
-_PAUSE = 0.2
-_HEAD = struct.Struct(">ii")
+_MAX_FETCH_BYTES = 8 << 20
+_MAX_PARTITION_BYTES = 4 << 20
+_MAX_RESPONSE_BYTES = 1 << 30
+_MAX_WAIT_MS = 500
+_RETRY_SECONDS = 0.2
+_RESPONSE_HEADER = struct.Struct(">ii")
 # The partition may have another leader now: ask for metadata again
 _STALE_METADATA = frozenset(
     {
@@ -55,11 +60,11 @@ _STALE_METADATA = frozenset(
 )
 
 
-class _ForeignError(Exception):
+class _UnsupportedBrokerError(Exception):
     """The broker, or its log, is of a kind that librdkafka knows and this client does not."""
 
 
-class _BrokenError(UnreachableError):
+class _ConnectionLostError(UnreachableError):
     """A connection that could not be made, or that broke."""
 
 
@@ -74,15 +79,15 @@ class BrokerFetcher:
         client: Mapping[str, Any],
         *,
         timeout: float = 30.0,
-        choice: Choice = PROCESS,
-        each: int = _EACH,
+        backend: BackendSelector = PROCESS_SELECTOR,
+        partition_max_bytes: int = _MAX_PARTITION_BYTES,
     ) -> None:
         self._client = client
         self._bootstrap: str = client["bootstrap.servers"]
         self._timeout = timeout
-        self._choice = choice
-        self._each = each
-        self._connections: dict[Address, _Connection] = {}
+        self._backend = backend
+        self._partition_max_bytes = partition_max_bytes
+        self._connections: dict[Address, _BrokerConnection] = {}
         self._foreign = client.get("security.protocol", "plaintext").lower() != "plaintext"
 
     def __enter__(self) -> BrokerFetcher:
@@ -97,137 +102,151 @@ class BrokerFetcher:
             connection.close()
         self._connections = {}
 
-    def fetch(self, ranges: Sequence[Range]) -> Iterator[tuple[str, Sequence[Message]]]:
+    def fetch(self, ranges: Sequence[FetchRange]) -> Iterator[tuple[str, Sequence[FetchedMessage]]]:
         """See Fetcher.fetch."""
-        for group in rounds(ranges):
-            left = {(r.topic, r.partition): (r.start, r.end) for r in group}
+        for group in consumer_assignments(ranges):
+            remaining = {(r.topic, r.partition): (r.start, r.end) for r in group}
             try:
                 if self._foreign:
-                    raise _ForeignError
-                yield from self._read(left)
-            except _ForeignError:
-                rest = [Range(t, p, start, end) for (t, p), (start, end) in sorted(left.items())]
+                    raise _UnsupportedBrokerError
+                yield from self._read(remaining)
+            except _UnsupportedBrokerError:
+                rest = [
+                    FetchRange(t, p, start, end)
+                    for (t, p), (start, end) in sorted(remaining.items())
+                ]
                 yield from KafkaFetcher(self._client, timeout=self._timeout).fetch(rest)
 
-    def _read(self, left: _Left) -> Iterator[tuple[str, Messages]]:
+    def _read(self, remaining: _Remaining) -> Iterator[tuple[str, MessageColumns]]:
         """Read what is `left` (offsets by partition), and take from it what was given out.
 
         A broker that was there and goes away is waited for, as its leaders may move or it may
         come back; one that was never there is not.
         """
         began = heard = time.monotonic()
-        while left:
-            before = dict(left)
+        while remaining:
+            before = dict(remaining)
             try:
-                yield from self._read_from_leaders(left, heard)
-            except _BrokenError:
-                if heard == began and left == before:
+                yield from self._read_from_leaders(remaining, heard)
+            except _ConnectionLostError:
+                if heard == began and remaining == before:
                     raise
-            if left != before:
+            if remaining != before:
                 heard = time.monotonic()
-            if left:
-                self._check_heard(heard, left)
-                time.sleep(_PAUSE)
+            if remaining:
+                self._check_heard(heard, remaining)
+                time.sleep(_RETRY_SECONDS)
 
-    def _read_from_leaders(self, left: _Left, heard: float) -> Iterator[tuple[str, Messages]]:
+    def _read_from_leaders(
+        self, remaining: _Remaining, heard: float
+    ) -> Iterator[tuple[str, MessageColumns]]:
         """Read until nothing is left, or a partition is led by another broker."""
-        at = {partition: start for partition, (start, _) in left.items()}
-        routes = self._routes(left)
+        at = {partition: start for partition, (start, _) in remaining.items()}
+        by_leader = self._partitions_by_leader(remaining)
         asked: list[Address] = []
         try:
-            for address, partitions in routes.items():
-                if self._ask(address, partitions, at, left):
+            for address, partitions in by_leader.items():
+                if self._send_fetch(address, partitions, at, remaining):
                     asked.append(address)
             moved = False
             while asked:
-                found, wrong = self._take(asked[0], at, left)
+                found, wrong = self._receive_fetch(asked[0], at, remaining)
                 address = asked.pop(0)
                 moved |= wrong
-                if not moved and self._ask(address, routes[address], at, left):
+                if not moved and self._send_fetch(address, by_leader[address], at, remaining):
                     asked.append(address)
                 heard = time.monotonic() if found else heard
                 for topic, batches in found.items():
                     for chunk in self._unpacked(topic, batches):
-                        inside = _inside(topic, chunk, left)
+                        inside = _within_ranges(topic, chunk, remaining)
                         if len(inside):
                             yield topic, inside
-                _advance(left, routes[address], at)
-                self._check_heard(heard, left)
+                _advance(remaining, by_leader[address], at)
+                self._check_heard(heard, remaining)
         finally:
             for address in asked:  # a reply is on its way that nobody will wait for
                 self._drop(address)
 
-    def _ask(
-        self, address: Address, partitions: Sequence[_At], at: Mapping[_At, int], left: _Left
+    def _send_fetch(
+        self,
+        address: Address,
+        partitions: Sequence[_TopicPartition],
+        at: Mapping[_TopicPartition, int],
+        remaining: _Remaining,
     ) -> bool:
         """Send the next fetch to one broker; False if nothing of it is left there."""
-        wanted = [p for p in partitions if p in left and at[p] < left[p][1]]
+        wanted = [p for p in partitions if p in remaining and at[p] < remaining[p][1]]
         if wanted:
             # Who is first in a request is served first: let all partitions have their turn.
-            wanted.sort(key=lambda p: at[p] - left[p][0])
+            wanted.sort(key=lambda p: at[p] - remaining[p][0])
             offsets = [(topic, number, at[topic, number]) for topic, number in wanted]
-            body = wire.fetch_request(offsets, wait_ms=_WAIT_MS, most=_REPLY, each=self._each)
-            self._send(address, wire.FETCH, body)
+            body = requests.fetch_request(
+                offsets,
+                wait_ms=_MAX_WAIT_MS,
+                max_bytes=_MAX_FETCH_BYTES,
+                partition_max_bytes=self._partition_max_bytes,
+            )
+            self._send(address, requests.FETCH, body)
         return bool(wanted)
 
-    def _take(
-        self, address: Address, at: dict[_At, int], left: _Left
-    ) -> tuple[dict[str, list[Block]], bool]:
+    def _receive_fetch(
+        self, address: Address, at: dict[_TopicPartition, int], remaining: _Remaining
+    ) -> tuple[dict[str, list[PartitionBatch]], bool]:
         """The batches of one reply, by topic, and whether a partition has moved; advances `at`."""
-        found: dict[str, list[Block]] = {}
+        found: dict[str, list[PartitionBatch]] = {}
         moved = False
-        for one in self._reply(address, wire.fetch_reply):
+        for one in self._response(address, requests.parse_fetch_response):
             where = one.topic, one.partition
             if one.error in _STALE_METADATA:
                 moved = True
                 continue
             if one.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-                raise dropped(one.topic, one.partition, at[where])
+                raise retention_gap_error(one.topic, one.partition, at[where])
             if one.error:
-                told = f"{one.topic}[{one.partition}]: {_code(one.error)}"
-                raise unreachable(self._bootstrap, told)
+                message = f"{one.topic}[{one.partition}]: {_error_name(one.error)}"
+                raise unreachable_error(self._bootstrap, message)
             try:
-                batches, position = blocks(one, at[where])
+                batches, position = data_batches(one, at[where])
             except InvalidBatchError as error:
                 if error.reason == "magic":
-                    raise _ForeignError from None
-                told = f"{one.topic}[{one.partition}] from offset {at[where]}: {error.message}"
-                raise CorruptError(told) from None
+                    raise _UnsupportedBrokerError from None
+                message = f"{one.topic}[{one.partition}] from offset {at[where]}: {error.message}"
+                raise CorruptError(message) from None
             if batches:
                 found.setdefault(one.topic, []).extend(batches)
             elif position == at[where] >= one.end:
-                position = left[where][1]  # the log ends here, if with a gap
+                position = remaining[where][1]  # the log ends here, if with a gap
             at[where] = position
         return found, moved
 
-    def _unpacked(self, topic: str, found: Sequence[Block]) -> Iterator[Messages]:
+    def _unpacked(self, topic: str, found: Sequence[PartitionBatch]) -> Iterator[MessageColumns]:
         try:
-            yield from messages(found, self._choice)
+            yield from decode_batches(found, self._backend)
         except CorruptError as error:
             raise CorruptError(f"{topic}: {error.message}") from None
 
-    def _check_heard(self, heard: float, left: _Left) -> None:
-        if left and time.monotonic() - heard > self._timeout:
-            where = [f"{topic}[{p}] to {end}" for (topic, p), (_, end) in sorted(left.items())]
-            raise silent(self._bootstrap, where, self._timeout)
+    def _check_heard(self, heard: float, remaining: _Remaining) -> None:
+        if remaining and time.monotonic() - heard > self._timeout:
+            where = [f"{topic}[{p}] to {end}" for (topic, p), (_, end) in sorted(remaining.items())]
+            raise silent_broker_error(self._bootstrap, where, self._timeout)
 
-    def _routes(self, left: _Left) -> dict[Address, list[_At]]:
+    def _partitions_by_leader(self, remaining: _Remaining) -> dict[Address, list[_TopicPartition]]:
         """Which broker to ask for which partition; those without a leader are left out."""
         connection = self._any_connection()
-        topics = sorted({topic for topic, _ in left})
-        self._send(connection.address, wire.METADATA, wire.topics_request(topics))
-        told = self._reply(connection.address, wire.leaders)
-        routes: dict[Address, list[_At]] = {}
-        for topic, partition in sorted(left):
-            error, leaders = told.get(topic, (0, {}))
+        topics = sorted({topic for topic, _ in remaining})
+        self._send(connection.address, requests.METADATA, requests.metadata_request(topics))
+        message = self._response(connection.address, requests.parse_metadata_response)
+        by_leader: dict[Address, list[_TopicPartition]] = {}
+        for topic, partition in sorted(remaining):
+            error, leaders = message.get(topic, (0, {}))
             if error and error not in _STALE_METADATA:
-                raise unreachable(self._bootstrap, f"{topic}: {_code(error)}")
+                raise unreachable_error(self._bootstrap, f"{topic}: {_error_name(error)}")
             leader = leaders.get(partition)
             if leader is not None and leader.address is not None:
-                routes.setdefault(leader.address, []).append((topic, partition))
-        return routes
+                by_leader.setdefault(leader.address, []).append((topic, partition))
+        return by_leader
 
-    def _any_connection(self) -> _Connection:
+    def _any_connection(self) -> _BrokerConnection:
         """A connection to some broker; the bootstrap addresses are tried in turn."""
         for connection in self._connections.values():
             return connection
@@ -239,14 +258,14 @@ class BrokerFetcher:
             except UnreachableError as error:
                 failed = error
             except ValueError:
-                raise _ForeignError from None
+                raise _UnsupportedBrokerError from None
         assert failed is not None
         raise failed
 
-    def _connection(self, address: Address) -> _Connection:
+    def _connection(self, address: Address) -> _BrokerConnection:
         if address not in self._connections:
             try:
-                connection = _Connection(address, self._timeout)
+                connection = _BrokerConnection(address, self._timeout)
             except OSError as error:
                 raise self._broken(address, error) from None
             self._connections[address] = connection
@@ -254,17 +273,17 @@ class BrokerFetcher:
         return self._connections[address]
 
     def _check_versions(self, address: Address) -> None:
-        self._send(address, wire.API_VERSIONS, b"")
+        self._send(address, requests.API_VERSIONS, b"")
         try:
-            known = self._reply(address, wire.versions)
+            known = self._response(address, requests.parse_api_versions_response)
         except UnreachableError:
-            raise _ForeignError from None
-        for key, version in (wire.METADATA, wire.FETCH):
+            raise _UnsupportedBrokerError from None
+        for key, version in (requests.METADATA, requests.FETCH):
             low, high = known.get(key, (0, -1))
             if not low <= version <= high:
-                raise _ForeignError
+                raise _UnsupportedBrokerError
 
-    def _reply(self, address: Address, read: Callable[[memoryview], _Read]) -> _Read:
+    def _response(self, address: Address, read: Callable[[memoryview], _Parsed]) -> _Parsed:
         """The reply to what was asked last; a connection that breaks is forgotten."""
         try:
             return read(self._connections[address].receive())
@@ -277,9 +296,11 @@ class BrokerFetcher:
         except OSError as error:
             raise self._broken(address, error) from None
 
-    def _broken(self, address: Address, error: Exception) -> _BrokenError:
+    def _broken(self, address: Address, error: Exception) -> _ConnectionLostError:
         self._drop(address)
-        return _BrokenError(unreachable(self._bootstrap, error).message, fix=NO_BROKER)
+        return _ConnectionLostError(
+            unreachable_error(self._bootstrap, error).message, fix=NO_BROKER_FIX
+        )
 
     def _drop(self, address: Address) -> None:
         connection = self._connections.pop(address, None)
@@ -287,7 +308,7 @@ class BrokerFetcher:
             connection.close()
 
 
-class _Connection:
+class _BrokerConnection:
     """A socket to one broker, with at most one request on its way."""
 
     def __init__(self, address: Address, timeout: float) -> None:
@@ -299,12 +320,12 @@ class _Connection:
     def ask(self, api: tuple[int, int], body: bytes) -> None:
         """Send a request."""
         self._asked += 1
-        self._socket.sendall(wire.request(api, self._asked, body))
+        self._socket.sendall(requests.request_frame(api, self._asked, body))
 
     def receive(self) -> memoryview:
         """The body of the reply to the request on its way."""
-        size, answered = _HEAD.unpack(self._exactly(_HEAD.size))
-        if answered != self._asked or not 4 <= size <= _LARGEST_REPLY:
+        size, answered = _RESPONSE_HEADER.unpack(self._exactly(_RESPONSE_HEADER.size))
+        if answered != self._asked or not 4 <= size <= _MAX_RESPONSE_BYTES:
             raise ValueError("the reply is none of Kafka's protocol")
         return self._exactly(size - 4)
 
@@ -323,9 +344,9 @@ class _Connection:
         return reply
 
 
-def _inside(topic: str, chunk: Messages, left: _Left) -> Messages:
+def _within_ranges(topic: str, chunk: MessageColumns, remaining: _Remaining) -> MessageColumns:
     """The messages inside a topic's ranges: a batch may begin before its range, or end behind."""
-    wanted = {partition: ends for (name, partition), ends in left.items() if name == topic}
+    wanted = {partition: ends for (name, partition), ends in remaining.items() if name == topic}
     bounds = np.zeros((max(wanted) + 1, 2), np.int64)
     for partition, ends in wanted.items():
         bounds[partition] = ends
@@ -334,13 +355,15 @@ def _inside(topic: str, chunk: Messages, left: _Left) -> Messages:
     return chunk if good.all() else chunk.where(good)
 
 
-def _advance(left: _Left, partitions: Sequence[_At], at: Mapping[_At, int]) -> None:
+def _advance(
+    remaining: _Remaining, partitions: Sequence[_TopicPartition], at: Mapping[_TopicPartition, int]
+) -> None:
     for partition in partitions:
-        if partition in left:
-            _, end = left.pop(partition)
+        if partition in remaining:
+            _, end = remaining.pop(partition)
             if at[partition] < end:
-                left[partition] = (at[partition], end)
+                remaining[partition] = (at[partition], end)
 
 
-def _code(error: int) -> str:
+def _error_name(error: int) -> str:
     return ErrorCode(error).name if error in ErrorCode.__members__.values() else f"error {error}"

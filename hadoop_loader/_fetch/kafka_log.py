@@ -17,31 +17,37 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from hadoop_loader._fetch.messages import Message, dated
-from hadoop_loader._fetch.ranges import Range, Watermarks, dropped, rounds, unled
+from hadoop_loader._fetch.messages import FetchedMessage, clamp_timestamp
+from hadoop_loader._fetch.ranges import (
+    FetchRange,
+    Watermarks,
+    consumer_assignments,
+    no_leader_error,
+    retention_gap_error,
+)
 from headworks._kafka.client_properties import READ_AHEAD
 from headworks.errors import UnreachableError
 
 __all__ = [
-    "NO_BROKER",
+    "NO_BROKER_FIX",
+    "FetchedMessage",
     "Fetcher",
     "KafkaFetcher",
     "KafkaLog",
     "Log",
-    "Message",
-    "silent",
-    "unreachable",
+    "silent_broker_error",
+    "unreachable_error",
 ]
 
 
-_NAMED = 8
-NO_BROKER = "start one with `headworks up`, or give --bootstrap the right address"
+_MAX_NAMED_RANGES = 8
+NO_BROKER_FIX = "start one with `headworks up`, or give --bootstrap the right address"
 
 
 class Fetcher(Protocol):
     """Reads ranges, of one topic or of several."""
 
-    def fetch(self, ranges: Sequence[Range]) -> Iterator[tuple[str, Sequence[Message]]]:
+    def fetch(self, ranges: Sequence[FetchRange]) -> Iterator[tuple[str, Sequence[FetchedMessage]]]:
         """Yield all messages of `ranges`: a topic, and a list (or `Messages`) of bounded length."""
         ...
 
@@ -82,7 +88,7 @@ class KafkaLog:
 
     def partitions(self) -> Mapping[str, Sequence[int]]:
         """See Log.partitions."""
-        found = self._call(lambda: self._admin.list_topics(timeout=self._timeout))
+        found = self._checked(lambda: self._admin.list_topics(timeout=self._timeout))
         return {
             name: sorted(topic.partitions)
             for name, topic in sorted(found.topics.items())
@@ -120,7 +126,7 @@ class KafkaLog:
         asked = {topic: partitions}
         found, ends = self._offsets(asked, spec.for_timestamp(time_ms), spec.latest())
         if away := sorted({(topic, p) for p in partitions} - (found.keys() & ends.keys())):
-            raise unled(topic, [p for _, p in away])
+            raise no_leader_error(topic, [p for _, p in away])
         return {p: found[topic, p] if found[topic, p] >= 0 else ends[topic, p] for p in partitions}
 
     def _offsets(
@@ -140,18 +146,19 @@ class KafkaLog:
             {
                 (at.topic, at.partition): offset
                 for at, future in futures.items()
-                if (offset := self._call(lambda f=future: _led(f.result))) is not None
+                if (offset := self._checked(lambda f=future: _offset_of_leader(f.result)))
+                is not None
             }
             for futures in asked
         ]
 
-    def _call(self, ask: Any) -> Any:
+    def _checked(self, ask: Any) -> Any:
         from confluent_kafka import KafkaException
 
         try:
             return ask()
         except KafkaException as error:
-            raise unreachable(self._bootstrap, error) from None
+            raise unreachable_error(self._bootstrap, error) from None
 
 
 class KafkaFetcher:
@@ -165,7 +172,7 @@ class KafkaFetcher:
         self._timeout = timeout
         self._batch = batch
 
-    def fetch(self, ranges: Sequence[Range]) -> Iterator[tuple[str, list[Message]]]:
+    def fetch(self, ranges: Sequence[FetchRange]) -> Iterator[tuple[str, list[FetchedMessage]]]:
         """See Fetcher.fetch."""
         from confluent_kafka import Consumer
 
@@ -186,12 +193,14 @@ class KafkaFetcher:
             }
         )
         try:
-            for group in rounds(ranges):
+            for group in consumer_assignments(ranges):
                 yield from self._group(consumer, group)
         finally:
             consumer.close()
 
-    def _group(self, consumer: Any, ranges: Sequence[Range]) -> Iterator[tuple[str, list[Message]]]:
+    def _group(
+        self, consumer: Any, ranges: Sequence[FetchRange]
+    ) -> Iterator[tuple[str, list[FetchedMessage]]]:
         from confluent_kafka import TopicPartition
 
         ends = {(r.topic, r.partition): r.end for r in ranges}
@@ -202,7 +211,7 @@ class KafkaFetcher:
             if not found:
                 if time.monotonic() - heard > self._timeout:
                     where = [f"{topic}[{p}] to {end}" for (topic, p), end in ends.items()]
-                    raise silent(self._bootstrap, where, self._timeout)
+                    raise silent_broker_error(self._bootstrap, where, self._timeout)
                 continue
             heard = time.monotonic()
             messages, done = self._sort_out(found, ends)
@@ -212,9 +221,9 @@ class KafkaFetcher:
 
     def _sort_out(
         self, found: list[Any], ends: dict[tuple[str, int], int]
-    ) -> tuple[dict[str, list[Message]], list[tuple[str, int]]]:
+    ) -> tuple[dict[str, list[FetchedMessage]], list[tuple[str, int]]]:
         """The messages inside the ranges, by topic; takes finished partitions out of `ends`."""
-        messages: dict[str, list[Message]] = {}
+        messages: dict[str, list[FetchedMessage]] = {}
         done: list[tuple[str, int]] = []
         for m in found:
             topic, partition = m.topic(), m.partition()
@@ -225,23 +234,23 @@ class KafkaFetcher:
             error = m.error()
             if error is None:
                 if offset < end:
-                    timestamp = dated(m.timestamp()[1])
-                    message = Message(partition, offset, timestamp, m.key(), m.value())
+                    timestamp = clamp_timestamp(m.timestamp()[1])
+                    message = FetchedMessage(partition, offset, timestamp, m.key(), m.value())
                     messages.setdefault(topic, []).append(message)
                 reached = offset + 1 >= end
             elif _is_end(error):
                 reached = offset >= end
             elif _is_out_of_range(error):
-                raise dropped(topic, partition, max(offset, 0))
+                raise retention_gap_error(topic, partition, max(offset, 0))
             else:
-                raise unreachable(self._bootstrap, error)
+                raise unreachable_error(self._bootstrap, error)
             if reached:
                 del ends[topic, partition]
                 done.append((topic, partition))
         return messages, done
 
 
-def _led(result: Callable[[], Any]) -> int | None:
+def _offset_of_leader(result: Callable[[], Any]) -> int | None:
     """The offset that a leader told; None if there is no leader."""
     from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
@@ -281,22 +290,22 @@ def _quiet_logger() -> Any:
     return logger
 
 
-def silent(bootstrap: str, where: Sequence[str], timeout: float) -> UnreachableError:
+def silent_broker_error(bootstrap: str, where: Sequence[str], timeout: float) -> UnreachableError:
     """What is said of a broker that sends nothing for these ranges."""
-    more = f" and {len(where) - _NAMED} more" if len(where) > _NAMED else ""
+    more = f" and {len(where) - _MAX_NAMED_RANGES} more" if len(where) > _MAX_NAMED_RANGES else ""
     return UnreachableError(
-        f"broker {bootstrap} sends nothing for {', '.join(where[:_NAMED])}{more} "
+        f"broker {bootstrap} sends nothing for {', '.join(where[:_MAX_NAMED_RANGES])}{more} "
         f"since {timeout:.0f} s",
         fix="see whether it runs, then load again: nothing is lost",
     )
 
 
-def unreachable(bootstrap: str, error: object) -> UnreachableError:
+def unreachable_error(bootstrap: str, error: object) -> UnreachableError:
     """What is said of a broker that does not answer, or not as it should."""
     from confluent_kafka import KafkaError, KafkaException
 
-    told = error.args[0] if isinstance(error, KafkaException) else error
+    reason = error.args[0] if isinstance(error, KafkaException) else error
     return UnreachableError(
-        f"broker {bootstrap}: {told.str() if isinstance(told, KafkaError) else told}",
-        fix=NO_BROKER,
+        f"broker {bootstrap}: {reason.str() if isinstance(reason, KafkaError) else reason}",
+        fix=NO_BROKER_FIX,
     )

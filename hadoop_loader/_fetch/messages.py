@@ -14,21 +14,29 @@ import numpy.typing as npt
 
 from headworks._wire import HEADER_SIZE, MAGIC
 
-__all__ = ["LAST_MS", "NO_SCHEMA", "Bytes", "Message", "Messages", "Numbers", "dated"]
+__all__ = [
+    "MAX_TIMESTAMP_MS",
+    "NO_SCHEMA",
+    "Bytes",
+    "FetchedMessage",
+    "MessageColumns",
+    "Numbers",
+    "clamp_timestamp",
+]
 
 Numbers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 NO_SCHEMA = -1
-LAST_MS = 253_402_300_799_999  # the end of the year 9999
+MAX_TIMESTAMP_MS = 253_402_300_799_999  # the end of the year 9999
 
 
-def dated(timestamp: int) -> int:
+def clamp_timestamp(timestamp: int) -> int:
     """A record's timestamp, which may be any number, as a time that has a date: 1970 to 9999."""
-    return min(max(timestamp, 0), LAST_MS)
+    return min(max(timestamp, 0), MAX_TIMESTAMP_MS)
 
 
-class Message(NamedTuple):
+class FetchedMessage(NamedTuple):
     """A record as the log has it; `timestamp` in ms, and `dated`."""
 
     partition: int
@@ -38,7 +46,7 @@ class Message(NamedTuple):
     value: bytes | None
 
 
-class Messages(Sequence[Message]):
+class MessageColumns(Sequence[FetchedMessage]):
     """Records in the order of the log, by partition.
 
     `keys` and `values` have a row for each message, where it begins and ends in `data`; a null
@@ -64,7 +72,7 @@ class Messages(Sequence[Message]):
         self.values = values
 
     @classmethod
-    def of(cls, messages: Iterable[Message]) -> Messages:
+    def of(cls, messages: Iterable[FetchedMessage]) -> MessageColumns:
         """The columns of messages that are objects already."""
         rows = list(messages)
         spans = np.full((len(rows), 2, 2), -1, np.int64)
@@ -89,15 +97,15 @@ class Messages(Sequence[Message]):
         return len(self.offsets)
 
     @overload
-    def __getitem__(self, index: int) -> Message: ...
+    def __getitem__(self, index: int) -> FetchedMessage: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Messages: ...
+    def __getitem__(self, index: slice) -> MessageColumns: ...
 
-    def __getitem__(self, index: int | slice) -> Message | Messages:
+    def __getitem__(self, index: int | slice) -> FetchedMessage | MessageColumns:
         if isinstance(index, slice):
             return self.where(index)
-        return Message(
+        return FetchedMessage(
             int(self.partitions[index]),
             int(self.offsets[index]),
             int(self.timestamps[index]),
@@ -105,9 +113,9 @@ class Messages(Sequence[Message]):
             self._piece(self.values[index]),
         )
 
-    def where(self, chosen: Any) -> Messages:
+    def where(self, chosen: Any) -> MessageColumns:
         """The messages that a mask, a slice or numbers choose."""
-        return Messages(
+        return MessageColumns(
             self.data,
             self.partitions[chosen],
             self.offsets[chosen],

@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from hadoop_loader._fetch.ranges import Watermarks
 from headworks.errors import UsageError
 
-__all__ = ["Position"]
+__all__ = ["RewindPosition"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class RewindPosition:
     """One of: `offset` (of `partition`, or of every one), `time_ms`, or the earliest message."""
 
     offset: int | None = None
@@ -24,7 +24,7 @@ class Position:
     time_ms: int | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Position:
+    def parse(cls, text: str) -> RewindPosition:
         """`earliest`, `1200`, `2:1200` (partition 2), or an ISO time (UTC if it has no zone)."""
         if text == "earliest":
             return cls()

@@ -22,28 +22,28 @@ from headworks.errors import HeadworksError, UnreachableError
 
 __all__ = [
     "DEFAULT_RECORD_BYTES",
-    "MIN_SPLIT",
-    "Gap",
-    "GapError",
-    "Range",
+    "MIN_SPLIT_OFFSETS",
+    "FetchRange",
+    "OffsetGap",
+    "OffsetGapError",
     "Watermarks",
-    "bytes_in",
-    "dropped",
+    "assign_to_tasks",
+    "consumer_assignments",
+    "estimated_bytes",
     "new_ranges",
-    "pack",
-    "rounds",
-    "unled",
+    "no_leader_error",
+    "retention_gap_error",
 ]
 
-OPEN_COST = 500_000.0
+OPEN_COST_BYTES = 500_000.0
 DEFAULT_RECORD_BYTES = 200.0
-MIN_SPLIT = 5_000
+MIN_SPLIT_OFFSETS = 5_000
 # Shares of a bin: a topic that stays in one, and the largest piece of one that does not.
-_WHOLE, _PIECE = 1 / 8, 1 / 2
+_WHOLE_TOPIC_SHARE, _MAX_PIECE_SHARE = 1 / 8, 1 / 2
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Range:
+class FetchRange:
     """Offsets [start, end) of one partition."""
 
     topic: str
@@ -66,7 +66,7 @@ class Watermarks:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class OffsetGap:
     """Offsets [start, end) of a partition that the broker dropped before they were loaded."""
 
     partition: int
@@ -74,7 +74,7 @@ class Gap:
     end: int
 
 
-class GapError(HeadworksError):
+class OffsetGapError(HeadworksError):
     """A topic whose log no longer joins on to what was loaded."""
 
 
@@ -84,7 +84,7 @@ def new_ranges(
     marks: Mapping[int, Watermarks],
     *,
     skip_lost: bool,
-) -> tuple[list[Range], list[Gap]]:
+) -> tuple[list[FetchRange], list[OffsetGap]]:
     """What is new in a topic, and what was lost.
 
     Raises GapError if messages were lost (unless `skip_lost`) or the log is shorter than what
@@ -94,36 +94,38 @@ def new_ranges(
     for partition, mark in sorted(marks.items()):
         start = committed.get(partition, mark.low)
         if start > mark.high:
-            raise GapError(
+            raise OffsetGapError(
                 f"{topic}[{partition}] ends at offset {mark.high}, but it was loaded up to {start}",
                 fix="the topic was deleted and created again, or the broker lost its data: "
                 "give the new topic another name",
             )
         if start < mark.low:
             if not skip_lost:
-                raise dropped(topic, partition, start, mark.low)
-            gaps.append(Gap(partition, start, mark.low))
+                raise retention_gap_error(topic, partition, start, mark.low)
+            gaps.append(OffsetGap(partition, start, mark.low))
             start = mark.low
         if start < mark.high:
-            ranges.append(Range(topic, partition, start, mark.high))
+            ranges.append(FetchRange(topic, partition, start, mark.high))
     return ranges, gaps
 
 
-def dropped(topic: str, partition: int, start: int, low: int | None = None) -> GapError:
+def retention_gap_error(
+    topic: str, partition: int, start: int, low: int | None = None
+) -> OffsetGapError:
     """The error for messages that retention removed before they were loaded."""
     what = (
         f"offset {start}, and perhaps more, was"
         if low is None
         else f"offsets {start} to {low - 1} were"
     )
-    return GapError(
+    return OffsetGapError(
         f"{topic}[{partition}] {what} dropped by the broker's retention before they were loaded",
         fix="load with --skip-lost to go on behind them: they are counted as lost in the audit; "
         "or bring the messages back (a mirror, a backup), then load again",
     )
 
 
-def unled(topic: str, partitions: Sequence[int]) -> UnreachableError:
+def no_leader_error(topic: str, partitions: Sequence[int]) -> UnreachableError:
     """The error for partitions of a topic for which no leader answers."""
     which = ", ".join(map(str, partitions))
     return UnreachableError(
@@ -133,43 +135,45 @@ def unled(topic: str, partitions: Sequence[int]) -> UnreachableError:
     )
 
 
-def pack(
-    ranges: Iterable[Range], bins: int, record_bytes: Mapping[str, float] | None = None
-) -> list[tuple[Range, ...]]:
+def assign_to_tasks(
+    ranges: Iterable[FetchRange], bins: int, record_bytes: Mapping[str, float] | None = None
+) -> list[tuple[FetchRange, ...]]:
     """Distribute ranges over at most `bins` bins, the heaviest bin first; no bin is empty."""
     sizes = record_bytes or {}
 
-    def weight(piece: Sequence[Range]) -> float:
-        return OPEN_COST + bytes_in(piece, sizes)
+    def weight(piece: Sequence[FetchRange]) -> float:
+        return OPEN_COST_BYTES + estimated_bytes(piece, sizes)
 
     topics = _by_topic(ranges)
     share = sum(map(weight, topics)) / bins
-    pieces: list[tuple[Range, ...]] = []
+    pieces: list[tuple[FetchRange, ...]] = []
     for topic in topics:
-        if weight(topic) <= share * _WHOLE:
+        if weight(topic) <= share * _WHOLE_TOPIC_SHARE:
             pieces.append(topic)
         else:
             size = sizes.get(topic[0].topic, DEFAULT_RECORD_BYTES)
-            pieces += [(piece,) for r in topic for piece in _split(r, share * _PIECE, size)]
+            pieces += [
+                (piece,) for r in topic for piece in _split(r, share * _MAX_PIECE_SHARE, size)
+            ]
     heap: list[tuple[float, int]] = [(0.0, i) for i in range(bins)]
-    packed: list[list[Range]] = [[] for _ in range(bins)]
+    packed: list[list[FetchRange]] = [[] for _ in range(bins)]
     for piece in sorted(pieces, key=lambda piece: (-weight(piece), piece)):
         load, at = heapq.heappop(heap)
         packed[at] += piece
         heapq.heappush(heap, (load + weight(piece), at))
     loads = {at: load for load, at in heap}
     order = sorted((i for i in range(bins) if packed[i]), key=lambda i: -loads[i])
-    return [_joined(packed[i]) for i in order]
+    return [_merge_adjacent(packed[i]) for i in order]
 
 
-def bytes_in(ranges: Iterable[Range], record_bytes: Mapping[str, float]) -> float:
+def estimated_bytes(ranges: Iterable[FetchRange], record_bytes: Mapping[str, float]) -> float:
     """How many bytes of messages the ranges are thought to hold, by the mean of each topic."""
     return sum(r.size * record_bytes.get(r.topic, DEFAULT_RECORD_BYTES) for r in ranges)
 
 
-def rounds(ranges: Iterable[Range]) -> list[list[Range]]:
+def consumer_assignments(ranges: Iterable[FetchRange]) -> list[list[FetchRange]]:
     """Ranges in groups in which no partition occurs twice, as a consumer can be assigned them."""
-    groups: list[list[Range]] = []
+    groups: list[list[FetchRange]] = []
     seen: dict[tuple[str, int], int] = {}
     for r in sorted(ranges):
         at = seen.get((r.topic, r.partition), 0)
@@ -180,24 +184,24 @@ def rounds(ranges: Iterable[Range]) -> list[list[Range]]:
     return groups
 
 
-def _by_topic(ranges: Iterable[Range]) -> list[tuple[Range, ...]]:
+def _by_topic(ranges: Iterable[FetchRange]) -> list[tuple[FetchRange, ...]]:
     return [tuple(found) for _, found in groupby(sorted(ranges), key=lambda r: r.topic)]
 
 
-def _split(r: Range, limit: float, record_bytes: float) -> list[Range]:
-    step = max(MIN_SPLIT, int(limit / record_bytes))
+def _split(r: FetchRange, limit: float, record_bytes: float) -> list[FetchRange]:
+    step = max(MIN_SPLIT_OFFSETS, int(limit / record_bytes))
     count = -(-r.size // step)
     edges = [r.start + r.size * i // count for i in range(count + 1)]
-    return [Range(r.topic, r.partition, a, b) for a, b in pairwise(edges) if a < b]
+    return [FetchRange(r.topic, r.partition, a, b) for a, b in pairwise(edges) if a < b]
 
 
-def _joined(ranges: list[Range]) -> tuple[Range, ...]:
+def _merge_adjacent(ranges: list[FetchRange]) -> tuple[FetchRange, ...]:
     """A bin's ranges in order, neighbours made one."""
-    joined: list[Range] = []
+    joined: list[FetchRange] = []
     for r in sorted(ranges):
         last = joined[-1] if joined else None
         if last and (last.topic, last.partition, last.end) == (r.topic, r.partition, r.start):
-            joined[-1] = Range(r.topic, r.partition, last.start, r.end)
+            joined[-1] = FetchRange(r.topic, r.partition, last.start, r.end)
         else:
             joined.append(r)
     return tuple(joined)

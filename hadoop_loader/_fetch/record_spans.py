@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from hadoop_loader._fetch.messages import LAST_MS
-from hadoop_loader._jit.jit import compiled
-from hadoop_loader._jit.primitives import number
+from hadoop_loader._fetch.messages import MAX_TIMESTAMP_MS
+from hadoop_loader._jit.jit import jit
+from hadoop_loader._jit.primitives import read_varint
 
-__all__ = ["split"]
+__all__ = ["find_records"]
 
 
-def _split(
+def _find_records(
     data: Any,
     starts: Any,
     ends: Any,
@@ -36,18 +36,18 @@ def _split(
     for batch in range(starts.size):
         at, end = starts[batch], ends[batch]
         for _ in range(counts[batch]):
-            size, at = number(data, at, end)
+            size, at = read_varint(data, at, end)
             if at < 0 or size < 1 or size > end - at:
                 return batch
             stop = at + size
-            time, at = number(data, at + 1, stop)
+            time, at = read_varint(data, at + 1, stop)
             if at < 0:
                 return batch
-            delta, at = number(data, at, stop)
+            delta, at = read_varint(data, at, stop)
             if at < 0:
                 return batch
             for spans in (keys, values):
-                length, at = number(data, at, stop)
+                length, at = read_varint(data, at, stop)
                 if at < 0 or length > stop - at:
                     return batch
                 if length < 0:
@@ -59,10 +59,12 @@ def _split(
                     at += length
             offsets[row] = bases[batch] + delta
             stamp = stamps[batch]
-            timestamps[row] = min(max(times[batch] + time if stamp < 0 else stamp, 0), LAST_MS)
+            timestamps[row] = min(
+                max(times[batch] + time if stamp < 0 else stamp, 0), MAX_TIMESTAMP_MS
+            )
             row += 1
             at = stop
     return -1
 
 
-split = compiled(_split)
+find_records = jit(_find_records)

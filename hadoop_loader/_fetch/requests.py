@@ -19,14 +19,14 @@ __all__ = [
     "API_VERSIONS",
     "FETCH",
     "METADATA",
-    "Fetched",
-    "Leader",
-    "fetch_reply",
+    "FetchedPartition",
+    "PartitionLeader",
     "fetch_request",
-    "leaders",
-    "request",
-    "topics_request",
-    "versions",
+    "metadata_request",
+    "parse_api_versions_response",
+    "parse_fetch_response",
+    "parse_metadata_response",
+    "request_frame",
 ]
 
 API_VERSIONS = (ApiKey.API_VERSIONS, 0)
@@ -37,21 +37,21 @@ _HEADER = struct.Struct(">ihhih")
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
 _VERSIONS = struct.Struct(">hhh")
 _FETCH = struct.Struct(">iiiibi")
-_WANTED = struct.Struct(">iqi")
-_LEADER = struct.Struct(">hii")
-_PARTITION = struct.Struct(">ihqq")
-_ABORTED = struct.Struct(">qq")
+_PARTITION_REQUEST = struct.Struct(">iqi")
+_PARTITION_METADATA = struct.Struct(">hii")
+_PARTITION_RESPONSE = struct.Struct(">ihqq")
+_ABORTED_TRANSACTION = struct.Struct(">qq")
 _READ_COMMITTED = 1
 
 
-class Leader(NamedTuple):
+class PartitionLeader(NamedTuple):
     """Where a partition is read: error of the metadata, host and port (None: not known)."""
 
     error: int
     address: tuple[str, int] | None
 
 
-class Fetched(NamedTuple):
+class FetchedPartition(NamedTuple):
     """What a partition answered; `aborted` are (producer, first offset), `records` batches."""
 
     topic: str
@@ -62,20 +62,24 @@ class Fetched(NamedTuple):
     records: memoryview
 
 
-def request(api: tuple[int, int], correlation: int, body: bytes = b"") -> bytes:
+def request_frame(api: tuple[int, int], correlation: int, body: bytes = b"") -> bytes:
     """A request frame."""
     key, version = api
     head = _HEADER.pack(10 + len(_CLIENT) + len(body), key, version, correlation, len(_CLIENT))
     return head + _CLIENT + body
 
 
-def topics_request(topics: Sequence[str]) -> bytes:
+def metadata_request(topics: Sequence[str]) -> bytes:
     """Body of the question for topics' leaders, which must not create the topics."""
     return _INT.pack(len(topics)) + b"".join(map(_text, topics)) + b"\0"
 
 
 def fetch_request(
-    wanted: Iterable[tuple[str, int, int]], *, wait_ms: int, most: int, each: int
+    wanted: Iterable[tuple[str, int, int]],
+    *,
+    wait_ms: int,
+    max_bytes: int,
+    partition_max_bytes: int,
 ) -> bytes:
     """Body of a fetch of (topic, partition, offset)s: at most `most` bytes, `each` of a partition.
 
@@ -83,86 +87,92 @@ def fetch_request(
     """
     topics: dict[str, list[bytes]] = {}
     for topic, partition, offset in wanted:
-        topics.setdefault(topic, []).append(_WANTED.pack(partition, offset, each))
-    head = _FETCH.pack(-1, wait_ms, 1, most, _READ_COMMITTED, len(topics))
+        topics.setdefault(topic, []).append(
+            _PARTITION_REQUEST.pack(partition, offset, partition_max_bytes)
+        )
+    head = _FETCH.pack(-1, wait_ms, 1, max_bytes, _READ_COMMITTED, len(topics))
     return head + b"".join(
         _text(topic) + _INT.pack(len(rows)) + b"".join(rows) for topic, rows in topics.items()
     )
 
 
-def versions(reply: memoryview) -> dict[int, tuple[int, int]]:
+def parse_api_versions_response(response: memoryview) -> dict[int, tuple[int, int]]:
     """Least and greatest version of each API that the broker answers; empty if it refuses."""
-    (error,) = _SHORT.unpack_from(reply)
+    (error,) = _SHORT.unpack_from(response)
     if error:
         return {}
-    (count,) = _INT.unpack_from(reply, 2)
-    rows = (_VERSIONS.unpack_from(reply, 6 + 6 * i) for i in range(count))
+    (count,) = _INT.unpack_from(response, 2)
+    rows = (_VERSIONS.unpack_from(response, 6 + 6 * i) for i in range(count))
     return {key: (low, high) for key, low, high in rows}
 
 
-def leaders(reply: memoryview) -> dict[str, tuple[int, Mapping[int, Leader]]]:
+def parse_metadata_response(
+    response: memoryview,
+) -> dict[str, tuple[int, Mapping[int, PartitionLeader]]]:
     """Error of each topic, and the leader of each of its partitions."""
-    (count,) = _INT.unpack_from(reply, 4)  # behind the throttle time
+    (count,) = _INT.unpack_from(response, 4)  # behind the throttle time
     at = 8
     brokers: dict[int, tuple[str, int]] = {}
     for _ in range(count):
-        (node,) = _INT.unpack_from(reply, at)
-        host, at = _read_text(reply, at + 4)
-        (port,) = _INT.unpack_from(reply, at)
-        _, at = _read_text(reply, at + 4)  # the rack
+        (node,) = _INT.unpack_from(response, at)
+        host, at = _read_text(response, at + 4)
+        (port,) = _INT.unpack_from(response, at)
+        _, at = _read_text(response, at + 4)  # the rack
         brokers[node] = (host, port)
-    _, at = _read_text(reply, at)  # the cluster
-    (count,) = _INT.unpack_from(reply, at + 4)  # behind the controller
+    _, at = _read_text(response, at)  # the cluster
+    (count,) = _INT.unpack_from(response, at + 4)  # behind the controller
     at += 8
-    topics: dict[str, tuple[int, Mapping[int, Leader]]] = {}
+    topics: dict[str, tuple[int, Mapping[int, PartitionLeader]]] = {}
     for _ in range(count):
-        (error,) = _SHORT.unpack_from(reply, at)
-        topic, at = _read_text(reply, at + 2)
-        partitions, at = _read_partitions(reply, at + 1, brokers)
+        (error,) = _SHORT.unpack_from(response, at)
+        topic, at = _read_text(response, at + 2)
+        partitions, at = _read_partitions(response, at + 1, brokers)
         topics[topic] = (error, partitions)
     return topics
 
 
 def _read_partitions(
-    reply: memoryview, at: int, brokers: Mapping[int, tuple[str, int]]
-) -> tuple[dict[int, Leader], int]:
-    (count,) = _INT.unpack_from(reply, at)
+    response: memoryview, at: int, brokers: Mapping[int, tuple[str, int]]
+) -> tuple[dict[int, PartitionLeader], int]:
+    (count,) = _INT.unpack_from(response, at)
     at += 4
-    found: dict[int, Leader] = {}
+    found: dict[int, PartitionLeader] = {}
     for _ in range(count):
-        wrong, partition, node = _LEADER.unpack_from(reply, at)
-        at += _LEADER.size
+        wrong, partition, node = _PARTITION_METADATA.unpack_from(response, at)
+        at += _PARTITION_METADATA.size
         for _ in range(2):  # replicas, and those in sync
-            (replicas,) = _INT.unpack_from(reply, at)
+            (replicas,) = _INT.unpack_from(response, at)
             at += 4 + 4 * replicas
-        found[partition] = Leader(wrong, brokers.get(node))
+        found[partition] = PartitionLeader(wrong, brokers.get(node))
     return found, at
 
 
-def fetch_reply(reply: memoryview) -> list[Fetched]:
+def parse_fetch_response(response: memoryview) -> list[FetchedPartition]:
     """What each partition answered."""
-    (topics,) = _INT.unpack_from(reply, 4)
+    (topics,) = _INT.unpack_from(response, 4)
     at = 8
-    found: list[Fetched] = []
+    found: list[FetchedPartition] = []
     for _ in range(topics):
-        topic, at = _read_text(reply, at)
-        (partitions,) = _INT.unpack_from(reply, at)
+        topic, at = _read_text(response, at)
+        (partitions,) = _INT.unpack_from(response, at)
         at += 4
         for _ in range(partitions):
-            partition, error, _high, end = _PARTITION.unpack_from(reply, at)
-            at += _PARTITION.size
-            (count,) = _INT.unpack_from(reply, at)
+            partition, error, _high, end = _PARTITION_RESPONSE.unpack_from(response, at)
+            at += _PARTITION_RESPONSE.size
+            (count,) = _INT.unpack_from(response, at)
             at += 4
             count = max(count, 0)
-            aborted = tuple(_ABORTED.unpack_from(reply, at + 16 * i) for i in range(count))
+            aborted = tuple(
+                _ABORTED_TRANSACTION.unpack_from(response, at + 16 * i) for i in range(count)
+            )
             at += 16 * count
-            (size,) = _INT.unpack_from(reply, at)
+            (size,) = _INT.unpack_from(response, at)
             at += 4
             size = max(size, 0)
-            if size > len(reply) - at:
+            if size > len(response) - at:
                 raise struct.error("the records run over the reply")
-            records = reply[at : at + size]
-            found.append(Fetched(topic, partition, error, end, aborted, records))
+            records = response[at : at + size]
+            found.append(FetchedPartition(topic, partition, error, end, aborted, records))
             at += size
     return found
 
@@ -172,11 +182,11 @@ def _text(value: str) -> bytes:
     return _SHORT.pack(len(raw)) + raw
 
 
-def _read_text(reply: memoryview, at: int) -> tuple[str, int]:
-    (size,) = _SHORT.unpack_from(reply, at)
+def _read_text(response: memoryview, at: int) -> tuple[str, int]:
+    (size,) = _SHORT.unpack_from(response, at)
     at += 2
     if size < 0:
         return "", at
-    if size > len(reply) - at:
+    if size > len(response) - at:
         raise struct.error("a text runs over the reply")
-    return str(reply[at : at + size], "utf-8"), at + size
+    return str(response[at : at + size], "utf-8"), at + size

@@ -12,33 +12,33 @@ from __future__ import annotations
 
 import importlib.util
 
-__all__ = ["COMPILE_AFTER", "PROCESS", "Choice"]
+__all__ = ["COMPILE_AFTER_BYTES", "PROCESS_SELECTOR", "BackendSelector"]
 
-COMPILE_AFTER = 16 << 20  # bytes
+COMPILE_AFTER_BYTES = 16 << 20  # bytes
 
 
-class Choice:
+class BackendSelector:
     """Decides by the bytes it was told of so far."""
 
-    def __init__(self, after: int = COMPILE_AFTER) -> None:
+    def __init__(self, after: int = COMPILE_AFTER_BYTES) -> None:
         self._left = after
 
-    def expect(self, size: float) -> None:
+    def expect_bytes(self, size: float) -> None:
         """So many bytes are to come: what is worth the loops in the end is worth them at once."""
         if size >= self._left:
             self._left = 0
 
-    def compiled(self, size: int) -> bool:
+    def use_compiled(self, size: int) -> bool:
         """Whether the next `size` bytes are worth the compiled loops."""
         if self._left > 0:
             self._left -= size
             return False
-        return self.available
+        return self.compiled_available
 
     @property
-    def available(self) -> bool:
+    def compiled_available(self) -> bool:
         """Whether there are compiled loops: numba is an extra."""
         return importlib.util.find_spec("numba") is not None
 
 
-PROCESS = Choice()
+PROCESS_SELECTOR = BackendSelector()

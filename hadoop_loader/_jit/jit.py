@@ -16,7 +16,7 @@ from typing import Any
 import numba
 from numba.core.options import DefaultOptions
 
-__all__ = ["compiled", "leaf"]
+__all__ = ["jit", "jit_leaf"]
 
 _UNCOUNTED = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
 _COMPILED_MODULES = (
@@ -25,9 +25,15 @@ _COMPILED_MODULES = (
     "_jit/jit.py",
     "_jit/primitives.py",
 )
+# Modules whose constants numba copies into machine code.
+_CONSTANT_MODULES = (
+    "_decode/opcodes.py",
+    "_fetch/messages.py",
+    "../headworks/_decoding/primitives.py",
+)
 
 
-def compiled(function: Callable[..., Any]) -> Any:
+def jit(function: Callable[..., Any]) -> Any:
     """`function` as machine code, compiled when it is first called with some types."""
     folder = _folder()
     config: Any = numba.config
@@ -40,7 +46,7 @@ def compiled(function: Callable[..., Any]) -> Any:
         config.CACHE_DIR = before
 
 
-def leaf(function: Callable[..., Any]) -> Any:
+def jit_leaf(function: Callable[..., Any]) -> Any:
     """`function` as machine code for what is `compiled` to call; it makes no arrays.
 
     A call counts a reference to each array that it is given up and down again, by instructions that
@@ -52,11 +58,12 @@ def leaf(function: Callable[..., Any]) -> Any:
 
 
 def _folder() -> Path | None:
-    """The cache of these kernels, made if it is missing; None if it cannot be."""
+    """Return the cache folder of this code, created if missing; None if it is not writable."""
     package = Path(__file__).parent.parent
-    digest = hashlib.sha256(b"".join((package / name).read_bytes() for name in _COMPILED_MODULES))
+    names = (*_COMPILED_MODULES, *_CONSTANT_MODULES)
+    digest = hashlib.sha256(b"".join((package / name).read_bytes() for name in names))
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = Path(base) / "headworks" / f"kernels-{digest.hexdigest()[:16]}"
+    folder = Path(base) / "headworks" / f"compiled-{digest.hexdigest()[:16]}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:

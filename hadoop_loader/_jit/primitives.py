@@ -10,20 +10,31 @@ from typing import Any
 
 import numpy as np
 
-from hadoop_loader._jit.jit import compiled, leaf
+from hadoop_loader._jit.jit import jit, jit_leaf
 
 __all__ = [
-    "FEW", "copied", "decimal_halves", "few_repeat", "fits", "is_utf8", "little", "many_repeat",
-    "number", "same", "span", "write_decimal", "write_uuid",
+    "FEW_KEYS",
+    "copy_bytes",
+    "decimal_fits",
+    "decimal_halves",
+    "equal_bytes",
+    "few_keys_repeat",
+    "is_utf8",
+    "many_keys_repeat",
+    "read_little_endian",
+    "read_span",
+    "read_varint",
+    "write_decimal",
+    "write_uuid",
 ]  # fmt: skip
 
 _LOW_63 = 0x7FFF_FFFF_FFFF_FFFF
-FEW = 16  # keys of which each is compared with each
+FEW_KEYS = 16  # keys of which each is compared with each
 _DIGITS = 48  # the character 0
 _LETTERS = 87  # ten more is the character a
 
 
-def _number(data: Any, at: Any, end: Any) -> Any:
+def _read_varint(data: Any, at: Any, end: Any) -> Any:
     """A zig-zag varint and the position after it; -1: there is none, or it has over 64 bits."""
     if at >= end:
         return 0, -1
@@ -43,13 +54,13 @@ def _number(data: Any, at: Any, end: Any) -> Any:
     return ((value >> 1) & _LOW_63) ^ -(value & 1), at
 
 
-number = leaf(_number)
+read_varint = jit_leaf(_read_varint)
 
 
-def _span(data: Any, at: Any, end: Any, size: Any) -> Any:
+def _read_span(data: Any, at: Any, end: Any, size: Any) -> Any:
     """Size and start of bytes (their size is before them if `size` is -1); start -1: not there."""
     if size < 0:
-        size, at = number(data, at, end)
+        size, at = read_varint(data, at, end)
         if at < 0 or size < 0:
             return 0, -1
     if size > end - at:
@@ -57,10 +68,10 @@ def _span(data: Any, at: Any, end: Any, size: Any) -> Any:
     return size, at
 
 
-span = leaf(_span)
+read_span = jit_leaf(_read_span)
 
 
-def _copied(source: Any, start: Any, target: Any, to: Any, size: Any) -> Any:
+def _copy_bytes(source: Any, start: Any, target: Any, to: Any, size: Any) -> Any:
     """Copy bytes, and say which bits one of them or another has.
 
     Numbers without a sign: to one with a sign numba adds the length if it is below 0, and then the
@@ -75,7 +86,7 @@ def _copied(source: Any, start: Any, target: Any, to: Any, size: Any) -> Any:
     return seen
 
 
-copied = leaf(_copied)
+copy_bytes = jit_leaf(_copy_bytes)
 
 
 def _is_utf8(data: Any, at: Any, end: Any) -> Any:
@@ -105,37 +116,37 @@ def _is_utf8(data: Any, at: Any, end: Any) -> Any:
     return True
 
 
-is_utf8 = leaf(_is_utf8)
+is_utf8 = jit_leaf(_is_utf8)
 
 
-def _same(heap: Any, one: Any, other: Any, size: Any) -> Any:
+def _equal_bytes(heap: Any, one: Any, other: Any, size: Any) -> Any:
     k = 0
     while k < size and heap[one + k] == heap[other + k]:
         k += 1
     return k == size
 
 
-same = leaf(_same)
+equal_bytes = jit_leaf(_equal_bytes)
 
 
-def _few_repeat(ends: Any, base: Any, heap: Any, text: Any, first: Any, last: Any) -> Any:
+def _few_keys_repeat(ends: Any, base: Any, heap: Any, text: Any, first: Any, last: Any) -> Any:
     """Whether two of the keys `first`..`last` are equal; `ends` says where each one ends."""
     for i in range(first + 1, last):
         start = ends[base + i - 1]
         length = ends[base + i] - start
         for other in range(first, i):
             begin = ends[base + other - 1] if other > 0 else 0
-            if ends[base + other] - begin == length and same(
+            if ends[base + other] - begin == length and equal_bytes(
                 heap, text + begin, text + start, length
             ):
                 return True
     return False
 
 
-few_repeat = leaf(_few_repeat)
+few_keys_repeat = jit_leaf(_few_keys_repeat)
 
 
-def _many_repeat(
+def _many_keys_repeat(
     ends: Any, base: Any, heap: Any, text: Any, first: Any, last: Any, seed: Any
 ) -> Any:
     """The same, by a table of keys: the time does not grow with the square of their number."""
@@ -154,7 +165,7 @@ def _many_repeat(
         other = table[place]
         while other >= 0:
             begin = ends[base + other - 1] if other > 0 else 0
-            if ends[base + other] - begin == length and same(
+            if ends[base + other] - begin == length and equal_bytes(
                 heap, text + begin, text + start, length
             ):
                 return True
@@ -164,10 +175,10 @@ def _many_repeat(
     return False
 
 
-many_repeat = compiled(_many_repeat)
+many_keys_repeat = jit(_many_keys_repeat)
 
 
-def _fits(data: Any, at: Any, size: Any, pool: Any, limits: Any, width: Any) -> Any:
+def _decimal_fits(data: Any, at: Any, size: Any, pool: Any, limits: Any, width: Any) -> Any:
     """Whether a big-endian number is between two limits of the pool (-10^p, then 10^p)."""
     if size == 0:
         return True
@@ -185,7 +196,7 @@ def _fits(data: Any, at: Any, size: Any, pool: Any, limits: Any, width: Any) -> 
     return False
 
 
-fits = leaf(_fits)
+decimal_fits = jit_leaf(_decimal_fits)
 
 
 def _decimal_halves(data: Any, at: Any, size: Any) -> Any:
@@ -200,7 +211,7 @@ def _decimal_halves(data: Any, at: Any, size: Any) -> Any:
     return low, high
 
 
-decimal_halves = leaf(_decimal_halves)
+decimal_halves = jit_leaf(_decimal_halves)
 
 
 def _write_decimal(data: Any, at: Any, size: Any, scale: Any, out: Any, to: Any) -> Any:
@@ -238,7 +249,7 @@ def _write_decimal(data: Any, at: Any, size: Any, scale: Any, out: Any, to: Any)
     return to
 
 
-write_decimal = compiled(_write_decimal)
+write_decimal = jit(_write_decimal)
 
 
 def _write_uuid(data: Any, at: Any, out: Any, to: Any) -> Any:
@@ -252,14 +263,14 @@ def _write_uuid(data: Any, at: Any, out: Any, to: Any) -> Any:
             to += 1
 
 
-write_uuid = leaf(_write_uuid)
+write_uuid = jit_leaf(_write_uuid)
 
 
-def _little(data: Any, at: Any, size: Any) -> Any:
+def _read_little_endian(data: Any, at: Any, size: Any) -> Any:
     value = np.int64(0)
     for k in range(size):
         value |= np.int64(data[at + k]) << (8 * k)
     return value
 
 
-little = leaf(_little)
+read_little_endian = jit_leaf(_read_little_endian)

@@ -22,9 +22,9 @@ from hadoop_loader._commit.roll_forward import projections_of
 from hadoop_loader._commit.transaction import LoaderContext, Progress, Transaction
 from hadoop_loader._decode.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
 from hadoop_loader._storage.filesystem import AnyPath, file_size
-from hadoop_loader._tables.columns import METADATA
+from hadoop_loader._tables.columns import METADATA_COLUMNS
 from hadoop_loader._tables.views import file_columns
-from hadoop_loader._tasks.rewrite_task import SMALL, Rewrite
+from hadoop_loader._tasks.rewrite_task import SMALL_FILE_BYTES, RewriteTask
 
 __all__ = ["MAX_PARTITIONS", "MIN_SMALL_FILES", "Compaction"]
 
@@ -115,12 +115,12 @@ class Compaction:
 
     def _candidate(self, builder: CommitBuilder, table: str, day: str) -> _Candidate | None:
         sources = builder.sources(table, day)
-        small = sum(file_size(path) < SMALL for path in sources)
+        small = sum(file_size(path) < SMALL_FILE_BYTES for path in sources)
         if small < self._min_small_files:
             return None
         return _Candidate(table, day, tuple(sources), small)
 
-    def _jobs(self, builder: CommitBuilder, found: Sequence[_Candidate]) -> list[Rewrite]:
+    def _jobs(self, builder: CommitBuilder, found: Sequence[_Candidate]) -> list[RewriteTask]:
         columns = {QUARANTINE_TABLE: QUARANTINE_COLUMNS}
         names = {QUARANTINE_TABLE: ""}
         for topic, state in builder.tables.items():
@@ -128,9 +128,9 @@ class Compaction:
         staging = self._transaction.staging(builder.number)
         for table in {c.table for c in found} - columns.keys():
             history = projections_of(builder.tables[names[table]], self._context.log)
-            columns[table] = (*file_columns(history), *METADATA)
+            columns[table] = (*file_columns(history), *METADATA_COLUMNS)
         return [
-            Rewrite(
+            RewriteTask(
                 builder.number,
                 names[c.table],
                 c.table,

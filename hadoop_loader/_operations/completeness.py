@@ -23,7 +23,7 @@ from hadoop_loader._commit.commit_record import Commit
 from hadoop_loader._commit.roll_forward import Catalog
 from hadoop_loader._storage.filesystem import AnyPath, write_atomically
 from hadoop_loader._tables.columns import STRING, TIMESTAMP, StructField
-from hadoop_loader._tables.sql_literals import text
+from hadoop_loader._tables.sql_literals import string_literal
 from headworks._audit_counting import AUDIT_TOPIC, window_of
 from headworks.errors import UnreachableError
 
@@ -163,7 +163,7 @@ def _must_publish(mark: int, published: int | None) -> bool:
 
 def _query(marks: Mapping[str, int], tables: Mapping[str, str], now: int) -> str:
     rows = ", ".join(
-        f"({text(topic)}, {text(tables[topic])}, "
+        f"({string_literal(topic)}, {string_literal(tables[topic])}, "
         f"TIMESTAMP '{_instant(mark)}', TIMESTAMP '{_instant(now)}')"
         for topic, mark in sorted(marks.items())
     )

@@ -35,17 +35,17 @@ from hadoop_loader._commit.task_results import (
 from hadoop_loader._commit.topic_plans import TopicPlans, next_state, plan_topics, schema_changed
 from hadoop_loader._commit.transaction import LoaderContext, Progress, Transaction
 from hadoop_loader._fetch.ranges import (
-    Gap,
-    GapError,
-    Range,
+    FetchRange,
+    OffsetGap,
+    OffsetGapError,
     Watermarks,
-    bytes_in,
+    assign_to_tasks,
+    estimated_bytes,
     new_ranges,
-    pack,
-    unled,
+    no_leader_error,
 )
 from hadoop_loader._storage.filesystem import AnyPath
-from hadoop_loader._tasks.load_task import Manifest, Task, TopicManifest, TopicPlan
+from hadoop_loader._tasks.load_task import LoadTask, TaskManifest, TopicManifest, TopicPlan
 from headworks.errors import HeadworksError
 
 __all__ = ["Load", "QuarantineLimitError", "make_tasks"]
@@ -62,8 +62,10 @@ class _LoadPlan:
     """Everything that a load is going to do."""
 
     topics: TopicPlans
-    ranges: list[Range] = field(default_factory=list)  # the new messages
-    gaps: dict[str, list[Gap]] = field(default_factory=dict)  # lost messages to skip, by topic
+    ranges: list[FetchRange] = field(default_factory=list)  # the new messages
+    gaps: dict[str, list[OffsetGap]] = field(
+        default_factory=dict
+    )  # lost messages to skip, by topic
     refused: list[SkippedTopic] = field(default_factory=list)
     leaderless: list[LeaderlessPartitions] = field(default_factory=list)
     evolved: list[str] = field(default_factory=list)  # topics with a new schema
@@ -81,7 +83,7 @@ class _LoadPlan:
         """Leave partitions as they are, because they have no leader."""
         if any(refusal.topic == topic for refusal in self.refused):
             return
-        error, committed = unled(topic, away), last.committed(topic) if last else {}
+        error, committed = no_leader_error(topic, away), last.committed(topic) if last else {}
         offsets = {partition: committed.get(partition) for partition in away}
         _LOG.warning(
             "%s; their offsets stay: %s",
@@ -111,7 +113,7 @@ class Load:
         with self._transaction.phase("plan"):
             plan = self._plan(last)
         self._context.on_step("planned")
-        manifests: list[Manifest] = []
+        manifests: list[TaskManifest] = []
         if plan.ranges:
             with self._transaction.phase("read"):
                 manifests = self._read(plan, last)
@@ -153,7 +155,7 @@ class Load:
         skip = self._context.policy.skip_lost
         try:
             ranges, gaps = new_ranges(topic.topic, committed, marks, skip_lost=skip)
-        except GapError as error:
+        except OffsetGapError as error:
             plan.refused.append(SkippedTopic(topic.topic, str(error)))
             return
         plan.ranges.extend(ranges)
@@ -163,15 +165,15 @@ class Load:
         if schema_changed(topic, before) and (before is not None or ranges):
             plan.evolved.append(topic.topic)
 
-    def _read(self, plan: _LoadPlan, last: Commit | None) -> list[Manifest]:
+    def _read(self, plan: _LoadPlan, last: Commit | None) -> list[TaskManifest]:
         number = (last.number if last else 0) + 1
         staging, bins = self._transaction.staging(number), self._context.tasks
         tasks = make_tasks(plan.ranges, plan.topics.plans, last, number, staging, bins)
         return self._transaction.load(tasks, staging, sum(r.size for r in plan.ranges))
 
     def _without_bad_topics(
-        self, plan: _LoadPlan, found: ResultsByTopic, manifests: Sequence[Manifest]
-    ) -> list[Manifest]:
+        self, plan: _LoadPlan, found: ResultsByTopic, manifests: Sequence[TaskManifest]
+    ) -> list[TaskManifest]:
         """Skip the topics with too many bad messages, and return the results without them."""
         skipped = set()
         for topic, parts in found.items():
@@ -190,7 +192,7 @@ class Load:
         ]
 
     def _build_commit(
-        self, plan: _LoadPlan, manifests: Sequence[Manifest], last: Commit | None
+        self, plan: _LoadPlan, manifests: Sequence[TaskManifest], last: Commit | None
     ) -> CommitBuilder:
         found, now = group_by_topic(manifests), self._transaction.now_ms()
         builder = self._transaction.new_commit(last, "load")
@@ -230,28 +232,28 @@ class Load:
 
 
 def make_tasks(
-    ranges: Sequence[Range],
+    ranges: Sequence[FetchRange],
     plans: Mapping[str, TopicPlan],
     last: Commit | None,
     number: int,
     staging: AnyPath,
     bins: int,
-) -> list[Task]:
+) -> list[LoadTask]:
     """Return the tasks of a load."""
     sizes = {t: s.record_bytes for t, s in last.tables.items()} if last else {}
     return [
-        Task(
+        LoadTask(
             number,
             packed,
             {t: plans[t] for t in {r.topic for r in packed}},
             staging,
-            bytes_in(packed, sizes),
+            estimated_bytes(packed, sizes),
         )
-        for packed in pack(ranges, bins, sizes)
+        for packed in assign_to_tasks(ranges, bins, sizes)
     ]
 
 
-def _task_report(manifest: Manifest) -> TaskReport:
+def _task_report(manifest: TaskManifest) -> TaskReport:
     """Return the report of one task."""
     return TaskReport(
         topics=len({found.topic for found in manifest.topics}),
@@ -274,5 +276,5 @@ def _check_limit(topic: str, parts: Sequence[TopicManifest], limit: QuarantineLi
     )
 
 
-def _range_of_gap(topic: str, gap: Gap) -> Range:
-    return Range(topic, gap.partition, gap.start, gap.end)
+def _range_of_gap(topic: str, gap: OffsetGap) -> FetchRange:
+    return FetchRange(topic, gap.partition, gap.start, gap.end)

@@ -36,10 +36,10 @@ from hadoop_loader._storage.filesystem import (
 )
 from hadoop_loader._storage.fsync import sync_folder
 from hadoop_loader._storage.staging import StagedFile
-from hadoop_loader._tables.columns import PARTITION, table_columns
-from hadoop_loader._tables.sql_literals import text
-from hadoop_loader._tables.views import Projection, rebuild_query
-from hadoop_loader._tasks.load_task import Writer
+from hadoop_loader._tables.columns import PARTITION_COLUMN, table_columns
+from hadoop_loader._tables.sql_literals import string_literal
+from hadoop_loader._tables.views import SchemaProjection, rebuild_query
+from hadoop_loader._tasks.load_task import WriterSchema
 from headworks.errors import CorruptError, UsageError
 from headworks.schema import parse, subject_of
 
@@ -103,7 +103,7 @@ class Rebuild:
         self._context.log.write_report(commit.number, report.as_dict())
         return report
 
-    def _latest(self, topic: str) -> Writer:
+    def _latest(self, topic: str) -> WriterSchema:
         versions = require_versions(topic, self._context.versions([topic]))
         if not versions:
             raise UsageError(
@@ -112,12 +112,12 @@ class Rebuild:
             )
         return versions[-1]
 
-    def _query(self, state: TableState, latest: Writer, number: int) -> str:
+    def _query(self, state: TableState, latest: WriterSchema, number: int) -> str:
         schema = parse(latest.text, strict=False)
         table_columns(schema)
         source = self._context.catalog.source_of(state.files_table)
         history = projections_of(state, self._context.log)
-        return rebuild_query(source, history, Projection(number, latest.version, schema))
+        return rebuild_query(source, history, SchemaProjection(number, latest.version, schema))
 
     def _day(
         self,
@@ -138,7 +138,9 @@ class Rebuild:
         if done is None:
             done = folder / f"{begun}{self._transaction.writer_id}"
             folder.mkdir(parents=True, exist_ok=True)
-            self._context.jobs.export(f"{query} WHERE {PARTITION} = {text(day)}", done)
+            self._context.jobs.export(
+                f"{query} WHERE {PARTITION_COLUMN} = {string_literal(day)}", done
+            )
         rows = 0
         for path in sorted_glob(done, "part-*.parquet"):
             sync_file(path)

@@ -31,14 +31,20 @@ from hadoop_loader._commit.task_results import (
 from hadoop_loader._commit.topic_plans import next_state, plan_topics
 from hadoop_loader._commit.transaction import LoaderContext, Progress, Transaction
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
-from hadoop_loader._fetch.messages import Message
-from hadoop_loader._fetch.position import Position
-from hadoop_loader._fetch.ranges import Range, unled
+from hadoop_loader._fetch.messages import FetchedMessage
+from hadoop_loader._fetch.position import RewindPosition
+from hadoop_loader._fetch.ranges import FetchRange, no_leader_error
 from hadoop_loader._operations.load import make_tasks
 from hadoop_loader._storage.filesystem import AnyPath, parquet_source
 from hadoop_loader._storage.staging import StagedFile
-from hadoop_loader._tasks.load_task import Manifest, Task, TopicManifest, TopicPlan, load
-from hadoop_loader._tasks.rewrite_task import Dropped, Rewrite, Rewritten
+from hadoop_loader._tasks.load_task import (
+    LoadTask,
+    TaskManifest,
+    TopicManifest,
+    TopicPlan,
+    run_load_task,
+)
+from hadoop_loader._tasks.rewrite_task import DroppedRows, RewriteResult, RewriteTask
 from headworks.errors import FindingsError, UsageError
 
 __all__ = ["Requeue", "Rewind"]
@@ -73,12 +79,12 @@ class _RowReplacement:
         return last, state, found.plans[topic]
 
     def _without(
-        self, builder: CommitBuilder, topic: str, table: str, dropped: Dropped
-    ) -> list[Rewritten]:
+        self, builder: CommitBuilder, topic: str, table: str, dropped: DroppedRows
+    ) -> list[RewriteResult]:
         """Stage a table's partitions without the dropped rows, and relocate them."""
         staging = self._transaction.staging(builder.number)
         jobs = [
-            Rewrite(builder.number, topic, table, day, tuple(sources), staging, dropped)
+            RewriteTask(builder.number, topic, table, day, tuple(sources), staging, dropped)
             for day in builder.days(table)
             if (sources := builder.sources(table, day))
         ]
@@ -119,7 +125,7 @@ class _RowReplacement:
 class Rewind(_RowReplacement):
     """Loads a topic again from a position up to its committed offsets."""
 
-    def run(self, topic: str, to: Position) -> LoadReport:
+    def run(self, topic: str, to: RewindPosition) -> LoadReport:
         """Replace all rows from `to` on; see the module for what is refused."""
         last, state, plan = self._begin(topic)
         with self._transaction.phase("plan"):
@@ -136,20 +142,20 @@ class Rewind(_RowReplacement):
             check_coverage(ranges, found)
         with self._transaction.phase("rewrite"):
             starts = {r.partition: r.start for r in ranges}
-            old = self._without(builder, topic, state.files_table, Dropped(None, starts))
-            bad = self._without(builder, topic, QUARANTINE_TABLE, Dropped(topic, starts))
+            old = self._without(builder, topic, state.files_table, DroppedRows(None, starts))
+            bad = self._without(builder, topic, QUARANTINE_TABLE, DroppedRows(topic, starts))
         _check_no_loss(topic, found[topic], [*old, *bad])
         replaced = _replaced(old, bad)
         files = [f for m in manifests for f in m.files]
         return self._take_in(builder, plan, found[topic], files, replaced)
 
-    def _ranges(self, topic: str, to: Position, last: Commit) -> list[Range]:
+    def _ranges(self, topic: str, to: RewindPosition, last: Commit) -> list[FetchRange]:
         committed = last.committed(topic)
         known = self._context.broker.partitions().get(topic, ())
         marks = self._context.broker.watermarks({topic: known}).get(topic, {})
         needed = known if to.partition is None else [p for p in known if p == to.partition]
         if away := [p for p in needed if p not in marks]:
-            raise unled(topic, away)
+            raise no_leader_error(topic, away)
         starts = to.starts(
             marks, lambda ms: self._context.broker.offsets_at(topic, list(marks), ms)
         )
@@ -163,7 +169,7 @@ class Rewind(_RowReplacement):
                     fix="rewind to a later offset or time, or to `earliest`",
                 )
             if start < end:
-                ranges.append(Range(topic, partition, start, end))
+                ranges.append(FetchRange(topic, partition, start, end))
         return ranges
 
 
@@ -185,18 +191,18 @@ class Requeue(_RowReplacement):
         if not sum(t.rows for t in manifest.topics):
             return self._nothing(last)
         with self._transaction.phase("rewrite"):
-            every = Dropped(topic, dict.fromkeys(last.committed(topic), 0))
+            every = DroppedRows(topic, dict.fromkeys(last.committed(topic), 0))
             bad = self._without(builder, topic, QUARANTINE_TABLE, every)
         _check_no_loss(topic, manifest.topics, bad)
         return self._take_in(builder, plan, manifest.topics, manifest.files, _replaced([], bad))
 
     def _read(
         self, builder: CommitBuilder, plan: TopicPlan, sources: Sequence[AnyPath]
-    ) -> Manifest:
-        nothing = (Range(plan.topic, 0, 0, 0),)
+    ) -> TaskManifest:
+        nothing = (FetchRange(plan.topic, 0, 0, 0),)
         staging = self._transaction.staging(builder.number)
-        task = Task(builder.number, nothing, {plan.topic: plan}, staging)
-        return load(task, _QuarantineFetcher(sources))
+        task = LoadTask(builder.number, nothing, {plan.topic: plan}, staging)
+        return run_load_task(task, _QuarantineFetcher(sources))
 
 
 class _QuarantineFetcher:
@@ -205,7 +211,7 @@ class _QuarantineFetcher:
     def __init__(self, sources: Sequence[AnyPath]) -> None:
         self._sources = sources
 
-    def fetch(self, ranges: Sequence[Range]) -> Iterator[tuple[str, list[Message]]]:
+    def fetch(self, ranges: Sequence[FetchRange]) -> Iterator[tuple[str, list[FetchedMessage]]]:
         """Return every quarantined message of the ranges' single topic, whatever the ranges."""
         (topic,) = {r.topic for r in ranges}
         for source in self._sources:
@@ -219,7 +225,7 @@ class _QuarantineFetcher:
                 yield (
                     topic,
                     [
-                        Message(partition, offset, stamp // 1000, key, value)
+                        FetchedMessage(partition, offset, stamp // 1000, key, value)
                         for partition, offset, stamp, key, value in zip(
                             partitions, offsets, stamps, keys, values, strict=True
                         )
@@ -227,7 +233,7 @@ class _QuarantineFetcher:
                 )
 
 
-def _replaced(old: Sequence[Rewritten], bad: Sequence[Rewritten]) -> WindowCounts:
+def _replaced(old: Sequence[RewriteResult], bad: Sequence[RewriteResult]) -> WindowCounts:
     windows: WindowCounts = {}
     for outcome, found in (("loaded", old), ("quarantined", bad)):
         for r in found:
@@ -238,7 +244,7 @@ def _replaced(old: Sequence[Rewritten], bad: Sequence[Rewritten]) -> WindowCount
 
 
 def _check_no_loss(
-    topic: str, parts: Sequence[TopicManifest], replaced: Sequence[Rewritten]
+    topic: str, parts: Sequence[TopicManifest], replaced: Sequence[RewriteResult]
 ) -> None:
     new = sum(p.rows + p.quarantined for p in parts)
     old = sum(n for r in replaced for n in r.dropped.values())

@@ -14,7 +14,7 @@ from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.commit_record import Commit, TableState
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._fetch.kafka_log import KafkaLog
-from hadoop_loader._fetch.ranges import Range, Watermarks, unled
+from hadoop_loader._fetch.ranges import FetchRange, Watermarks, no_leader_error
 from hadoop_loader._storage.filesystem import AnyPath
 from headworks._kafka.client_properties import client_properties
 from headworks.errors import HeadworksError, UsageError
@@ -83,7 +83,9 @@ def _fetch_lags(bootstrap: str, last: Commit) -> tuple[dict[str, Lag], str | Non
             topic: compute_lag(last.committed(topic), found, oldest.get(topic), now)
             for topic, found in led.items()
         }
-        return lags, "; ".join(unled(t, ps).message for t, ps in missing.items() if ps) or None
+        return lags, "; ".join(
+            no_leader_error(t, ps).message for t, ps in missing.items() if ps
+        ) or None
     except HeadworksError as error:
         return {}, error.message
 
@@ -96,14 +98,14 @@ def _oldest(
     Only the first such message of each partition counts. Topics without any are omitted.
     """
     firsts = [
-        Range(topic, partition, start, start + 1)
+        FetchRange(topic, partition, start, start + 1)
         for topic, found in marks.items()
         for committed in (last.committed(topic),)
         for partition, mark in found.items()
         if (start := max(committed.get(partition, mark.low), mark.low)) < mark.high
     ]
     oldest: dict[str, int] = {}
-    with BrokerFetcher(client, each=_FIRST_FETCH_BYTES) as fetcher:
+    with BrokerFetcher(client, partition_max_bytes=_FIRST_FETCH_BYTES) as fetcher:
         for topic, messages in fetcher.fetch(firsts):
             first = min(message.timestamp for message in messages)
             oldest[topic] = min(first, oldest.get(topic, first))

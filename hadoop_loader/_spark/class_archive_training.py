@@ -15,7 +15,7 @@ from hadoop_loader._spark.hiveserver2 import serve
 from hadoop_loader._spark.jvm_class_archive import QUIET, ClassArchive
 from hadoop_loader._spark.session import start_session, stop_session
 from hadoop_loader._spark.sql import query
-from hadoop_loader._tables.columns import METADATA, Scalar, StructField
+from hadoop_loader._tables.columns import METADATA_COLUMNS, ScalarColumn, StructField
 from hadoop_loader._tables.hive_catalog import HiveCatalog
 
 _LONGEST_SECONDS = 900.0
@@ -29,7 +29,7 @@ def train(data: Path, archive: Path) -> None:
     try:
         catalog = HiveCatalog(spark, config.files_database, config.database)
         catalog.prepare(config.metastore)
-        columns = (StructField("n", Scalar("int")), *METADATA)
+        columns = (StructField("n", ScalarColumn("int")), *METADATA_COLUMNS)
         catalog.put_table("t", columns, data / "t", "A table.", {"a": "b"})
         view = f"SELECT CASE WHEN _load < 2 THEN 1 ELSE n END AS n FROM {catalog.source_of('t')}"
         catalog.put_view("t", columns[:1], view, "A view.", {"a": "b"})

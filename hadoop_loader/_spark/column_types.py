@@ -16,10 +16,10 @@ from hadoop_loader._tables.columns import (
     STRING,
     TIMESTAMP,
     ColumnType,
-    Decimal,
-    ListOf,
-    MapOf,
-    Struct,
+    DecimalColumn,
+    ListColumn,
+    MapColumn,
+    StructColumn,
     StructField,
 )
 from headworks.errors import IncompatibleError
@@ -41,20 +41,22 @@ _SCALARS: dict[type[Any], ColumnType] = {
 }
 
 
-def struct_of(schema: types.StructType) -> Struct:
+def struct_of(schema: types.StructType) -> StructColumn:
     """Return the columns of a DataFrame; IncompatibleError for a type that no schema has."""
-    return Struct(tuple(StructField(f.name, _type(f.dataType, f.name)) for f in schema.fields))
+    return StructColumn(
+        tuple(StructField(f.name, _type(f.dataType, f.name)) for f in schema.fields)
+    )
 
 
 def _type(given: types.DataType, at: str) -> ColumnType:
     if isinstance(given, types.StructType):
         return struct_of(given)
     if isinstance(given, types.ArrayType):
-        return ListOf(_type(given.elementType, at))
+        return ListColumn(_type(given.elementType, at))
     if isinstance(given, types.MapType) and isinstance(given.keyType, types.StringType):
-        return MapOf(_type(given.valueType, at))
+        return MapColumn(_type(given.valueType, at))
     if isinstance(given, types.DecimalType):
-        return Decimal(given.precision, given.scale)
+        return DecimalColumn(given.precision, given.scale)
     found = _SCALARS.get(type(given))
     if found is None:
         raise IncompatibleError(

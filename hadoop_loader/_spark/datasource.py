@@ -37,12 +37,12 @@ from hadoop_loader._commit.topic_plans import RegistrySubjects, require_versions
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._fetch.kafka_log import KafkaLog
-from hadoop_loader._fetch.messages import Messages
-from hadoop_loader._fetch.position import Position
-from hadoop_loader._fetch.ranges import Range, unled
+from hadoop_loader._fetch.messages import MessageColumns
+from hadoop_loader._fetch.position import RewindPosition
+from hadoop_loader._fetch.ranges import FetchRange, no_leader_error
 from hadoop_loader._spark.column_types import struct_of
 from hadoop_loader._spark.rows import check_columns, datum_of
-from hadoop_loader._tables.columns import METADATA, Struct, table_columns
+from hadoop_loader._tables.columns import METADATA_COLUMNS, StructColumn, table_columns
 from hadoop_loader._tables.hive_catalog import column_list
 from hadoop_loader._tasks.load_task import TopicLoader, TopicPlan
 from headworks._kafka.client_properties import client_properties
@@ -106,7 +106,7 @@ class HeadworksSource(DataSource):
         if not isinstance(reader, Record):
             raise UsageError(f"the schema of topic {self._plan.topic} is no record")
         drop = key if key is not None and all(f.name != key for f in reader.fields) else None
-        check_columns(Struct(tuple(f for f in columns.fields if f.name != drop)), reader)
+        check_columns(StructColumn(tuple(f for f in columns.fields if f.name != drop)), reader)
         return _EventWriter(self._client, self._plan, key)
 
 
@@ -114,7 +114,7 @@ class HeadworksSource(DataSource):
 class _RangePartition(InputPartition):
     """An offset range of one partition."""
 
-    range: Range
+    range: FetchRange
 
 
 class _TopicReader:
@@ -132,7 +132,7 @@ class _TopicReader:
         sink = _RowSink(None if self._skip_bad else self._plan.topic)
         loader = TopicLoader(self._plan, 0, sink)
         for _, found in BrokerFetcher(self._client).fetch([partition.range]):
-            messages = found if isinstance(found, Messages) else Messages.of(found)
+            messages = found if isinstance(found, MessageColumns) else MessageColumns.of(found)
             if len(messages):
                 loader.add(messages)
             loader.flush()
@@ -144,7 +144,7 @@ class _BatchReader(_TopicReader, DataSourceReader):
 
     def __init__(self, client: Mapping[str, Any], plan: TopicPlan, options: Mapping[str, str]):
         super().__init__(client, plan, options)
-        self._start = Position.parse(options.get("start", "earliest"))
+        self._start = RewindPosition.parse(options.get("start", "earliest"))
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return a range for each partition of the topic that has messages."""
@@ -153,7 +153,7 @@ class _BatchReader(_TopicReader, DataSourceReader):
         topic = self._plan.topic
         starts = self._start.starts(ends, lambda ms: log.offsets_at(topic, list(ends), ms))
         return [
-            _RangePartition(Range(topic, p, max(start, ends[p].low), ends[p].high))
+            _RangePartition(FetchRange(topic, p, max(start, ends[p].low), ends[p].high))
             for p, start in sorted(starts.items())
             if max(start, ends[p].low) < ends[p].high
         ]
@@ -164,7 +164,7 @@ class _StreamReader(_TopicReader, DataSourceStreamReader):
 
     def __init__(self, client: Mapping[str, Any], plan: TopicPlan, options: Mapping[str, str]):
         super().__init__(client, plan, options)
-        self._start = Position.parse(options.get("start", "earliest"))
+        self._start = RewindPosition.parse(options.get("start", "earliest"))
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Return the offsets at which a new stream starts."""
@@ -185,7 +185,7 @@ class _StreamReader(_TopicReader, DataSourceStreamReader):
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Return the ranges between two offsets; a partition added meanwhile starts at 0."""
         return [
-            _RangePartition(Range(self._plan.topic, int(p), start.get(p, 0), high))
+            _RangePartition(FetchRange(self._plan.topic, int(p), start.get(p, 0), high))
             for p, high in sorted(end.items())
             if start.get(p, 0) < high
         ]
@@ -331,7 +331,7 @@ def _latest_plan(topic: str, registry: str) -> TopicPlan:
 
 def _columns(plan: TopicPlan) -> tuple[Any, ...]:
     """Return the columns of a table of the topic, except `_load`."""
-    metadata = (f for f in METADATA if f.name != "_load")
+    metadata = (f for f in METADATA_COLUMNS if f.name != "_load")
     return (*table_columns(parse(plan.latest.text, strict=False)), *metadata)
 
 
@@ -341,5 +341,5 @@ def _require_watermarks(log: KafkaLog, topic: str) -> Mapping[int, Any]:
         raise UsageError(f"there is no topic {topic} on the broker")
     marks = log.watermarks({topic: partitions})[topic]
     if away := [p for p in partitions if p not in marks]:
-        raise unled(topic, away)  # a query must not omit rows silently
+        raise no_leader_error(topic, away)  # a query must not omit rows silently
     return marks

@@ -15,8 +15,8 @@ from typing import Any
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._spark.errors import disk_error, first_line
 from hadoop_loader._storage.filesystem import AnyPath, hadoop_uri
-from hadoop_loader._tasks.load_task import Manifest, Task, load
-from hadoop_loader._tasks.rewrite_task import Rewrite, Rewritten, rewrite
+from hadoop_loader._tasks.load_task import LoadTask, TaskManifest, run_load_task
+from hadoop_loader._tasks.rewrite_task import RewriteResult, RewriteTask, run_rewrite_task
 from headworks.errors import HeadworksError
 
 __all__ = ["SparkJobs", "TaskError"]
@@ -42,11 +42,11 @@ class SparkJobs:
         self._spark = spark
         self._client = client
 
-    def load(self, tasks: Sequence[Task]) -> list[Manifest]:
+    def load(self, tasks: Sequence[LoadTask]) -> list[TaskManifest]:
         """Run load tasks; raises the first HeadworksError of a task."""
         return self._run(partial(_load, self._client), tasks)
 
-    def rewrite(self, rewrites: Sequence[Rewrite]) -> list[Rewritten]:
+    def rewrite(self, rewrites: Sequence[RewriteTask]) -> list[RewriteResult]:
         """Rewrite partitions; raises the first HeadworksError of a task."""
         return self._run(_rewrite, rewrites)
 
@@ -72,19 +72,19 @@ class SparkJobs:
         return list(found)
 
 
-def _load(client: Mapping[str, Any], task: Task) -> Iterator[Manifest | _TaskFailure]:
+def _load(client: Mapping[str, Any], task: LoadTask) -> Iterator[TaskManifest | _TaskFailure]:
     try:
         with BrokerFetcher(client) as fetcher:
-            yield load(task, fetcher)
+            yield run_load_task(task, fetcher)
     except HeadworksError as error:
         yield _failure(error)
     except OSError as error:
         yield _failure(disk_error(_warehouse_root(task.staging), error))
 
 
-def _rewrite(job: Rewrite) -> Iterator[Rewritten | _TaskFailure]:
+def _rewrite(job: RewriteTask) -> Iterator[RewriteResult | _TaskFailure]:
     try:
-        yield rewrite(job)
+        yield run_rewrite_task(job)
     except HeadworksError as error:
         yield _failure(error)
     except OSError as error:

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from decimal import Context
-from decimal import Decimal as Number
+from decimal import Context, Decimal
 from typing import Any, cast
 from uuid import UUID
 
@@ -24,10 +23,10 @@ from hadoop_loader._tables.columns import (
     INT,
     MAX_DECIMAL_PRECISION,
     ColumnType,
-    Decimal,
-    ListOf,
-    MapOf,
-    Struct,
+    DecimalColumn,
+    ListColumn,
+    MapColumn,
+    StructColumn,
     StructField,
     column_type,
     ddl,
@@ -46,7 +45,7 @@ _FLOAT_STRUCT = struct.Struct("<f")
 _WIDENINGS = {(INT, BIGINT), (INT, DOUBLE), (BIGINT, DOUBLE)}
 
 
-def check_columns(columns: Struct, schema: Record, at: str = "") -> None:
+def check_columns(columns: StructColumn, schema: Record, at: str = "") -> None:
     """Raise IncompatibleError, with the column, unless `columns` fit `schema`."""
     given = {f.name: f for f in columns.fields}
     for f in schema.fields:
@@ -165,9 +164,9 @@ def _checked(convert: Convert, name: str) -> Convert:
 def _number(precision: int, scale: int) -> Convert:
     """Return a converter of decimals that are too long for a decimal column, and are text there."""
 
-    def number(value: str) -> Number:
+    def number(value: str) -> Decimal:
         try:
-            found = Number(value)
+            found = Decimal(value)
             whole = found.scaleb(scale, _EXACT_CONTEXT)
             fits = whole == whole.to_integral_value() and abs(whole) < 10**precision
         except ArithmeticError:
@@ -272,21 +271,21 @@ def _branch_name(schema: Schema) -> str:
 def _check(given: ColumnType, schema: Schema, path: str) -> None:
     wanted = column_type(schema)
     value = _single_branch(schema)
-    if isinstance(given, Struct) and isinstance(value, Record):
+    if isinstance(given, StructColumn) and isinstance(value, Record):
         if value.fields:
             check_columns(given, value, f"{path}.")
         elif [f.name for f in given.fields] != [EMPTY_FIELD]:
             raise _type_mismatch(path, given, wanted)
-    elif isinstance(given, ListOf) and isinstance(value, Array):
+    elif isinstance(given, ListColumn) and isinstance(value, Array):
         _check(given.item, value.items, f"{path}[]")
-    elif isinstance(given, MapOf) and isinstance(value, MapType):
+    elif isinstance(given, MapColumn) and isinstance(value, MapType):
         _check(given.value, value.values, f"{path}{{}}")
     elif (
         _without_comments(given) != _without_comments(wanted) and (given, wanted) not in _WIDENINGS
     ):
         same_scale = (
-            isinstance(given, Decimal)
-            and isinstance(wanted, Decimal)
+            isinstance(given, DecimalColumn)
+            and isinstance(wanted, DecimalColumn)
             and given.scale == wanted.scale
             and given.precision <= wanted.precision
         )
@@ -304,11 +303,13 @@ def _single_branch(schema: Schema) -> Schema:
 
 def _without_comments(type_: ColumnType) -> ColumnType:
     """Return a type without its comments."""
-    if isinstance(type_, Struct):
-        return Struct(tuple(StructField(f.name, _without_comments(f.type)) for f in type_.fields))
-    if isinstance(type_, ListOf):
-        return ListOf(_without_comments(type_.item))
-    return MapOf(_without_comments(type_.value)) if isinstance(type_, MapOf) else type_
+    if isinstance(type_, StructColumn):
+        return StructColumn(
+            tuple(StructField(f.name, _without_comments(f.type)) for f in type_.fields)
+        )
+    if isinstance(type_, ListColumn):
+        return ListColumn(_without_comments(type_.item))
+    return MapColumn(_without_comments(type_.value)) if isinstance(type_, MapColumn) else type_
 
 
 def _type_mismatch(path: str, given: ColumnType, wanted: ColumnType) -> IncompatibleError:

@@ -6,7 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from hadoop_loader._tables.columns import ColumnType, Decimal, ListOf, MapOf, Scalar
+from hadoop_loader._tables.columns import (
+    ColumnType,
+    DecimalColumn,
+    ListColumn,
+    MapColumn,
+    ScalarColumn,
+)
 
 __all__ = ["arrow_type"]
 
@@ -24,12 +30,12 @@ _ARROW: dict[str, pa.DataType] = {
 
 def arrow_type(type_: ColumnType) -> Any:
     """The Arrow type of a column; Parquet's follows from it."""
-    if isinstance(type_, Scalar):
+    if isinstance(type_, ScalarColumn):
         return _ARROW[type_.name]
-    if isinstance(type_, Decimal):
+    if isinstance(type_, DecimalColumn):
         return pa.decimal128(type_.precision, type_.scale)
-    if isinstance(type_, ListOf):
+    if isinstance(type_, ListColumn):
         return pa.list_(arrow_type(type_.item))
-    if isinstance(type_, MapOf):
+    if isinstance(type_, MapColumn):
         return pa.map_(pa.string(), arrow_type(type_.value))
     return pa.struct([(f.name, arrow_type(f.type)) for f in type_.fields])

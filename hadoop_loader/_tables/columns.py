@@ -29,16 +29,16 @@ __all__ = [
     "EMPTY_FIELD",
     "INT",
     "MAX_DECIMAL_PRECISION",
-    "METADATA",
-    "PARTITION",
+    "METADATA_COLUMNS",
+    "PARTITION_COLUMN",
     "STRING",
     "TIMESTAMP",
     "ColumnType",
-    "Decimal",
-    "ListOf",
-    "MapOf",
-    "Scalar",
-    "Struct",
+    "DecimalColumn",
+    "ListColumn",
+    "MapColumn",
+    "ScalarColumn",
+    "StructColumn",
     "StructField",
     "branch_names",
     "column_type",
@@ -49,7 +49,7 @@ __all__ = [
     "union_type",
 ]
 
-PARTITION = "datepartition"
+PARTITION_COLUMN = "datepartition"
 EMPTY_FIELD = "_present"
 MAX_DECIMAL_PRECISION = 38
 MAX_COLUMNS = 50_000
@@ -57,14 +57,14 @@ MAX_DEPTH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class ScalarColumn:
     """A column of one value; `name` is the Hive type."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Decimal:
+class DecimalColumn:
     """A decimal(precision, scale)."""
 
     precision: int
@@ -81,7 +81,7 @@ class StructField:
 
 
 @dataclass(frozen=True, slots=True)
-class Struct:
+class StructColumn:
     """A struct with named members; `of`: what it stands for (record, union, duration).
 
     A record's members are its fields and a union's are its types: no table has one in a column of
@@ -97,27 +97,27 @@ class Struct:
 
 
 @dataclass(frozen=True, slots=True)
-class ListOf:
+class ListColumn:
     """An array."""
 
     item: ColumnType
 
 
 @dataclass(frozen=True, slots=True)
-class MapOf:
+class MapColumn:
     """A map from string."""
 
     value: ColumnType
 
 
-ColumnType = Scalar | Decimal | Struct | ListOf | MapOf
+ColumnType = ScalarColumn | DecimalColumn | StructColumn | ListColumn | MapColumn
 
-BOOLEAN, INT, BIGINT = Scalar("boolean"), Scalar("int"), Scalar("bigint")
-DOUBLE, STRING, BINARY = Scalar("double"), Scalar("string"), Scalar("binary")
-DATE, TIMESTAMP = Scalar("date"), Scalar("timestamp")
+BOOLEAN, INT, BIGINT = ScalarColumn("boolean"), ScalarColumn("int"), ScalarColumn("bigint")
+DOUBLE, STRING, BINARY = ScalarColumn("double"), ScalarColumn("string"), ScalarColumn("binary")
+DATE, TIMESTAMP = ScalarColumn("date"), ScalarColumn("timestamp")
 
 # What every table tells about each row: where it came from, and by which schema and load.
-METADATA: tuple[StructField, ...] = (
+METADATA_COLUMNS: tuple[StructField, ...] = (
     StructField("_partition", INT, "partition of the topic"),
     StructField("_offset", BIGINT, "offset in the partition"),
     StructField("_timestamp", TIMESTAMP, "timestamp of the record in the log"),
@@ -143,7 +143,7 @@ _LOGICAL = {
     "local-timestamp-micros": TIMESTAMP,
     "uuid": STRING,
 }
-_DURATION = Struct(
+_DURATION = StructColumn(
     tuple(StructField(name, BIGINT) for name in ("months", "days", "millis")), "duration"
 )
 
@@ -166,7 +166,7 @@ def table_columns(schema: Schema) -> tuple[StructField, ...]:
         )
     else:
         columns = (StructField("value", column_type(schema)),)
-    reserved = {PARTITION, *(column.name for column in METADATA)}
+    reserved = {PARTITION_COLUMN, *(column.name for column in METADATA_COLUMNS)}
     for column in columns:
         if column.name.lower() in reserved:
             raise SchemaError(
@@ -187,9 +187,9 @@ def column_type(schema: Schema, inside: tuple[Schema, ...] = ()) -> ColumnType:
     if isinstance(schema, EnumType):
         return STRING
     if isinstance(schema, Array):
-        return ListOf(column_type(schema.items, inside))
+        return ListColumn(column_type(schema.items, inside))
     if isinstance(schema, MapType):
-        return MapOf(column_type(schema.values, inside))
+        return MapColumn(column_type(schema.values, inside))
     if isinstance(schema, Union):
         return union_type(schema, inside)
     if any(schema is record for record in inside):
@@ -200,12 +200,12 @@ def column_type(schema: Schema, inside: tuple[Schema, ...] = ()) -> ColumnType:
             fix="keep the recursive part as a string or bytes field",
         )
     if not schema.fields:
-        return Struct((StructField(EMPTY_FIELD, BOOLEAN),))
+        return StructColumn((StructField(EMPTY_FIELD, BOOLEAN),))
     fields = tuple(
         StructField(f.name, column_type(f.type, (*inside, schema)), f.doc) for f in schema.fields
     )
     _check_case(fields, schema.pointer)
-    return Struct(fields)
+    return StructColumn(fields)
 
 
 def union_type(schema: Union, inside: tuple[Schema, ...] = ()) -> ColumnType:
@@ -225,7 +225,7 @@ def union_type(schema: Union, inside: tuple[Schema, ...] = ()) -> ColumnType:
     names = branch_names(values)
     fields = tuple(StructField(name, type_) for name, type_ in zip(names, types, strict=True))
     _check_case(fields, schema.pointer)
-    return Struct(fields, "union")
+    return StructColumn(fields, "union")
 
 
 def branch_names(branches: list[Schema]) -> list[str]:
@@ -244,13 +244,13 @@ def branch_names(branches: list[Schema]) -> list[str]:
 
 def ddl(type_: ColumnType) -> str:
     """The type as Spark SQL and Hive write it."""
-    if isinstance(type_, Scalar):
+    if isinstance(type_, ScalarColumn):
         return type_.name
-    if isinstance(type_, Decimal):
+    if isinstance(type_, DecimalColumn):
         return f"decimal({type_.precision},{type_.scale})"
-    if isinstance(type_, ListOf):
+    if isinstance(type_, ListColumn):
         return f"array<{ddl(type_.item)}>"
-    if isinstance(type_, MapOf):
+    if isinstance(type_, MapColumn):
         return f"map<string,{ddl(type_.value)}>"
     return f"struct<{','.join(f'{quoted(f.name)}:{ddl(f.type)}' for f in type_.fields)}>"
 
@@ -279,7 +279,7 @@ def _fixed(schema: Fixed) -> ColumnType:
 
 
 def _decimal(precision: int, scale: int) -> ColumnType:
-    return Decimal(precision, scale) if precision <= MAX_DECIMAL_PRECISION else STRING
+    return DecimalColumn(precision, scale) if precision <= MAX_DECIMAL_PRECISION else STRING
 
 
 def _check_size(schema: Schema) -> None:
@@ -288,7 +288,7 @@ def _check_size(schema: Schema) -> None:
     stack: list[tuple[Schema, bool]] = [(schema, False)]
     while stack:
         node, leaving = stack.pop()
-        below = _inside(node)
+        below = _inner_types(node)
         if leaving:
             known = [sizes[id(one)] for one in below]
             size = 1 + sum(size for size, _ in known)
@@ -309,7 +309,7 @@ def _check_size(schema: Schema) -> None:
             stack += [(one, False) for one in below]
 
 
-def _inside(node: Schema) -> tuple[Schema, ...]:
+def _inner_types(node: Schema) -> tuple[Schema, ...]:
     if isinstance(node, Record):
         return tuple(f.type for f in node.fields)
     if isinstance(node, Array):
@@ -320,7 +320,7 @@ def _inside(node: Schema) -> tuple[Schema, ...]:
 
 
 def _check_case(fields: tuple[StructField, ...], pointer: str) -> None:
-    for first, second in _case_pairs(fields):
+    for first, second in _case_collisions(fields):
         raise SchemaError(
             f"names {first!r} and {second!r} differ only in case, and Hive's do not",
             pointer=pointer,
@@ -329,7 +329,7 @@ def _check_case(fields: tuple[StructField, ...], pointer: str) -> None:
         )
 
 
-def _case_pairs(fields: tuple[StructField, ...]) -> Iterator[tuple[str, str]]:
+def _case_collisions(fields: tuple[StructField, ...]) -> Iterator[tuple[str, str]]:
     seen: dict[str, str] = {}
     for f in fields:
         if f.name.lower() in seen:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import uuid
 from decimal import Context, Decimal
-from struct import Struct as Layout
+from struct import Struct
 from typing import Any, cast
 
 from hadoop_loader._tables.columns import (
     EMPTY_FIELD,
     MAX_DECIMAL_PRECISION,
-    Struct,
+    StructColumn,
     branch_names,
     union_type,
 )
@@ -36,8 +36,8 @@ from headworks.schema._model import Json
 
 __all__ = [
     "as_float32",
+    "column_default",
     "decimal_text",
-    "default_of",
     "duration",
     "micros_of_millis",
     "to_decimal",
@@ -46,11 +46,11 @@ __all__ = [
 
 _EXACT = Context(prec=10_000)
 _MICROS_LIMIT = (2**63 - 1) // 1000
-_FLOAT = Layout("<f")
-_DURATION = Layout("<III")
+_FLOAT = Struct("<f")
+_DURATION = Struct("<III")
 
 
-def default_of(field: Field) -> Any:
+def column_default(field: Field) -> Any:
     """The column value of a field's default."""
     return _value(field.type, cast(Json, field.default))
 
@@ -58,7 +58,7 @@ def default_of(field: Field) -> Any:
 def union_names(union: Union) -> dict[int, str] | None:
     """Branch index to struct member for a union of several columns, None if it is one column."""
     values = [b for b in union.branches if b.kind != "null"]
-    if len(values) < 2 or not isinstance(union_type(union), Struct):
+    if len(values) < 2 or not isinstance(union_type(union), StructColumn):
         return None
     names = iter(branch_names(values))
     return {i: next(names) for i, b in enumerate(union.branches) if b.kind != "null"}
@@ -115,7 +115,7 @@ def _value(schema: Schema, value: Json) -> Any:
     if not schema.fields:
         return {EMPTY_FIELD: True}
     return {
-        f.name: _value(f.type, given[f.name]) if f.name in given else default_of(f)
+        f.name: _value(f.type, given[f.name]) if f.name in given else column_default(f)
         for f in schema.fields
     }
 

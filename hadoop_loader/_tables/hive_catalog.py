@@ -18,13 +18,13 @@ from typing import Any
 
 from hadoop_loader._storage.filesystem import AnyPath, hadoop_uri
 from hadoop_loader._tables.columns import (
-    PARTITION,
+    PARTITION_COLUMN,
     ColumnType,
-    Decimal,
-    ListOf,
-    MapOf,
-    Scalar,
-    Struct,
+    DecimalColumn,
+    ListColumn,
+    MapColumn,
+    ScalarColumn,
+    StructColumn,
     StructField,
     ddl,
     quoted,
@@ -35,7 +35,7 @@ __all__ = ["HiveCatalog", "column_list", "create_table"]
 
 _DAYS_PER_STATEMENT = 400
 # The metastore keeps comments in columns of 256 characters.
-_MAX_COMMENT = 250
+_MAX_COMMENT_CHARACTERS = 250
 _SELF_TEST = "headworks_self_test"
 
 
@@ -64,9 +64,9 @@ class HiveCatalog:
     def self_test(self) -> None:
         """Widen and nest in a table without files; UsageError if this Spark cannot."""
         name = f"{quoted(self._files)}.{_SELF_TEST}"
-        before = [StructField("a", Struct((StructField("b", Scalar("int")),)))]
-        inner = (StructField("b", Scalar("bigint")), StructField("c", Scalar("string")))
-        after = [StructField("a", Struct(inner))]
+        before = [StructField("a", StructColumn((StructField("b", ScalarColumn("int")),)))]
+        inner = (StructField("b", ScalarColumn("bigint")), StructField("c", ScalarColumn("string")))
+        after = [StructField("a", StructColumn(inner))]
         self._sql(f"DROP TABLE IF EXISTS {name}")
         location = f"{self._spark.conf.get('spark.sql.warehouse.dir')}/{_SELF_TEST}"
         self._create(_SELF_TEST, before, location, None, {})
@@ -119,7 +119,7 @@ class HiveCatalog:
         if self._spark.catalog.tableExists(view):
             # CREATE OR REPLACE drops the view first, and readers find none.
             self._sql(f"ALTER VIEW {view} AS {query}")
-            told = {**properties, "comment": _cut(comment)}
+            told = {**properties, "comment": _short_comment(comment)}
             self._sql(f"ALTER VIEW {view} SET TBLPROPERTIES ({_pairs(told)})")
             self._alter(self._views, name, columns)
             return
@@ -139,7 +139,8 @@ class HiveCatalog:
         new = [day for day in wanted if day not in known]
         for i in range(0, len(new), _DAYS_PER_STATEMENT):
             parts = " ".join(
-                f"PARTITION ({PARTITION}='{day}')" for day in new[i : i + _DAYS_PER_STATEMENT]
+                f"PARTITION ({PARTITION_COLUMN}='{day}')"
+                for day in new[i : i + _DAYS_PER_STATEMENT]
             )
             self._sql(f"ALTER TABLE {table} ADD IF NOT EXISTS {parts}")
 
@@ -147,7 +148,7 @@ class HiveCatalog:
         """Send readers of these partitions to other folders, one partition after the other."""
         table = self.source_of(name)
         for day, folder in sorted(folders.items()):
-            part, place = f"PARTITION ({PARTITION}='{day}')", _string(hadoop_uri(folder))
+            part, place = f"PARTITION ({PARTITION_COLUMN}='{day}')", _string(hadoop_uri(folder))
             self._sql(f"ALTER TABLE {table} ADD IF NOT EXISTS {part} LOCATION {place}")
             self._sql(f"ALTER TABLE {table} {part} SET LOCATION {place}")
 
@@ -198,7 +199,7 @@ def create_table(
     place = "" if location is None else f" LOCATION {_string(location)}"
     return (
         f"CREATE EXTERNAL TABLE {table} ({column_list(columns)}){_comment(comment)} "
-        f"PARTITIONED BY ({PARTITION} string) STORED AS PARQUET{place}{held}"
+        f"PARTITIONED BY ({PARTITION_COLUMN} string) STORED AS PARQUET{place}{held}"
     )
 
 
@@ -208,7 +209,7 @@ def column_list(columns: Sequence[StructField]) -> str:
 
 
 def _spark_column(f: StructField) -> dict[str, Any]:
-    comment = _cut(f.comment)
+    comment = _short_comment(f.comment)
     return _spark_field(f) | {"metadata": {"comment": comment} if comment else {}}
 
 
@@ -221,27 +222,29 @@ def _spark_field(f: StructField) -> dict[str, Any]:
 
 def _spark_type(type_: ColumnType) -> Any:
     """A type as Spark's JSON writes it."""
-    if isinstance(type_, Struct):
+    if isinstance(type_, StructColumn):
         return {"type": "struct", "fields": [_spark_field(f) for f in type_.fields]}
-    if isinstance(type_, ListOf):
+    if isinstance(type_, ListColumn):
         return {"type": "array", "elementType": _spark_type(type_.item), "containsNull": True}
-    if isinstance(type_, MapOf):
+    if isinstance(type_, MapColumn):
         value = _spark_type(type_.value)
         return {"type": "map", "keyType": "string", "valueType": value, "valueContainsNull": True}
-    if isinstance(type_, Decimal):
+    if isinstance(type_, DecimalColumn):
         return ddl(type_)
     return {"int": "integer", "bigint": "long"}.get(type_.name, type_.name)
 
 
 def _comment(comment: str | None) -> str:
-    cut = _cut(comment)
+    cut = _short_comment(comment)
     return f" COMMENT {_string(cut)}" if cut else ""
 
 
-def _cut(comment: str | None) -> str:
+def _short_comment(comment: str | None) -> str:
     """A comment that fits the metastore, on one line."""
     line = " ".join((comment or "").split())
-    return line if len(line) <= _MAX_COMMENT else line[: _MAX_COMMENT - 1] + "…"
+    return (
+        line if len(line) <= _MAX_COMMENT_CHARACTERS else line[: _MAX_COMMENT_CHARACTERS - 1] + "…"
+    )
 
 
 def _string(value: str) -> str:

@@ -15,34 +15,36 @@ from hadoop_loader._tables.columns import (
     INT,
     TIMESTAMP,
     ColumnType,
-    Decimal,
-    ListOf,
-    MapOf,
-    Struct,
+    DecimalColumn,
+    ListColumn,
+    MapColumn,
+    StructColumn,
     ddl,
 )
 
-__all__ = ["literal", "text"]
+__all__ = ["sql_literal", "string_literal"]
 
 _PLAIN = re.compile(r"[A-Za-z0-9 _.,:;/()\[\]{}<>=+*?!@#%&|~^-]*\Z")
 
 
-def literal(value: Any, type_: ColumnType) -> str:
+def sql_literal(value: Any, type_: ColumnType) -> str:
     """`value` (see `values`) as an SQL expression of exactly `type_`."""
     if value is None:
         return f"CAST(NULL AS {ddl(type_)})"
-    if isinstance(type_, Struct):
+    if isinstance(type_, StructColumn):
         members = ", ".join(
-            f"{text(f.name)}, {literal(value[f.name], f.type)}" for f in type_.fields
+            f"{string_literal(f.name)}, {sql_literal(value[f.name], f.type)}" for f in type_.fields
         )
         return f"named_struct({members})"
-    if isinstance(type_, ListOf):
-        items = ", ".join(literal(item, type_.item) for item in value)
+    if isinstance(type_, ListColumn):
+        items = ", ".join(sql_literal(item, type_.item) for item in value)
         return f"CAST(array({items}) AS {ddl(type_)})"
-    if isinstance(type_, MapOf):
-        entries = ", ".join(f"{text(k)}, {literal(v, type_.value)}" for k, v in value.items())
+    if isinstance(type_, MapColumn):
+        entries = ", ".join(
+            f"{string_literal(k)}, {sql_literal(v, type_.value)}" for k, v in value.items()
+        )
         return f"CAST(map({entries}) AS {ddl(type_)})"
-    if isinstance(type_, Decimal):
+    if isinstance(type_, DecimalColumn):
         return f"CAST('{value:f}' AS {ddl(type_)})"
     if type_ == BOOLEAN:
         return "true" if value else "false"
@@ -54,10 +56,10 @@ def literal(value: Any, type_: ColumnType) -> str:
         return f"date_from_unix_date({value})"
     if type_ == TIMESTAMP:
         return f"timestamp_micros(CAST('{value}' AS bigint))"
-    return f"X'{value.hex()}'" if type_ == BINARY else text(value)
+    return f"X'{value.hex()}'" if type_ == BINARY else string_literal(value)
 
 
-def text(value: str) -> str:
+def string_literal(value: str) -> str:
     """A string literal; anything but plain characters goes by its bytes."""
     if _PLAIN.match(value):
         return f"'{value}'"

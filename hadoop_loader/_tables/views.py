@@ -26,24 +26,24 @@ from hadoop_loader._tables.columns import (
     DOUBLE,
     EMPTY_FIELD,
     INT,
-    METADATA,
-    PARTITION,
+    METADATA_COLUMNS,
+    PARTITION_COLUMN,
     STRING,
     TIMESTAMP,
     ColumnType,
-    Decimal,
-    ListOf,
-    MapOf,
-    Struct,
+    DecimalColumn,
+    ListColumn,
+    MapColumn,
+    StructColumn,
     StructField,
     column_type,
     ddl,
     quoted,
     table_columns,
 )
-from hadoop_loader._tables.defaults import default_of, union_names
-from hadoop_loader._tables.sql_literals import literal, text
-from hadoop_loader._tables.widening import widened
+from hadoop_loader._tables.defaults import column_default, union_names
+from hadoop_loader._tables.sql_literals import sql_literal, string_literal
+from hadoop_loader._tables.widening import widen
 from headworks._decoding.resolution import resolve_branch, source_field
 from headworks.compatibility import check_pair
 from headworks.compatibility._wording import type_name
@@ -60,7 +60,7 @@ from headworks.schema import (
     Union,
 )
 
-__all__ = ["Projection", "file_columns", "rebuild_query", "view_columns", "view_query"]
+__all__ = ["SchemaProjection", "file_columns", "rebuild_query", "view_columns", "view_query"]
 
 
 _CASTS = {
@@ -72,11 +72,13 @@ _CASTS = {
 }
 
 
-_BESIDE = "add a field of the new type beside the old one, or give the new events a new topic"
+_FIX_NEW_FIELD = (
+    "add a field of the new type beside the old one, or give the new events a new topic"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Projection:
+class SchemaProjection:
     """From load number `load` on, rows are written in `schema`, version `version`."""
 
     load: int
@@ -84,34 +86,34 @@ class Projection:
     schema: Schema
 
 
-def file_columns(history: Sequence[Projection]) -> tuple[StructField, ...]:
+def file_columns(history: Sequence[SchemaProjection]) -> tuple[StructField, ...]:
     """The data columns of the table over the files: what any load has written, or will.
 
     Raises IncompatibleError if files of an earlier projection cannot be read as the latest.
     """
     each = [table_columns(projection.schema) for projection in history]
-    return reduce(widened, each[1:], each[0])
+    return reduce(widen, each[1:], each[0])
 
 
-def view_columns(history: Sequence[Projection]) -> tuple[StructField, ...]:
+def view_columns(history: Sequence[SchemaProjection]) -> tuple[StructField, ...]:
     """The columns that users see: the latest schema's, the metadata, the partition."""
     return (
         *table_columns(history[-1].schema),
-        *METADATA,
-        StructField(PARTITION, column_type(Primitive("string")), "day of the event, UTC"),
+        *METADATA_COLUMNS,
+        StructField(PARTITION_COLUMN, column_type(Primitive("string")), "day of the event, UTC"),
     )
 
 
-def view_query(table: str, history: Sequence[Projection]) -> str:
+def view_query(table: str, history: Sequence[SchemaProjection]) -> str:
     """The SELECT of the view over `table` (a name as SQL writes it)."""
     stored = {f.name.lower(): f.type for f in file_columns(history)}
     latest = history[-1].schema
     items = [_column(f, stored, history, latest) for f in _fields(latest)]
-    items += [quoted(f.name) for f in METADATA]
-    return f"SELECT {', '.join([*items, quoted(PARTITION)])} FROM {table}"
+    items += [quoted(f.name) for f in METADATA_COLUMNS]
+    return f"SELECT {', '.join([*items, quoted(PARTITION_COLUMN)])} FROM {table}"
 
 
-def rebuild_query(table: str, history: Sequence[Projection], new: Projection) -> str:
+def rebuild_query(table: str, history: Sequence[SchemaProjection], new: SchemaProjection) -> str:
     """The SELECT of all rows of `table`, whose files are of `history`, in the columns of `new`.
 
     Raises IncompatibleError for a value that Avro would not resolve, or not into the same value.
@@ -120,14 +122,14 @@ def rebuild_query(table: str, history: Sequence[Projection], new: Projection) ->
         _check_resolves(projection, new)
     stored = {f.name.lower(): f.type for f in file_columns(history)}
     items = [_column(f, stored, history, new.schema) for f in _fields(new.schema)]
-    return f"SELECT {', '.join([*items, *(quoted(f.name) for f in METADATA)])} FROM {table}"
+    return f"SELECT {', '.join([*items, *(quoted(f.name) for f in METADATA_COLUMNS)])} FROM {table}"
 
 
 def _fields(schema: Schema) -> tuple[Field, ...]:
     return schema.fields if isinstance(schema, Record) else (Field("value", schema),)
 
 
-def _check_resolves(old: Projection, new: Projection) -> None:
+def _check_resolves(old: SchemaProjection, new: SchemaProjection) -> None:
     found = check_pair(new.schema, old.schema)
     if found:
         raise IncompatibleError(
@@ -138,10 +140,10 @@ def _check_resolves(old: Projection, new: Projection) -> None:
 
 
 def _column(
-    f: Field, stored: dict[str, ColumnType], history: Sequence[Projection], latest: Schema
+    f: Field, stored: dict[str, ColumnType], history: Sequence[SchemaProjection], latest: Schema
 ) -> str:
     name = quoted(f.name)
-    expressions = [_top(p.schema, latest, f, stored) for p in history]
+    expressions = [_column_expression(p.schema, latest, f, stored) for p in history]
     if all(expression == name for expression in expressions):
         return name
     cases = []
@@ -153,22 +155,22 @@ def _column(
     return f"CASE {' '.join(cases)} ELSE {expressions[-1]} END AS {name}"
 
 
-def _top(old: Schema, new: Schema, f: Field, stored: dict[str, ColumnType]) -> str:
+def _column_expression(old: Schema, new: Schema, f: Field, stored: dict[str, ColumnType]) -> str:
     """A column of `new` from rows written in `old`."""
     if not isinstance(old, Record) or not isinstance(new, Record):
-        return _Rebuild().value(quoted("value"), stored["value"], old, f.type)
+        return _ValueConversion().value(quoted("value"), stored["value"], old, f.type)
     source = source_field(old, new, f)
     if source is None:
-        return _default(f)
+        return _default_literal(f)
     type_ = stored[source.name.lower()]
-    return _Rebuild().value(quoted(source.name), type_, source.type, f.type)
+    return _ValueConversion().value(quoted(source.name), type_, source.type, f.type)
 
 
-def _default(f: Field) -> str:
-    return literal(default_of(f) if f.has_default else None, column_type(f.type))
+def _default_literal(f: Field) -> str:
+    return sql_literal(column_default(f) if f.has_default else None, column_type(f.type))
 
 
-class _Rebuild:
+class _ValueConversion:
     """Writes the expression that turns a stored value of an old schema into one of the new.
 
     `at` is the expression of the stored value, `stored` its type in the table over the files.
@@ -179,61 +181,71 @@ class _Rebuild:
 
     def value(self, at: str, stored: ColumnType, old: Schema, new: Schema) -> str:
         target = column_type(new)
-        if isinstance(target, Struct) and isinstance(stored, Struct) and target.of == stored.of:
+        if (
+            isinstance(target, StructColumn)
+            and isinstance(stored, StructColumn)
+            and target.of == stored.of
+        ):
             return self._struct(at, stored, old, new, target)
-        if isinstance(target, Struct) and isinstance(new, Union):
+        if isinstance(target, StructColumn) and isinstance(new, Union):
             return self._wrapped(at, stored, old, new, target)
-        old, new = _only(old), _only(new)
-        if isinstance(new, Array) and isinstance(old, Array) and isinstance(stored, ListOf):
+        old, new = _value_type(old), _value_type(new)
+        if isinstance(new, Array) and isinstance(old, Array) and isinstance(stored, ListColumn):
             name = self._name()
             item = self.value(name, stored.item, old.items, new.items)
             return at if item == name else f"transform({at}, {name} -> {item})"
-        if isinstance(new, MapType) and isinstance(old, MapType) and isinstance(stored, MapOf):
+        if isinstance(new, MapType) and isinstance(old, MapType) and isinstance(stored, MapColumn):
             key, name = self._name(), self._name()
             item = self.value(name, stored.value, old.values, new.values)
             return at if item == name else f"transform_values({at}, ({key}, {name}) -> {item})"
         if isinstance(new, EnumType) and isinstance(old, EnumType):
-            return _symbol(at, old, new)
+            return _enum_symbol(at, old, new)
         if new.kind == "float" and old.kind in ("int", "long"):
             return f"CAST(CAST({at} AS float) AS double)"
-        if _text_of(old) != _text_of(new):
-            return _other_text(at, old, new)
+        if _text_form(old) != _text_form(new):
+            return _convert_text(at, old, new)
         return at if stored == target else _cast(at, stored, target, old, new)
 
-    def _wrapped(self, at: str, stored: ColumnType, old: Schema, new: Union, target: Struct) -> str:
+    def _wrapped(
+        self, at: str, stored: ColumnType, old: Schema, new: Union, target: StructColumn
+    ) -> str:
         """A value that was one type, in the struct of a union of several."""
-        value = _only(old)
+        value = _value_type(old)
         to = resolve_branch(value, new)
         names = union_names(new) or {}
         # Numbers of [int, long] are one column, which does not know their branch.
-        merged = isinstance(old, Union) and len(_values(old)) > 1
+        merged = isinstance(old, Union) and len(_value_branches(old)) > 1
         if merged or to is None or to not in names:
-            raise _unlike(at, stored, target)
+            raise _changed_value_error(at, stored, target)
         inside = self.value(at, stored, value, new.branches[to])
-        members = {name: literal(None, column_type(new.branches[i])) for i, name in names.items()}
+        members = {
+            name: sql_literal(None, column_type(new.branches[i])) for i, name in names.items()
+        }
         members[names[to]] = inside
-        built = ", ".join(f"{text(f.name)}, {members[f.name]}" for f in target.fields)
+        built = ", ".join(f"{string_literal(f.name)}, {members[f.name]}" for f in target.fields)
         return (
             f"CASE WHEN {at} IS NULL THEN CAST(NULL AS {ddl(target)}) "
             f"ELSE named_struct({built}) END"
         )
 
-    def _struct(self, at: str, stored: Struct, old: Schema, new: Schema, target: Struct) -> str:
+    def _struct(
+        self, at: str, stored: StructColumn, old: Schema, new: Schema, target: StructColumn
+    ) -> str:
         members = self._members(at, stored, old, new)
         if stored == target and all(members[f.name] == _member(at, f.name) for f in target.fields):
             return at
-        built = ", ".join(f"{text(f.name)}, {members[f.name]}" for f in target.fields)
+        built = ", ".join(f"{string_literal(f.name)}, {members[f.name]}" for f in target.fields)
         return (
             f"CASE WHEN {at} IS NULL THEN CAST(NULL AS {ddl(target)}) "
             f"ELSE named_struct({built}) END"
         )
 
-    def _members(self, at: str, stored: Struct, old: Schema, new: Schema) -> dict[str, str]:
+    def _members(self, at: str, stored: StructColumn, old: Schema, new: Schema) -> dict[str, str]:
         """Each member of the new struct, as an expression over the stored one."""
         names = union_names(new) if isinstance(new, Union) else None
         if isinstance(new, Union) and names is not None:
             return self._branches(at, stored, old, new, names)
-        old, new = _only(old), _only(new)
+        old, new = _value_type(old), _value_type(new)
         if not isinstance(new, Record) or not isinstance(old, Record):  # an Avro duration
             return {f.name: _member(at, f.name) for f in stored.fields}
         if not new.fields:
@@ -242,17 +254,19 @@ class _Rebuild:
         for f in new.fields:
             source = source_field(old, new, f)
             if source is None:
-                members[f.name] = _default(f)
+                members[f.name] = _default_literal(f)
                 continue
             inside = next(s for s in stored.fields if s.name.lower() == source.name.lower())
             members[f.name] = self.value(_member(at, inside.name), inside.type, source.type, f.type)
         return members
 
     def _branches(
-        self, at: str, stored: Struct, old: Schema, new: Union, names: dict[int, str]
+        self, at: str, stored: StructColumn, old: Schema, new: Union, names: dict[int, str]
     ) -> dict[str, str]:
         before = union_names(old) if isinstance(old, Union) else None
-        members = {name: literal(None, column_type(new.branches[i])) for i, name in names.items()}
+        members = {
+            name: sql_literal(None, column_type(new.branches[i])) for i, name in names.items()
+        }
         if not isinstance(old, Union) or before is None:
             return members
         for i, name in before.items():
@@ -278,7 +292,7 @@ def _cast(at: str, stored: ColumnType, target: ColumnType, old: Schema, new: Sch
 
     A logical type put on or off leaves the number what it was.
     """
-    before, after = _unit(old), _unit(new)
+    before, after = _timestamp_unit(old), _timestamp_unit(new)
     if target == TIMESTAMP and stored in (INT, BIGINT) and before is None:
         return f"timestamp_{after}({at})"
     if stored == TIMESTAMP and target == BIGINT and after is None:
@@ -288,17 +302,17 @@ def _cast(at: str, stored: ColumnType, target: ColumnType, old: Schema, new: Sch
     if (stored, target) == (DATE, INT):
         return f"unix_date({at})"
     same_scale = (
-        isinstance(stored, Decimal)
-        and isinstance(target, Decimal)
+        isinstance(stored, DecimalColumn)
+        and isinstance(target, DecimalColumn)
         and stored.scale == target.scale
         and stored.precision <= target.precision
     )
     if same_scale or (stored, target) in _CASTS:
         return f"CAST({at} AS {ddl(target)})"
-    raise _unlike(at, stored, target)
+    raise _changed_value_error(at, stored, target)
 
 
-def _text_of(schema: Schema) -> str | None:
+def _text_form(schema: Schema) -> str | None:
     """What a column's text says that Avro has as bytes: a UUID, a decimal of many digits."""
     logical = getattr(schema, "logical", None)
     if logical is None or schema.kind == "string" or column_type(schema) != STRING:
@@ -306,51 +320,51 @@ def _text_of(schema: Schema) -> str | None:
     return f"decimal of scale {logical.scale}" if logical.name == "decimal" else "uuid"
 
 
-def _other_text(at: str, old: Schema, new: Schema) -> str:
+def _convert_text(at: str, old: Schema, new: Schema) -> str:
     """Bytes as the text of a UUID, or the other way; a wide decimal's digits are no bytes."""
     if isinstance(old, Fixed) and isinstance(new, Fixed) and old.size == new.size == 16:
-        if (_text_of(old), _text_of(new)) == (None, "uuid"):
+        if (_text_form(old), _text_form(new)) == (None, "uuid"):
             parts = "".join(f"(.{{{n}}})" for n in (8, 4, 4, 4, 12))
             return f"regexp_replace(lower(hex(CAST({at} AS binary))), '{parts}', '$1-$2-$3-$4-$5')"
-        if (_text_of(old), _text_of(new)) == ("uuid", None):
+        if (_text_form(old), _text_form(new)) == ("uuid", None):
             return f"unhex(replace(CAST({at} AS string), '-', ''))"
     raise IncompatibleError(
         f"column {at} is {type_name(old)} in rows of an earlier version, which the table keeps as "
         f"{ddl(column_type(old))}: it cannot be made {type_name(new)}",
-        fix=_BESIDE,
+        fix=_FIX_NEW_FIELD,
     )
 
 
-def _unit(schema: Schema) -> str | None:
+def _timestamp_unit(schema: Schema) -> str | None:
     logical = getattr(schema, "logical", None)
     name = logical.name if logical else ""
     return name.rpartition("-")[2] if "timestamp-" in name else None
 
 
-def _unlike(at: str, stored: ColumnType, target: ColumnType) -> IncompatibleError:
+def _changed_value_error(at: str, stored: ColumnType, target: ColumnType) -> IncompatibleError:
     return IncompatibleError(
         f"column {at} cannot be made {ddl(target)} from {ddl(stored)} without changing its values",
-        fix=_BESIDE,
+        fix=_FIX_NEW_FIELD,
     )
 
 
-def _symbol(at: str, old: EnumType, new: EnumType) -> str:
+def _enum_symbol(at: str, old: EnumType, new: EnumType) -> str:
     gone = [symbol for symbol in old.symbols if symbol not in new.symbols]
     if not gone or new.default is None:
         return at
-    listed = ", ".join(text(symbol) for symbol in gone)
-    return f"CASE WHEN {at} IN ({listed}) THEN {text(new.default)} ELSE {at} END"
+    listed = ", ".join(string_literal(symbol) for symbol in gone)
+    return f"CASE WHEN {at} IN ({listed}) THEN {string_literal(new.default)} ELSE {at} END"
 
 
-def _only(schema: Schema) -> Schema:
+def _value_type(schema: Schema) -> Schema:
     """The one value type of a union that became one column; other schemas as they are."""
     if not isinstance(schema, Union):
         return schema
-    values = _values(schema)
+    values = _value_branches(schema)
     return values[-1] if values else schema.branches[0]
 
 
-def _values(union: Union) -> list[Schema]:
+def _value_branches(union: Union) -> list[Schema]:
     return [branch for branch in union.branches if branch.kind != "null"]
 
 

@@ -19,21 +19,21 @@ from hadoop_loader._tables.columns import (
     INT,
     STRING,
     ColumnType,
-    Decimal,
-    ListOf,
-    MapOf,
-    Struct,
+    DecimalColumn,
+    ListColumn,
+    MapColumn,
+    StructColumn,
     StructField,
     ddl,
 )
 from headworks.errors import IncompatibleError
 
-__all__ = ["widened"]
+__all__ = ["widen"]
 
-_FOLLOWED = {(INT, BIGINT), (INT, DOUBLE), (STRING, BINARY), (BINARY, STRING)}
+_READABLE = {(INT, BIGINT), (INT, DOUBLE), (STRING, BINARY), (BINARY, STRING)}
 
 
-def widened(
+def widen(
     table: Sequence[StructField], new: Sequence[StructField], at: str = ""
 ) -> tuple[StructField, ...]:
     """The columns that hold both what `table` held and what `new` needs; `at` is the path so far.
@@ -54,13 +54,17 @@ def _field(before: StructField, after: StructField, path: str) -> StructField:
 
 
 def _type(before: ColumnType, after: ColumnType, path: str) -> ColumnType:
-    if isinstance(before, Struct) and isinstance(after, Struct) and before.of == after.of:
-        return Struct(widened(before.fields, after.fields, path), after.of)
-    if isinstance(before, ListOf) and isinstance(after, ListOf):
-        return ListOf(_type(before.item, after.item, f"{path}[]"))
-    if isinstance(before, MapOf) and isinstance(after, MapOf):
-        return MapOf(_type(before.value, after.value, f"{path}{{}}"))
-    if before == after or (before, after) in _FOLLOWED or _more_digits(before, after):
+    if (
+        isinstance(before, StructColumn)
+        and isinstance(after, StructColumn)
+        and before.of == after.of
+    ):
+        return StructColumn(widen(before.fields, after.fields, path), after.of)
+    if isinstance(before, ListColumn) and isinstance(after, ListColumn):
+        return ListColumn(_type(before.item, after.item, f"{path}[]"))
+    if isinstance(before, MapColumn) and isinstance(after, MapColumn):
+        return MapColumn(_type(before.value, after.value, f"{path}{{}}"))
+    if before == after or (before, after) in _READABLE or _gains_precision(before, after):
         return after
     raise IncompatibleError(
         f"column {path} cannot change from {ddl(before)} to {ddl(after)}: "
@@ -68,10 +72,10 @@ def _type(before: ColumnType, after: ColumnType, path: str) -> ColumnType:
     )
 
 
-def _more_digits(before: ColumnType, after: ColumnType) -> bool:
+def _gains_precision(before: ColumnType, after: ColumnType) -> bool:
     return (
-        isinstance(before, Decimal)
-        and isinstance(after, Decimal)
+        isinstance(before, DecimalColumn)
+        and isinstance(after, DecimalColumn)
         and before.scale == after.scale
         and before.precision <= after.precision
     )

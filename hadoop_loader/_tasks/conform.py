@@ -13,7 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hadoop_loader._tables.arrow_types import arrow_type
-from hadoop_loader._tables.columns import ColumnType, ListOf, MapOf, Struct, StructField
+from hadoop_loader._tables.columns import (
+    ColumnType,
+    ListColumn,
+    MapColumn,
+    StructColumn,
+    StructField,
+)
 
 __all__ = ["conform"]
 
@@ -37,14 +43,14 @@ def _value(array: Any, target: ColumnType) -> Any:
     wanted = arrow_type(target)
     if array.type == wanted:
         return array
-    if isinstance(target, Struct):
+    if isinstance(target, StructColumn):
         return _struct(array, target, wanted)
-    if isinstance(target, ListOf):
+    if isinstance(target, ListColumn):
         # The offsets of a sliced array do not begin at nought: flatten() would shift them.
         whole = pc.take(array, pa.array(range(len(array)), pa.int64())) if array.offset else array
         items = _value(whole.values, target.item)
         return pa.ListArray.from_arrays(whole.offsets, items, type=wanted, mask=_nulls(whole))
-    if isinstance(target, MapOf):
+    if isinstance(target, MapColumn):
         whole = pc.take(array, pa.array(range(len(array)), pa.int64())) if array.offset else array
         items = _value(whole.items, target.value)
         entries = pa.StructArray.from_arrays(
@@ -58,7 +64,7 @@ def _value(array: Any, target: ColumnType) -> Any:
     return array.cast(wanted, safe=not pa.types.is_binary(array.type))
 
 
-def _struct(array: Any, target: Struct, wanted: Any) -> Any:
+def _struct(array: Any, target: StructColumn, wanted: Any) -> Any:
     known = {array.type.field(i).name.lower(): i for i in range(array.type.num_fields)}
     members = []
     for f in target.fields:

@@ -23,44 +23,44 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from hadoop_loader._decode.decoder import Decoder
-from hadoop_loader._decode.quarantine import QUARANTINE_TABLE, Bad, quarantine_table
+from hadoop_loader._decode.decoder import ColumnDecoder
+from hadoop_loader._decode.quarantine import QUARANTINE_TABLE, QuarantinedMessage, quarantine_table
 from hadoop_loader._decode.topic_batch import Micros, TopicBatch
 from hadoop_loader._fetch.kafka_log import Fetcher
-from hadoop_loader._fetch.messages import NO_SCHEMA, Message, Messages, Numbers
-from hadoop_loader._fetch.ranges import Range
-from hadoop_loader._jit.backend import PROCESS, Choice
+from hadoop_loader._fetch.messages import NO_SCHEMA, FetchedMessage, MessageColumns, Numbers
+from hadoop_loader._fetch.ranges import FetchRange
+from hadoop_loader._jit.backend import PROCESS_SELECTOR, BackendSelector
 from hadoop_loader._storage.failpoints import failpoint
 from hadoop_loader._storage.filesystem import AnyPath
 from hadoop_loader._storage.staging import StagedFile, Stager
 from hadoop_loader._tables.columns import table_columns
-from hadoop_loader._tasks.progress import Meter
+from hadoop_loader._tasks.progress import ProgressFile
 from headworks._audit_counting import WINDOW_MS, window_of
 from headworks._wire import FramingError, unframe
 from headworks.schema import Schema, governance_of, parse
 from headworks.schema._model import Record
 
 __all__ = [
-    "Counts",
-    "Laps",
-    "Manifest",
-    "Task",
+    "LoadTask",
+    "PhaseTimer",
+    "TaskManifest",
     "TopicLoader",
     "TopicManifest",
     "TopicPlan",
-    "Writer",
-    "load",
+    "WindowCounts",
+    "WriterSchema",
+    "run_load_task",
 ]
 
 
 FLUSH_ROWS = 200_000
-FLUSH_BAD = 20_000
-CHUNK = 20_000
-TOGETHER = 32
+FLUSH_QUARANTINED = 20_000
+CHUNK_MESSAGES = 20_000
+MAX_TOPICS_PER_FETCH = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class WriterSchema:
     """A registered version that messages may be written in."""
 
     schema_id: int
@@ -75,27 +75,27 @@ class TopicPlan:
     topic: str
     table: str
     subject: str
-    latest: Writer
-    writers: tuple[Writer, ...]
+    latest: WriterSchema
+    writers: tuple[WriterSchema, ...]
     hourly: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class LoadTask:
     """A bin: ranges, how to read their topics, and where to stage (an absolute folder).
 
     `expected` is how many bytes of messages the ranges are thought to hold.
     """
 
     load: int
-    ranges: tuple[Range, ...]
+    ranges: tuple[FetchRange, ...]
     topics: Mapping[str, TopicPlan]
     staging: AnyPath
     expected: float = 0.0
 
 
 @dataclass(slots=True)
-class Counts:
+class WindowCounts:
     """Messages of one audit window (of record time): loaded, quarantined, and their bytes."""
 
     loaded: int = 0
@@ -108,19 +108,19 @@ class TopicManifest:
     """What a task found in one topic."""
 
     topic: str
-    ranges: tuple[Range, ...]
+    ranges: tuple[FetchRange, ...]
     rows: int = 0
     quarantined: int = 0
     bytes: int = 0
     versions: dict[int, int] = field(default_factory=dict)
-    windows: dict[int, Counts] = field(default_factory=dict)
+    windows: dict[int, WindowCounts] = field(default_factory=dict)
     first_event: int | None = None
     last_event: int | None = None
     first_bad: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class TaskManifest:
     """What a task did: files in staging, counts by topic, and what took how many seconds."""
 
     files: tuple[StagedFile, ...]
@@ -128,58 +128,60 @@ class Manifest:
     seconds: Mapping[str, float]
 
 
-class Laps:
+class PhaseTimer:
     """Sums up the time since the last lap by what it was spent on."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(("fetch", "decode", "write"), 0.0)
         self._last = time.perf_counter()
 
-    def lap(self, name: str) -> None:
+    def end_phase(self, name: str) -> None:
         """What was done since the last lap was `name`."""
         now = time.perf_counter()
         self.seconds[name] += now - self._last
         self._last = now
 
 
-def load(task: Task, fetcher: Fetcher, choice: Choice = PROCESS) -> Manifest:
+def run_load_task(
+    task: LoadTask, fetcher: Fetcher, backend: BackendSelector = PROCESS_SELECTOR
+) -> TaskManifest:
     """Load one bin."""
     attempt = task.staging / uuid.uuid4().hex
-    stager, meter = Stager(attempt, task.load), Meter(attempt)
-    choice.expect(task.expected)
-    laps = Laps()
+    stager, meter = Stager(attempt, task.load), ProgressFile(attempt)
+    backend.expect_bytes(task.expected)
+    timer = PhaseTimer()
     topics = []
-    for together in _together(task.ranges):
+    for group_ranges in _fetch_groups(task.ranges):
         loaders = {
-            topic: TopicLoader(task.topics[topic], task.load, stager, choice, laps, ranges)
-            for topic, ranges in together.items()
+            topic: TopicLoader(task.topics[topic], task.load, stager, backend, timer, ranges)
+            for topic, ranges in group_ranges.items()
         }
-        laps.lap("decode")
-        for topic, found in fetcher.fetch([r for ranges in together.values() for r in ranges]):
-            laps.lap("fetch")
-            messages = found if isinstance(found, Messages) else Messages.of(found)
+        timer.end_phase("decode")
+        for topic, found in fetcher.fetch([r for ranges in group_ranges.values() for r in ranges]):
+            timer.end_phase("fetch")
+            messages = found if isinstance(found, MessageColumns) else MessageColumns.of(found)
             meter.add(len(messages))
             failpoint("reading")
-            for i in range(0, len(messages), CHUNK):
-                loaders[topic].add(messages[i : i + CHUNK])
-            laps.lap("decode")
-        laps.lap("fetch")
+            for i in range(0, len(messages), CHUNK_MESSAGES):
+                loaders[topic].add(messages[i : i + CHUNK_MESSAGES])
+            timer.end_phase("decode")
+        timer.end_phase("fetch")
         for loader in loaders.values():
             loader.flush()
             topics.append(loader.found)
     files = stager.close()
-    laps.lap("write")
-    return Manifest(files, tuple(topics), laps.seconds)
+    timer.end_phase("write")
+    return TaskManifest(files, tuple(topics), timer.seconds)
 
 
-def _together(ranges: Sequence[Range]) -> Iterator[dict[str, tuple[Range, ...]]]:
+def _fetch_groups(ranges: Sequence[FetchRange]) -> Iterator[dict[str, tuple[FetchRange, ...]]]:
     """The topics of a bin, with their ranges, in groups to be read together."""
-    group: dict[str, tuple[Range, ...]] = {}
+    group: dict[str, tuple[FetchRange, ...]] = {}
     size = 0
     for topic, found in groupby(sorted(ranges), key=lambda r: r.topic):
         own = tuple(found)
         offsets = sum(r.size for r in own)
-        if group and (len(group) == TOGETHER or size + offsets > CHUNK):
+        if group and (len(group) == MAX_TOPICS_PER_FETCH or size + offsets > CHUNK_MESSAGES):
             yield group
             group, size = {}, 0
         group[topic] = own
@@ -188,7 +190,7 @@ def _together(ranges: Sequence[Range]) -> Iterator[dict[str, tuple[Range, ...]]]
         yield group
 
 
-class Sink(Protocol):
+class RowWriter(Protocol):
     """Where rows go, table by table."""
 
     def write(
@@ -205,27 +207,27 @@ class TopicLoader:
         self,
         plan: TopicPlan,
         load_number: int,
-        stager: Sink,
-        choice: Choice = PROCESS,
-        laps: Laps | None = None,
-        ranges: tuple[Range, ...] = (),
+        stager: RowWriter,
+        backend: BackendSelector = PROCESS_SELECTOR,
+        timer: PhaseTimer | None = None,
+        ranges: tuple[FetchRange, ...] = (),
     ) -> None:
         self.found = TopicManifest(plan.topic, ranges)
-        self._bad: list[Bad] = []
+        self._quarantined: list[QuarantinedMessage] = []
         self._plan = plan
         self._load = load_number
         self._stager = stager
-        self._choice = choice
-        self._laps = laps or Laps()
+        self._backend = backend
+        self._timer = timer or PhaseTimer()
         self._reader = parse(plan.latest.text, strict=False)
         self._writers = {writer.schema_id: writer for writer in plan.writers}
-        self._decoders: dict[int, Decoder] = {}
+        self._decoders: dict[int, ColumnDecoder] = {}
         self._columns = table_columns(self._reader)
         self._batch = TopicBatch(
             self._columns, _event_time(self._reader), load_number, hourly=plan.hourly
         )
 
-    def add(self, messages: Messages) -> None:
+    def add(self, messages: MessageColumns) -> None:
         """Decode messages; what cannot be decoded is set aside."""
         ids = messages.schema_ids()
         for schema_id in _distinct(ids):
@@ -235,22 +237,22 @@ class TopicLoader:
                 self._decode(schema_id, group)
             else:
                 self._refuse(schema_id, group)
-        if self._batch.rows >= FLUSH_ROWS or len(self._bad) >= FLUSH_BAD:
+        if self._batch.rows >= FLUSH_ROWS or len(self._quarantined) >= FLUSH_QUARANTINED:
             self.flush()
 
     def flush(self) -> None:
         """Write what was decoded, and what was set aside, a file for each day."""
-        self._laps.lap("decode")
+        self._timer.end_phase("decode")
         if self._batch.rows:
             self._stager.write(self._plan.topic, self._plan.table, *self._batch.take())
-        if self._bad:
+        if self._quarantined:
             self._stager.write(
-                self._plan.topic, QUARANTINE_TABLE, *quarantine_table(self._bad, self._load)
+                self._plan.topic, QUARANTINE_TABLE, *quarantine_table(self._quarantined, self._load)
             )
-            self._bad = []
-        self._laps.lap("write")
+            self._quarantined = []
+        self._timer.end_phase("write")
 
-    def _refuse(self, schema_id: int, messages: Messages) -> None:
+    def _refuse(self, schema_id: int, messages: MessageColumns) -> None:
         """Set aside messages that no version of the subject has written."""
         for m in messages:
             if m.value is None:
@@ -259,16 +261,16 @@ class TopicLoader:
                 reason = f"schema id {schema_id} is no version of {self._plan.subject}"
                 self._quarantine(m, schema_id, reason)
             else:
-                self._quarantine(m, None, _framing(m.value))
+                self._quarantine(m, None, _framing_error(m.value))
 
-    def _decode(self, schema_id: int, messages: Messages) -> None:
+    def _decode(self, schema_id: int, messages: MessageColumns) -> None:
         writer = self._writers[schema_id]
         if schema_id not in self._decoders:
-            self._decoders[schema_id] = Decoder(
+            self._decoders[schema_id] = ColumnDecoder(
                 self._parsed(writer.text),
                 self._reader,
                 columns=self._columns,
-                choice=self._choice,
+                backend=self._backend,
             )
         starts, ends = messages.values[:, 0], messages.values[:, 1]
         arrays, errors = self._decoders[schema_id].decode_spans(messages.data, starts, ends)
@@ -292,14 +294,14 @@ class TopicLoader:
         same = text == self._plan.latest.text
         return self._reader if same else parse(text, strict=False)
 
-    def _count(self, messages: Messages, version: int, events: Micros) -> None:
+    def _count(self, messages: MessageColumns, version: int, events: Micros) -> None:
         if not len(messages):
             return
         found, sizes = self.found, messages.sizes
         windows, at = np.unique(messages.timestamps // WINDOW_MS, return_inverse=True)
         sums = np.bincount(at, weights=sizes)
         for window, n, size in zip(windows, np.bincount(at), sums, strict=True):
-            counts = found.windows.setdefault(int(window) * WINDOW_MS, Counts())
+            counts = found.windows.setdefault(int(window) * WINDOW_MS, WindowCounts())
             counts.loaded += int(n)
             counts.bytes += int(size)
         found.rows += len(messages)
@@ -309,13 +311,13 @@ class TopicLoader:
         found.first_event = first if found.first_event is None else min(first, found.first_event)
         found.last_event = last if found.last_event is None else max(last, found.last_event)
 
-    def _quarantine(self, m: Message, schema_id: int | None, reason: str) -> None:
+    def _quarantine(self, m: FetchedMessage, schema_id: int | None, reason: str) -> None:
         size = len(m.value or b"")
         self.found.first_bad = (
             self.found.first_bad or f"partition {m.partition} offset {m.offset}: {reason}"
         )
-        self._bad.append(Bad(self._plan.topic, m, schema_id, reason))
-        counts = self.found.windows.setdefault(window_of(m.timestamp), Counts())
+        self._quarantined.append(QuarantinedMessage(self._plan.topic, m, schema_id, reason))
+        counts = self.found.windows.setdefault(window_of(m.timestamp), WindowCounts())
         counts.quarantined += 1
         counts.bytes += size
         self.found.quarantined += 1
@@ -329,7 +331,7 @@ def _distinct(ids: Numbers) -> list[int]:
     return [int(schema_id) for schema_id in np.unique(ids)]
 
 
-def _framing(value: bytes) -> str:
+def _framing_error(value: bytes) -> str:
     """What is wrong with the head of a value."""
     try:
         unframe(value)

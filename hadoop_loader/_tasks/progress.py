@@ -13,15 +13,15 @@ from contextlib import contextmanager
 
 from hadoop_loader._storage.filesystem import AnyPath
 
-__all__ = ["Meter", "watching"]
+__all__ = ["ProgressFile", "report_progress"]
 
 _NAME = ".messages"
-_EVERY = 0.25
+_INTERVAL_SECONDS = 0.25
 # Where writing it down takes long, it is done the less often: a twentieth of the time at most.
-_COST = 20
+_COST_FACTOR = 20
 
 
-class Meter:
+class ProgressFile:
     """Counts messages of one attempt in its staging folder."""
 
     def __init__(self, folder: AnyPath) -> None:
@@ -37,20 +37,22 @@ class Meter:
             return
         self._path.write_text(str(self._messages), encoding="ascii")
         took = time.monotonic() - now
-        self._due = now + max(_EVERY, _COST * took)
+        self._due = now + max(_INTERVAL_SECONDS, _COST_FACTOR * took)
 
 
 @contextmanager
-def watching(staging: AnyPath, total: int, tell: Callable[[float], None] | None) -> Iterator[None]:
+def report_progress(
+    staging: AnyPath, total: int, report: Callable[[float], None] | None
+) -> Iterator[None]:
     """Tell the share of `total` messages that is done, while the block runs."""
-    if tell is None or total <= 0:
+    if report is None or total <= 0:
         yield
         return
     done = threading.Event()
 
     def watch() -> None:
-        while not done.wait(_EVERY):
-            tell(min(1.0, _messages(staging) / total))
+        while not done.wait(_INTERVAL_SECONDS):
+            report(min(1.0, _messages(staging) / total))
 
     watcher = threading.Thread(target=watch, name="meter", daemon=True)
     watcher.start()

@@ -36,15 +36,15 @@ from hadoop_loader._tables.columns import StructField
 from hadoop_loader._tasks.conform import conform
 from headworks._audit_counting import WINDOW_MS
 
-__all__ = ["SMALL", "Dropped", "Rewrite", "Rewritten", "rewrite"]
+__all__ = ["SMALL_FILE_BYTES", "DroppedRows", "RewriteResult", "RewriteTask", "run_rewrite_task"]
 
 # A file that is large enough to be left alone.
-SMALL = 64 * 2**20
-_ROWS = 100_000
+SMALL_FILE_BYTES = 64 * 2**20
+_BATCH_ROWS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class DroppedRows:
     """Rows that do not go along: of a topic, from an offset of each partition on.
 
     `topic` is None in the topic's own table, which has no column of it.
@@ -55,7 +55,7 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
-class Rewrite:
+class RewriteTask:
     """What to write anew, where to (an absolute folder), and how.
 
     `columns`: merge the small files into one with these columns. Without, files stay apart.
@@ -67,12 +67,12 @@ class Rewrite:
     day: str
     sources: tuple[AnyPath, ...]
     staging: AnyPath
-    dropped: Dropped | None = None
+    dropped: DroppedRows | None = None
     columns: tuple[StructField, ...] | None = None
 
 
 @dataclass(slots=True)
-class Rewritten:
+class RewriteResult:
     """The partition's files in staging; `dropped`: rows left out, by audit window."""
 
     table: str
@@ -81,15 +81,15 @@ class Rewritten:
     dropped: dict[int, int] = field(default_factory=dict)
 
 
-def rewrite(job: Rewrite) -> Rewritten:
+def run_rewrite_task(job: RewriteTask) -> RewriteResult:
     """Do one rewrite. Without dropped rows, or columns to merge by, the files are only linked."""
     stager = Stager(job.staging / uuid.uuid4().hex, job.load)
-    done = Rewritten(job.table, job.day)
+    done = RewriteResult(job.table, job.day)
     small = []
     for source in job.sources:
         if job.dropped is not None and _may_drop(source, job.dropped):
             _filter(source, job, stager, done)
-        elif job.columns is not None and file_size(source) < SMALL:
+        elif job.columns is not None and file_size(source) < SMALL_FILE_BYTES:
             small.append(source)
         else:
             _link(source, job, stager)
@@ -100,7 +100,7 @@ def rewrite(job: Rewrite) -> Rewritten:
     return done
 
 
-def _may_drop(source: AnyPath, dropped: Dropped) -> bool:
+def _may_drop(source: AnyPath, dropped: DroppedRows) -> bool:
     """Whether a file may have such rows, by the statistics of its footer."""
     meta = pq.read_metadata(parquet_source(source))
     names = [meta.schema.column(i).path for i in range(meta.num_columns)]
@@ -114,17 +114,17 @@ def _may_drop(source: AnyPath, dropped: Dropped) -> bool:
     return False
 
 
-def _filter(source: AnyPath, job: Rewrite, stager: Stager, done: Rewritten) -> None:
+def _filter(source: AnyPath, job: RewriteTask, stager: Stager, done: RewriteResult) -> None:
     assert job.dropped is not None
-    file = _opened(source)
+    file = _open_parquet(source)
     path, rows = stager.path(), 0
     found: dict[int, int] = {}
     with (
         open_for_write(path) as out,
         pq.ParquetWriter(out, file.schema_arrow, compression="zstd", store_schema=False) as writer,
     ):
-        for batch in file.iter_batches(_ROWS):
-            gone = _gone(batch, job.dropped)
+        for batch in file.iter_batches(_BATCH_ROWS):
+            gone = _dropped_rows(batch, job.dropped)
             _count_windows(found, batch, gone)
             kept = batch.filter(pa.array(~gone))
             if kept.num_rows:
@@ -140,7 +140,7 @@ def _filter(source: AnyPath, job: Rewrite, stager: Stager, done: Rewritten) -> N
         done.dropped[window] = done.dropped.get(window, 0) + n
 
 
-def _gone(batch: pa.RecordBatch, dropped: Dropped) -> npt.NDArray[np.bool_]:
+def _dropped_rows(batch: pa.RecordBatch, dropped: DroppedRows) -> npt.NDArray[np.bool_]:
     partition = batch.column("_partition").to_numpy()
     offset = batch.column("_offset").to_numpy()
     gone = np.zeros(batch.num_rows, np.bool_)
@@ -162,7 +162,7 @@ def _count_windows(
 
 
 def _merge(
-    sources: Sequence[AnyPath], columns: Sequence[StructField], job: Rewrite, stager: Stager
+    sources: Sequence[AnyPath], columns: Sequence[StructField], job: RewriteTask, stager: Stager
 ) -> None:
     schema = pa.schema([(c.name, arrow_type(c.type)) for c in columns])
     path, rows = stager.path(), 0
@@ -178,22 +178,22 @@ def _merge(
 
 def _batches(sources: Sequence[AnyPath]) -> Iterator[pa.RecordBatch]:
     for source in sources:
-        yield from _opened(source).iter_batches(_ROWS)
+        yield from _open_parquet(source).iter_batches(_BATCH_ROWS)
 
 
-def _opened(source: AnyPath) -> pq.ParquetFile:
+def _open_parquet(source: AnyPath) -> pq.ParquetFile:
     """A file whose timestamps are microseconds, in whatever form some Spark has written them."""
     return pq.ParquetFile(parquet_source(source), coerce_int96_timestamp_unit="us")
 
 
-def _link(source: AnyPath, job: Rewrite, stager: Stager) -> None:
+def _link(source: AnyPath, job: RewriteTask, stager: Stager) -> None:
     path = stager.path()
     link_or_copy(source, path)
     _stage(path, pq.read_metadata(parquet_source(source)).num_rows, job, stager, durable=True)
 
 
 def _stage(
-    path: AnyPath, rows: int, job: Rewrite, stager: Stager, *, durable: bool = False
+    path: AnyPath, rows: int, job: RewriteTask, stager: Stager, *, durable: bool = False
 ) -> None:
     if not durable:
         sync_file(path)

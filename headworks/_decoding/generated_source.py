@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from headworks._decoding.primitives import MAX_EMPTY_ITEMS, BadDatumError, read_int, read_long
-from headworks._decoding.resolution import EnumRead, Leaf
+from headworks._decoding.resolution import EnumAction, LeafAction
 from headworks.schema import Fixed
 
 __all__ = ["DATUM_ERRORS", "SCOPE", "DecoderText"]
@@ -86,7 +86,7 @@ class DecoderText:
         self._line(depth, "if e > L: raise IndexError")
         self._line(depth, "v = b[p:e]; p = e")
 
-    def _raw(self, read: Leaf, depth: int) -> None:
+    def _raw(self, read: LeafAction, depth: int) -> None:
         """Read a leaf as the writer wrote it."""
         wire = read.writer.kind
         if wire in ("int", "long"):
@@ -99,7 +99,7 @@ class DecoderText:
         elif wire != "null":
             self._bytes(read.writer.size if isinstance(read.writer, Fixed) else None, depth)
 
-    def _symbol(self, read: EnumRead, members: Sequence[Any], whose: str, depth: int) -> None:
+    def _symbol(self, read: EnumAction, members: Sequence[Any], whose: str, depth: int) -> None:
         """Read a symbol's number, and take its member: `whose` schema knows no others."""
         self._integer("int", depth)
         bad = "raise BadDatum(f'{v} is no symbol of the enum')"

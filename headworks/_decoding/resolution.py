@@ -27,30 +27,30 @@ from headworks.schema import (
 )
 
 __all__ = [
-    "Again",
-    "Branch",
-    "Constant",
-    "EnumRead",
-    "Fail",
-    "Leaf",
-    "ListRead",
-    "MapRead",
-    "Pair",
-    "Read",
-    "RecordRead",
-    "Skip",
-    "UnionRead",
+    "Action",
+    "ArrayAction",
+    "DefaultAction",
+    "EnumAction",
+    "ErrorAction",
+    "LeafAction",
+    "MapAction",
+    "ReaderUnionAction",
+    "RecordAction",
+    "RecordPair",
+    "RecursionAction",
+    "SkipAction",
+    "WriterUnionAction",
     "compatible_name",
     "resolve",
     "resolve_branch",
     "source_field",
 ]
 
-Pair = tuple[int, int]  # a writer's and a reader's record, by identity
+RecordPair = tuple[int, int]  # a writer's and a reader's record, by identity
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class LeafAction:
     """Read a value of `writer` and convert it to what `reader` is."""
 
     writer: Primitive | Fixed
@@ -58,7 +58,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class EnumRead:
+class EnumAction:
     """Read a symbol's number; None where the reader knows neither the symbol nor a default."""
 
     reader: EnumType
@@ -67,86 +67,86 @@ class EnumRead:
 
 
 @dataclass(frozen=True, slots=True)
-class ListRead:
+class ArrayAction:
     """Read an array; every item takes at least `min_size` bytes."""
 
-    item: Read
+    item: Action
     min_size: int
 
 
 @dataclass(frozen=True, slots=True)
-class MapRead:
+class MapAction:
     """Read a map; every value takes at least `min_size` bytes."""
 
-    value: Read
+    value: Action
     min_size: int
 
 
 @dataclass(frozen=True, slots=True)
-class Skip:
+class SkipAction:
     """Read a value of the writer that the reader does not know."""
 
     schema: Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class DefaultAction:
     """Read nothing: the default of the reader's field."""
 
     field: Field
 
 
 @dataclass(frozen=True, slots=True)
-class RecordRead:
+class RecordAction:
     """In the writer's order: the reader's field to fill (None: skip) and how; then the defaults."""
 
-    pair: Pair
+    pair: RecordPair
     reader: Record
-    steps: tuple[tuple[Field | None, Read], ...]
+    steps: tuple[tuple[Field | None, Action], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RecursionAction:
     """The RecordRead of this pair, inside itself."""
 
-    pair: Pair
+    pair: RecordPair
 
 
 @dataclass(frozen=True, slots=True)
-class UnionRead:
+class WriterUnionAction:
     """Read a branch number, then that branch."""
 
-    branches: tuple[Read, ...]
+    branches: tuple[Action, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class ReaderUnionAction:
     """Fill branch number `at` of the reader's `union`."""
 
     union: Union
-    at: int
-    read: Read
+    branch: int
+    read: Action
 
 
 @dataclass(frozen=True, slots=True)
-class Fail:
+class ErrorAction:
     """This datum cannot be read by the reader; `reason` says why."""
 
     reason: str
 
 
-Read = (
-    Leaf
-    | EnumRead
-    | ListRead
-    | MapRead
-    | Skip
-    | Constant
-    | RecordRead
-    | Again
-    | UnionRead
-    | Branch
-    | Fail
+Action = (
+    LeafAction
+    | EnumAction
+    | ArrayAction
+    | MapAction
+    | SkipAction
+    | DefaultAction
+    | RecordAction
+    | RecursionAction
+    | WriterUnionAction
+    | ReaderUnionAction
+    | ErrorAction
 )
 
 _PROMOTIONS = {
@@ -158,32 +158,34 @@ _PROMOTIONS = {
 }
 
 
-def resolve(writer: Schema, reader: Schema) -> Read:
+def resolve(writer: Schema, reader: Schema) -> Action:
     """The program that reads data of `writer` as values of `reader`."""
     return _resolve(writer, reader, frozenset())
 
 
-def _resolve(writer: Schema, reader: Schema, inside: frozenset[Pair]) -> Read:
+def _resolve(writer: Schema, reader: Schema, inside: frozenset[RecordPair]) -> Action:
     if isinstance(writer, Union):
-        return UnionRead(tuple(_resolve(branch, reader, inside) for branch in writer.branches))
+        return WriterUnionAction(
+            tuple(_resolve(branch, reader, inside) for branch in writer.branches)
+        )
     if isinstance(reader, Union):
         at = resolve_branch(writer, reader)
         if at is None:
-            return Fail(f"{_name(writer)} is no branch of the reader's union")
-        return Branch(reader, at, _resolve(writer, reader.branches[at], inside))
+            return ErrorAction(f"{_name(writer)} is no branch of the reader's union")
+        return ReaderUnionAction(reader, at, _resolve(writer, reader.branches[at], inside))
     if not _matches(writer, reader):
-        return Fail(f"{_name(writer)} cannot be read as {_name(reader)}")
+        return ErrorAction(f"{_name(writer)} cannot be read as {_name(reader)}")
     if isinstance(writer, Record) and isinstance(reader, Record):
         pair = (id(writer), id(reader))
-        return Again(pair) if pair in inside else _record(writer, reader, inside | {pair})
+        return RecursionAction(pair) if pair in inside else _record(writer, reader, inside | {pair})
     if isinstance(writer, EnumType) and isinstance(reader, EnumType):
         known = {symbol: symbol for symbol in reader.symbols}
         symbols = tuple(known.get(s, reader.default) for s in writer.symbols)
-        return EnumRead(reader, symbols, writer.symbols)
+        return EnumAction(reader, symbols, writer.symbols)
     if isinstance(writer, Array) and isinstance(reader, Array):
-        return ListRead(_resolve(writer.items, reader.items, inside), _min_size(writer.items))
+        return ArrayAction(_resolve(writer.items, reader.items, inside), _min_size(writer.items))
     if isinstance(writer, MapType) and isinstance(reader, MapType):
-        return MapRead(_resolve(writer.values, reader.values, inside), _min_size(writer.values))
+        return MapAction(_resolve(writer.values, reader.values, inside), _min_size(writer.values))
     assert isinstance(writer, (Primitive, Fixed))
     assert isinstance(reader, (Primitive, Fixed))
     return _leaf(writer, reader)
@@ -206,43 +208,45 @@ def compatible_name(writer: Record | EnumType | Fixed, reader: Record | EnumType
     return _same_name(writer, reader) or _simple(writer.name) == _simple(reader.name)
 
 
-def _record(writer: Record, reader: Record, inside: frozenset[Pair]) -> Read:
+def _record(writer: Record, reader: Record, inside: frozenset[RecordPair]) -> Action:
     target: dict[str, Field] = {}
-    defaults: list[tuple[Field | None, Read]] = []
+    defaults: list[tuple[Field | None, Action]] = []
     for f in reader.fields:
         source = source_field(writer, reader, f)
         if source is not None and source.name not in target:
             target[source.name] = f
         elif f.has_default:
-            defaults.append((f, Constant(f)))
+            defaults.append((f, DefaultAction(f)))
         else:
-            return Fail(f"{writer.name} has no field {f.name!r}, and the reader has no default")
-    steps: list[tuple[Field | None, Read]] = []
+            return ErrorAction(
+                f"{writer.name} has no field {f.name!r}, and the reader has no default"
+            )
+    steps: list[tuple[Field | None, Action]] = []
     for source in writer.fields:
         field = target.get(source.name)
         if field is None:
-            steps.append((None, Skip(source.type)))
+            steps.append((None, SkipAction(source.type)))
         else:
             steps.append((field, _resolve(source.type, field.type, inside)))
-    return RecordRead((id(writer), id(reader)), reader, (*steps, *defaults))
+    return RecordAction((id(writer), id(reader)), reader, (*steps, *defaults))
 
 
 def resolve_branch(writer: Schema, reader: Union) -> int | None:
     """The branch of `reader` that takes data of `writer`, or None."""
-    for test in (_is_same, _is_alike, _matches):
+    for test in (_has_same_name, _has_compatible_name, _matches):
         for i, branch in enumerate(reader.branches):
             if test(writer, branch):
                 return i
     return None
 
 
-def _is_same(writer: Schema, reader: Schema) -> bool:
+def _has_same_name(writer: Schema, reader: Schema) -> bool:
     if isinstance(writer, (Record, EnumType, Fixed)):
         return writer.kind == reader.kind and _same_name(writer, reader)
     return writer.kind == reader.kind
 
 
-def _is_alike(writer: Schema, reader: Schema) -> bool:
+def _has_compatible_name(writer: Schema, reader: Schema) -> bool:
     if not isinstance(writer, (Record, EnumType, Fixed)) or writer.kind != reader.kind:
         return False
     return isinstance(reader, (Record, EnumType, Fixed)) and compatible_name(writer, reader)
@@ -262,7 +266,7 @@ def _same_name(writer: Record | EnumType | Fixed, reader: Schema) -> bool:
     )
 
 
-def _leaf(writer: Primitive | Fixed, reader: Primitive | Fixed) -> Read:
+def _leaf(writer: Primitive | Fixed, reader: Primitive | Fixed) -> Action:
     old, new = writer.logical, reader.logical
     if (
         old is not None
@@ -270,8 +274,8 @@ def _leaf(writer: Primitive | Fixed, reader: Primitive | Fixed) -> Read:
         and old.name == new.name == "decimal"
         and old.scale != new.scale
     ):
-        return Fail(f"a decimal of scale {old.scale} is not one of scale {new.scale}")
-    return Leaf(writer, reader)
+        return ErrorAction(f"a decimal of scale {old.scale} is not one of scale {new.scale}")
+    return LeafAction(writer, reader)
 
 
 _MIN_SIZES = {"null": 0, "float": 4, "double": 8}

@@ -12,10 +12,10 @@ from typing import Final
 
 from headworks.errors import UsageError
 
-__all__ = ["MAX_FINDINGS", "MAX_TOTAL_WORK", "MAX_WORK", "Budget"]
+__all__ = ["MAX_FINDINGS", "MAX_PAIR_STEPS", "MAX_TOTAL_STEPS", "Budget"]
 
-MAX_WORK: Final = 2_000_000
-MAX_TOTAL_WORK: Final = 20_000_000
+MAX_PAIR_STEPS: Final = 2_000_000
+MAX_TOTAL_STEPS: Final = 20_000_000
 # Beyond so many, each failing version is still named, by its first finding.
 MAX_FINDINGS: Final = 10_000
 _MAX_GUESSES: Final = 200
@@ -25,13 +25,13 @@ _MAX_GUESSES: Final = 200
 class Budget:
     """What is left for one question."""
 
-    total: int = MAX_TOTAL_WORK
-    pair: int = MAX_WORK
+    total: int = MAX_TOTAL_STEPS
+    pair: int = MAX_PAIR_STEPS
     guesses: int = _MAX_GUESSES
 
     def next_pair(self) -> None:
         """Begin with another pair of schemas."""
-        self.pair = min(MAX_WORK, self.total)
+        self.pair = min(MAX_PAIR_STEPS, self.total)
 
     def spend(self, amount: int) -> None:
         """Pay for steps; UsageError when too many were needed."""
@@ -39,8 +39,8 @@ class Budget:
         self.total -= amount
         if self.pair < 0:
             raise UsageError(
-                f"the schemas are too large to compare: more than {MAX_WORK:,} steps for one pair, "
-                f"or {MAX_TOTAL_WORK:,} for all versions",
+                f"the schemas are too large to compare: more than {MAX_PAIR_STEPS:,} steps for one "
+                f"pair, or {MAX_TOTAL_STEPS:,} for all versions",
                 fix="split the schema, or shrink its unions",
             )
 

@@ -65,16 +65,16 @@ def table_findings(
 ) -> list[Finding]:
     """What the table of `old` cannot follow when `new` comes after it."""
     budget.next_pair()
-    return list(_Table(old_version, budget).compare(new, old))
+    return list(_TableEvolution(old_version, budget).compare(new, old))
 
 
 def column_problems(schema: Schema) -> list[Finding]:
     """What a first table made from `schema` cannot hold."""
-    return list(_Table(None, Budget()).compare(schema, Record("", pointer=schema.pointer)))
+    return list(_TableEvolution(None, Budget()).compare(schema, Record("", pointer=schema.pointer)))
 
 
 @dataclass(slots=True)
-class _Table:
+class _TableEvolution:
     version: int | None
     budget: Budget
     seen: set[tuple[int, int]] = field(default_factory=set)
@@ -110,7 +110,7 @@ class _Table:
                 below.append((f"{path}{{}}", mine.values, theirs.values))
             elif isinstance(mine, Union) and isinstance(theirs, Union):
                 pairs = list(zip(_branches(mine), _branches(theirs), strict=False))
-                if len(pairs) == len(_branches(theirs)) and all(map(_follows, pairs)):
+                if len(pairs) == len(_branches(theirs)) and all(map(_readable_pair, pairs)):
                     below += [(path, *pair) for pair in pairs]
                 else:
                     yield self._union(path, mine, theirs)
@@ -284,7 +284,7 @@ def _shape(schema: Schema) -> str:
     return _LOGICAL_COLUMN.get(logical.name, base)
 
 
-def _follows(pair: tuple[Schema, Schema]) -> bool:
+def _readable_pair(pair: tuple[Schema, Schema]) -> bool:
     new, old = pair
     return _readable(old, new)
 

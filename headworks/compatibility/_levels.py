@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from headworks.compatibility._budget import MAX_FINDINGS, Budget
 from headworks.compatibility._finding import Finding, Level, Policy, Version
 from headworks.compatibility._hive import table_findings
-from headworks.compatibility._resolution import resolve
+from headworks.compatibility._resolution import resolution_findings
 from headworks.compatibility._wording import Sides
 from headworks.schema._model import Schema
 
@@ -25,7 +25,7 @@ def check_pair(reader: Schema, writer: Schema, policy: Policy = Policy.AVRO) -> 
     schema that comes next.
     """
     budget = Budget()
-    found = resolve(reader, writer, policy, Sides(), budget)
+    found = resolution_findings(reader, writer, policy, Sides(), budget)
     if policy is Policy.WAREHOUSE:
         found += table_findings(reader, writer, budget)
     return found
@@ -48,10 +48,10 @@ def check_level(
     for old in ordered if level.transitive else ordered[:1]:
         if level.backward:
             sides = Sides(None, old.number, between_versions=True)
-            _add(found, resolve(new, old.schema, policy, sides, budget))
+            _add(found, resolution_findings(new, old.schema, policy, sides, budget))
         if level.forward:
             sides = Sides(old.number, None, between_versions=True)
-            _add(found, resolve(old.schema, new, policy, sides, budget))
+            _add(found, resolution_findings(old.schema, new, policy, sides, budget))
         if policy is Policy.WAREHOUSE:
             _add(found, table_findings(new, old.schema, budget, old.number))
     return found

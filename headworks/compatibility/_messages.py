@@ -13,25 +13,25 @@ from headworks.compatibility._wording import Sides, default_hint, listed, simple
 from headworks.schema._model import EnumType, Field, Fixed, Named, Primitive, Record, Schema, Union
 
 __all__ = [
-    "Note",
-    "absent_field",
+    "Reason",
+    "alias_in_use",
     "ambiguous_branch",
     "ambiguous_field",
-    "bad_default",
-    "fed_twice",
-    "fixed_size",
-    "living_alias",
-    "misread",
+    "changed_meaning",
+    "field_feeds_two",
+    "fixed_size_mismatch",
     "missing_branch",
+    "missing_default",
     "missing_symbols",
     "moved_branch",
     "name_mismatch",
     "type_mismatch",
     "unreached_alias",
+    "unusable_default",
 ]
 
 
-class Note(NamedTuple):
+class Reason(NamedTuple):
     """A finding before its path is known."""
 
     rule: str
@@ -41,76 +41,84 @@ class Note(NamedTuple):
     writer_pointer: str
 
 
-def type_mismatch(sides: Sides, reader: Schema, writer: Schema) -> Note:
+def type_mismatch(sides: Sides, reader: Schema, writer: Schema) -> Reason:
     """Two types that do not become each other; the writer's may be a null."""
     if writer.kind == "null":
-        message = f"{sides.cannot}: the value can be null there, and {sides.who} need "
+        message = (
+            f"{sides.cannot_read}: the value can be null there, and {sides.reader_subject} need "
+        )
         message += type_name(reader)
         fix = f'allow null: ["null", {_json_type(reader)}]'
         if not sides.proposed_reads:
             fix = "do not let the value become null: consumers in use cannot read it"
     else:
-        message = f"{sides.cannot}: {type_name(writer)} does not become {type_name(reader)}"
+        message = f"{sides.cannot_read}: {type_name(writer)} does not become {type_name(reader)}"
         kept = writer if sides.proposed_reads else reader
         fix = f"keep the type {type_name(kept)}, or add a new field of the new type beside the "
         fix += "old one, with a default"
-    return Note("HW002", message, fix, reader.pointer, writer.pointer)
+    return Reason("HW002", message, fix, reader.pointer, writer.pointer)
 
 
-def misread(sides: Sides, reader: Schema, writer: Schema, rule: str, why: str, fix: str) -> Note:
+def changed_meaning(
+    sides: Sides, reader: Schema, writer: Schema, rule: str, why: str, fix: str
+) -> Reason:
     """Bytes that decode, and mean something else."""
-    message = f"{sides.who} misread {sides.data}: {why}"
-    return Note(rule, message, fix, reader.pointer, writer.pointer)
+    message = f"{sides.reader_subject} misread {sides.writer_data}: {why}"
+    return Reason(rule, message, fix, reader.pointer, writer.pointer)
 
 
-def name_mismatch(sides: Sides, reader: Named, writer: Named) -> Note:
+def name_mismatch(sides: Sides, reader: Named, writer: Named) -> Reason:
     """Named types of different names."""
-    message = f"{sides.cannot}: the {writer.kind} is called {writer.name} there and {reader.name} "
+    message = (
+        f"{sides.cannot_read}: the {writer.kind} is called {writer.name} there and {reader.name} "
+    )
     message += "here"
     fix = f'give {reader.name} "aliases": ["{writer.name}"], or keep the name'
     if not sides.proposed_reads:
         fix = f"keep the name {reader.name}: a consumer cannot learn of a later name"
-    return Note("HW003", message, fix, f"{reader.pointer}/name", f"{writer.pointer}/name")
+    return Reason("HW003", message, fix, f"{reader.pointer}/name", f"{writer.pointer}/name")
 
 
-def fixed_size(sides: Sides, reader: Fixed, writer: Fixed) -> Note:
+def fixed_size_mismatch(sides: Sides, reader: Fixed, writer: Fixed) -> Reason:
     """Fixed types of different sizes."""
-    message = f"{sides.cannot}: {simple_name(writer.name)} has {writer.size} bytes there and "
+    message = f"{sides.cannot_read}: {simple_name(writer.name)} has {writer.size} bytes there and "
     message += f"{reader.size} here"
     fix = "keep the size, or add a new field of a new fixed type, with a default"
-    return Note("HW004", message, fix, f"{reader.pointer}/size", f"{writer.pointer}/size")
+    return Reason("HW004", message, fix, f"{reader.pointer}/size", f"{writer.pointer}/size")
 
 
 def missing_symbols(
     sides: Sides, reader: EnumType, writer: EnumType, missing: Sequence[str]
-) -> Note:
+) -> Reason:
     """Enum symbols that the reader neither knows nor has a default for."""
-    message = f"{sides.cannot}: it can hold {listed(missing)}, which {simple_name(reader.name)} "
+    message = (
+        f"{sides.cannot_read}: it can hold {listed(missing)}, which {simple_name(reader.name)} "
+    )
     message += "here does not know"
     fix = f"keep {'these symbols' if len(missing) > 1 else 'this symbol'}, or give "
     fix += f'{simple_name(reader.name)} a "default" symbol to take instead'
     if not sides.proposed_reads:
         fix = "add a symbol only when the versions in use have a default symbol; else use a new "
         fix += "field or a new topic"
-    return Note("HW005", message, fix, f"{reader.pointer}/symbols", f"{writer.pointer}/symbols")
+    return Reason("HW005", message, fix, f"{reader.pointer}/symbols", f"{writer.pointer}/symbols")
 
 
-def absent_field(sides: Sides, mine: Field, old: Field | None, writer: Record) -> Note:
+def missing_default(sides: Sides, mine: Field, old: Field | None, writer: Record) -> Reason:
     """A reader's field that the data does not have, without a default.
 
     `old` is the data's field that it may be the new name of.
     """
-    message = f'{sides.cannot}: "{mine.name}" is not in it, and has no default to take instead'
-    return Note(
+    message = f'{sides.cannot_read}: "{mine.name}" is not in it, and has no default to take instead'
+    return Reason(
         "HW001",
         message,
-        _absent_fix(sides, mine, old),
+        _missing_default_fix(sides, mine, old),
         mine.pointer,
         f"{writer.pointer}/fields",
     )
 
 
-def _absent_fix(sides: Sides, mine: Field, old: Field | None) -> str:
+def _missing_default_fix(sides: Sides, mine: Field, old: Field | None) -> str:
     if not sides.proposed_reads:
         return (
             f'keep "{mine.name}": consumers that still need it can only do without it once every '
@@ -124,77 +132,87 @@ def _absent_fix(sides: Sides, mine: Field, old: Field | None) -> str:
     return fix
 
 
-def bad_default(sides: Sides, mine: Field, writer: Record, problem: str) -> Note:
+def unusable_default(sides: Sides, mine: Field, writer: Record, problem: str) -> Reason:
     """A default that the data needs and that cannot be decoded."""
-    message = f'{sides.cannot}: "{mine.name}" is not in it, and its default cannot be decoded: '
+    message = (
+        f'{sides.cannot_read}: "{mine.name}" is not in it, and its default cannot be decoded: '
+    )
     message += problem
     fix = "give a default that is a value of the field's type"
-    return Note("HW103", message, fix, mine.pointer, f"{writer.pointer}/fields")
+    return Reason("HW103", message, fix, mine.pointer, f"{writer.pointer}/fields")
 
 
-def ambiguous_field(sides: Sides, mine: Field, other: Field, rule: str = "HW007") -> Note:
+def ambiguous_field(sides: Sides, mine: Field, other: Field, rule: str = "HW007") -> Reason:
     """A name and an alias that both match."""
-    message = f'{sides.cannot}: several of its fields match "{mine.name}", by name and by alias, '
+    message = (
+        f'{sides.cannot_read}: several of its fields match "{mine.name}", by name and by alias, '
+    )
     message += "and only one of them can fill it"
     fix = f'remove the aliases of "{mine.name}": an alias is for a field that is gone'
-    return Note(rule, message, fix, mine.pointer, other.pointer)
+    return Reason(rule, message, fix, mine.pointer, other.pointer)
 
 
-def fed_twice(sides: Sides, first: Field, second: Field, other: Field) -> Note:
+def field_feeds_two(sides: Sides, first: Field, second: Field, other: Field) -> Reason:
     """One field of the data that would fill two of the reader's."""
-    message = f'{sides.cannot}: its field "{other.name}" would have to fill both "{first.name}" '
+    message = (
+        f'{sides.cannot_read}: its field "{other.name}" would have to fill both "{first.name}" '
+    )
     message += f'and "{second.name}", and readers fill only one'
     fix = f'drop the alias "{other.name}", or the field of that name'
-    return Note("HW101", message, fix, second.pointer, other.pointer)
+    return Reason("HW101", message, fix, second.pointer, other.pointer)
 
 
 def unreached_alias(
     sides: Sides, mine: Field, other: Field, reader: Record, writer: Record
-) -> Note:
+) -> Reason:
     """A field alias in a record whose own full name does not match."""
-    message = f'{sides.cannot}: the alias "{other.name}" of "{mine.name}" counts only inside '
+    message = f'{sides.cannot_read}: the alias "{other.name}" of "{mine.name}" counts only inside '
     message += f"{reader.name}, and the data is {writer.name}"
     fix = f'give {reader.name} "aliases": ["{writer.name}"], or keep the namespace'
-    return Note("HW108", message, fix, mine.pointer, other.pointer)
+    return Reason("HW108", message, fix, mine.pointer, other.pointer)
 
 
-def living_alias(sides: Sides, mine: Named, other: Named) -> Note:
+def alias_in_use(sides: Sides, mine: Named, other: Named) -> Reason:
     """A type alias that another type of the reader answers to as well."""
-    message = f"{sides.cannot}: {mine.name} has the alias {other.name}, so that every "
+    message = f"{sides.cannot_read}: {mine.name} has the alias {other.name}, so that every "
     message += f"{other.name} in the data is taken for it, and another type answers to it"
     fix = f'remove the alias "{other.name}" from {mine.name}'
-    return Note("HW107", message, fix, f"{mine.pointer}/aliases", f"{other.pointer}/name")
+    return Reason("HW107", message, fix, f"{mine.pointer}/aliases", f"{other.pointer}/name")
 
 
-def missing_branch(sides: Sides, reader: Union, writer: Schema) -> Note:
+def missing_branch(sides: Sides, reader: Union, writer: Schema) -> Reason:
     """A type that no branch of the reader's union takes."""
     what = "a null" if writer.kind == "null" else f"a value of type {type_name(writer)}"
-    message = f"{sides.cannot}: it can hold {what}, and {type_name(reader)} here has no branch for "
+    message = (
+        f"{sides.cannot_read}: it can hold {what}, and {type_name(reader)} here has no branch for "
+    )
     message += "it"
     fix = "keep that branch in the union"
     if not sides.proposed_reads:
         fix = "do not add a branch that consumers in use cannot read; use a new field, with a "
         fix += "default"
-    return Note("HW006", message, fix, reader.pointer, writer.pointer)
+    return Reason("HW006", message, fix, reader.pointer, writer.pointer)
 
 
-def ambiguous_branch(sides: Sides, reader: Union, writer: Named, rivals: int) -> Note:
+def ambiguous_branch(sides: Sides, reader: Union, writer: Named, rivals: int) -> Reason:
     """Branches of one simple name: readers disagree on which is meant."""
-    message = f"{sides.cannot} reliably: the union holds {rivals} types called "
+    message = f"{sides.cannot_read} reliably: the union holds {rivals} types called "
     message += f'"{simple_name(writer.name)}", and which of them takes {writer.name} is left to '
     message += "the reader's library"
     fix = "give the types in one union different simple names"
-    return Note("HW102", message, fix, reader.pointer, writer.pointer)
+    return Reason("HW102", message, fix, reader.pointer, writer.pointer)
 
 
-def moved_branch(sides: Sides, branch: Named, writer: Named) -> Note:
+def moved_branch(sides: Sides, branch: Named, writer: Named) -> Reason:
     """An enum or fixed under another namespace, inside a union."""
-    message = f"{sides.cannot} with every library: the {writer.kind} is {writer.name} there, and "
+    message = (
+        f"{sides.cannot_read} with every library: the {writer.kind} is {writer.name} there, and "
+    )
     message += f"inside a union decoders look for {branch.name} by its full name"
     fix = f'give {branch.name} "aliases": ["{writer.name}"], or keep the namespace'
     if not sides.proposed_reads:
         fix = f"keep the namespace of {branch.name}: a consumer cannot learn of a later name"
-    return Note("HW109", message, fix, f"{branch.pointer}/name", f"{writer.pointer}/name")
+    return Reason("HW109", message, fix, f"{branch.pointer}/name", f"{writer.pointer}/name")
 
 
 def _json_type(schema: Schema) -> str:

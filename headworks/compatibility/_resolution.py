@@ -18,15 +18,15 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from headworks.compatibility import _messages as say
+from headworks.compatibility import _messages as messages
 from headworks.compatibility._budget import Budget
 from headworks.compatibility._finding import Finding, Policy
-from headworks.compatibility._messages import Note
+from headworks.compatibility._messages import Reason
 from headworks.compatibility._rules import RULES
 from headworks.compatibility._soundness import (
+    aliases_in_use,
     default_problem,
-    living_aliases,
-    living_field_aliases,
+    field_aliases_in_use,
     logical_problem,
 )
 from headworks.compatibility._wording import Sides, rename_of, simple_name
@@ -43,9 +43,9 @@ from headworks.schema._model import (
     Union,
 )
 
-__all__ = ["resolve"]
+__all__ = ["resolution_findings"]
 
-_NOTE: Final = 50
+_REASON_STEPS: Final = 50
 _PROMOTED: Final = frozenset(
     [
         ("long", "int"),
@@ -60,7 +60,7 @@ _PROMOTED: Final = frozenset(
 )
 
 
-def resolve(
+def resolution_findings(
     reader: Schema, writer: Schema, policy: Policy, sides: Sides, budget: Budget
 ) -> list[Finding]:
     """Every reason why `reader` cannot decode what `writer` wrote; none if it always can."""
@@ -73,11 +73,11 @@ class _Outcome:
     """What came of one pair: whether it resolves, its own notes, and the pairs below it."""
 
     ok: bool
-    notes: list[Note] = field(default_factory=list)
-    parts: list[tuple[str, _Outcome]] = field(default_factory=list)
+    reasons: list[Reason] = field(default_factory=list)
+    inner: list[tuple[str, _Outcome]] = field(default_factory=list)
 
 
-_FINE: Final = _Outcome(ok=True)
+_RESOLVES: Final = _Outcome(ok=True)
 _Walk = Generator[tuple[Schema, Schema], _Outcome, _Outcome]
 
 
@@ -106,7 +106,7 @@ class _Resolution:
             answer = self.memo.get(key)
             if answer is None:
                 # Until its answer is known, a pair met again below itself counts as fine.
-                self.memo[key] = _FINE
+                self.memo[key] = _RESOLVES
                 stack.append((key, self._pair(*asked)))
             while stack:
                 key, walk = stack[-1]
@@ -129,39 +129,41 @@ class _Resolution:
             if id(outcome) in seen:
                 continue
             seen.add(id(outcome))
-            for note in outcome.notes:
-                key = (note.rule, note.reader_pointer, note.writer_pointer)
-                found.setdefault(key, self._finding(note, path))
-            for step, part in reversed(outcome.parts):
-                stack.append((path + step if step[:1] in "[{" else _dotted(path, step), part))
+            for reason in outcome.reasons:
+                key = (reason.rule, reason.reader_pointer, reason.writer_pointer)
+                found.setdefault(key, self._finding(reason, path))
+            for step, one in reversed(outcome.inner):
+                stack.append((path + step if step[:1] in "[{" else _dotted(path, step), one))
         return list(found.values())
 
-    def _finding(self, note: Note, path: str) -> Finding:
-        message = note.message
+    def _finding(self, reason: Reason, path: str) -> Finding:
+        message = reason.message
         if path:
             message = f"{message} (field {path})"
         return Finding(
-            rule=note.rule,
-            kind=RULES[note.rule].kind,
+            rule=reason.rule,
+            kind=RULES[reason.rule].kind,
             message=message[:1].upper() + message[1:],
-            fix=note.fix,
+            fix=reason.fix,
             path=path,
-            reader_pointer=note.reader_pointer,
-            writer_pointer=note.writer_pointer,
+            reader_pointer=reason.reader_pointer,
+            writer_pointer=reason.writer_pointer,
             reader_version=self.sides.reader,
             writer_version=self.sides.writer,
         )
 
     def _aliases(self, reader: Schema, writer: Schema) -> _Outcome:
-        notes = [say.living_alias(self.sides, *pair) for pair in living_aliases(reader, writer)]
-        pairs = living_field_aliases(reader, writer)
-        notes += [say.ambiguous_field(self.sides, *pair, rule="HW107") for pair in pairs]
-        return _Outcome(ok=True, notes=notes)
+        reasons = [
+            messages.alias_in_use(self.sides, *pair) for pair in aliases_in_use(reader, writer)
+        ]
+        pairs = field_aliases_in_use(reader, writer)
+        reasons += [messages.ambiguous_field(self.sides, *pair, rule="HW107") for pair in pairs]
+        return _Outcome(ok=True, reasons=reasons)
 
-    def _bad(self, note: Note) -> _Outcome:
+    def _mismatch(self, reason: Reason) -> _Outcome:
         """A pair that does not resolve; to say why costs more than to see it."""
-        self.budget.spend(_NOTE)
-        return _Outcome(ok=False, notes=[note])
+        self.budget.spend(_REASON_STEPS)
+        return _Outcome(ok=False, reasons=[reason])
 
     # One pair of types.
 
@@ -174,57 +176,57 @@ class _Resolution:
         if isinstance(reader, Primitive) and isinstance(writer, Primitive):
             return self._primitives(reader, writer)
         if isinstance(reader, Array) and isinstance(writer, Array):
-            return _below("[]", (yield reader.items, writer.items))
+            return _inside("[]", (yield reader.items, writer.items))
         if isinstance(reader, MapType) and isinstance(writer, MapType):
-            return _below("{}", (yield reader.values, writer.values))
+            return _inside("{}", (yield reader.values, writer.values))
         if isinstance(reader, Record) and isinstance(writer, Record):
             return (yield from self._records(reader, writer))
         if isinstance(reader, EnumType) and isinstance(writer, EnumType):
             return self._enums(reader, writer)
         if isinstance(reader, Fixed) and isinstance(writer, Fixed):
             return self._fixeds(reader, writer)
-        return self._bad(say.type_mismatch(self.sides, reader, writer))
+        return self._mismatch(messages.type_mismatch(self.sides, reader, writer))
 
     def _primitives(self, reader: Primitive, writer: Primitive) -> _Outcome:
         if reader.kind == writer.kind or (reader.kind, writer.kind) in _PROMOTED:
-            return self._meaning(reader, writer) if self.strict else _FINE
-        return self._bad(say.type_mismatch(self.sides, reader, writer))
+            return self._meaning(reader, writer) if self.strict else _RESOLVES
+        return self._mismatch(messages.type_mismatch(self.sides, reader, writer))
 
     def _meaning(self, reader: Primitive | Fixed, writer: Primitive | Fixed) -> _Outcome:
         problem = logical_problem(reader, writer)
         if problem is None:
-            return _FINE
-        note = say.misread(self.sides, reader, writer, *problem)
-        return _Outcome(ok=True, notes=[note])
+            return _RESOLVES
+        reason = messages.changed_meaning(self.sides, reader, writer, *problem)
+        return _Outcome(ok=True, reasons=[reason])
 
     # Named types.
 
-    def _name(self, reader: Named, writer: Named) -> list[Note]:
+    def _name_reasons(self, reader: Named, writer: Named) -> list[Reason]:
         if simple_name(reader.name) == simple_name(writer.name) or writer.name in reader.aliases:
             return []
-        self.budget.spend(_NOTE)
-        return [say.name_mismatch(self.sides, reader, writer)]
+        self.budget.spend(_REASON_STEPS)
+        return [messages.name_mismatch(self.sides, reader, writer)]
 
     def _fixeds(self, reader: Fixed, writer: Fixed) -> _Outcome:
-        notes = self._name(reader, writer)
+        reasons = self._name_reasons(reader, writer)
         if reader.size != writer.size:
-            notes.append(say.fixed_size(self.sides, reader, writer))
-        if notes:
-            return _Outcome(ok=False, notes=notes)
-        return self._meaning(reader, writer) if self.strict else _FINE
+            reasons.append(messages.fixed_size_mismatch(self.sides, reader, writer))
+        if reasons:
+            return _Outcome(ok=False, reasons=reasons)
+        return self._meaning(reader, writer) if self.strict else _RESOLVES
 
     def _enums(self, reader: EnumType, writer: EnumType) -> _Outcome:
-        notes = self._name(reader, writer)
+        reasons = self._name_reasons(reader, writer)
         known = frozenset(reader.symbols)
         missing = [symbol for symbol in writer.symbols if symbol not in known]
         if missing and reader.default is None:
-            notes.append(say.missing_symbols(self.sides, reader, writer, missing))
-        return _Outcome(ok=False, notes=notes) if notes else _FINE
+            reasons.append(messages.missing_symbols(self.sides, reader, writer, missing))
+        return _Outcome(ok=False, reasons=reasons) if reasons else _RESOLVES
 
     def _records(self, reader: Record, writer: Record) -> _Walk:
         self.budget.spend(len(reader.fields))
-        notes = self._name(reader, writer)
-        ok, parts = not notes, list[tuple[str, _Outcome]]()
+        reasons = self._name_reasons(reader, writer)
+        ok, inner = not reasons, list[tuple[str, _Outcome]]()
         theirs = self._fields_of(writer)
         feeds: dict[int, Field] = {}
         for mine in reader.fields:
@@ -233,10 +235,10 @@ class _Resolution:
                 continue
             matches = _matches(mine, theirs)
             if len(matches) > 1:
-                outcome = self._bad(say.ambiguous_field(self.sides, mine, matches[0]))
+                outcome = self._mismatch(messages.ambiguous_field(self.sides, mine, matches[0]))
                 self.ambiguous.append(outcome)
             elif not matches:
-                outcome = self._absent(mine, reader, writer)
+                outcome = self._missing_field(mine, reader, writer)
             else:
                 (other,) = matches
                 left, right = mine.type, other.type
@@ -247,14 +249,14 @@ class _Resolution:
                 if self.strict:
                     first = feeds.setdefault(id(other), mine)
                     if first is not mine:
-                        notes.append(say.fed_twice(self.sides, first, mine, other))
-                    if mine.name != other.name and not _same(reader, writer):
-                        note = say.unreached_alias(self.sides, mine, other, reader, writer)
-                        notes.append(note)
-            if outcome is not _FINE:
+                        reasons.append(messages.field_feeds_two(self.sides, first, mine, other))
+                    if mine.name != other.name and not _same_full_name(reader, writer):
+                        reason = messages.unreached_alias(self.sides, mine, other, reader, writer)
+                        reasons.append(reason)
+            if outcome is not _RESOLVES:
                 ok = ok and outcome.ok
-                parts.append((mine.name, outcome))
-        return _Outcome(ok, notes, parts) if notes or parts else _FINE
+                inner.append((mine.name, outcome))
+        return _Outcome(ok, reasons, inner) if reasons or inner else _RESOLVES
 
     def _fields_of(self, record: Record) -> dict[str, Field]:
         found = self.fields_of.get(id(record))
@@ -262,30 +264,30 @@ class _Resolution:
             found = self.fields_of[id(record)] = {f.name: f for f in record.fields}
         return found
 
-    def _absent(self, mine: Field, reader: Record, writer: Record) -> _Outcome:
+    def _missing_field(self, mine: Field, reader: Record, writer: Record) -> _Outcome:
         if not mine.has_default:
             old = rename_of(mine, reader, writer) if self.budget.guess() else None
-            return self._bad(say.absent_field(self.sides, mine, old, writer))
+            return self._mismatch(messages.missing_default(self.sides, mine, old, writer))
         problem = default_problem(mine) if self.strict else None
         if problem is None:
-            return _FINE
-        note = say.bad_default(self.sides, mine, writer, problem)
-        return _Outcome(ok=True, notes=[note])
+            return _RESOLVES
+        reason = messages.unusable_default(self.sides, mine, writer, problem)
+        return _Outcome(ok=True, reasons=[reason])
 
     # Unions.
 
     def _from_union(self, reader: Schema, writer: Union) -> _Walk:
         """Whatever branch was written, the reader must resolve it."""
-        ok, parts = True, list[tuple[str, _Outcome]]()
+        ok, inner = True, list[tuple[str, _Outcome]]()
         for branch in writer.branches:
             if isinstance(reader, Union) and isinstance(branch, Primitive):
                 outcome = self._primitive_into_union(reader, branch)
             else:
                 outcome = yield reader, branch
-            if outcome is not _FINE:
+            if outcome is not _RESOLVES:
                 ok = ok and outcome.ok
-                parts.append(("", outcome))
-        return _Outcome(ok, [], parts) if parts else _FINE
+                inner.append(("", outcome))
+        return _Outcome(ok, [], inner) if inner else _RESOLVES
 
     def _primitive_into_union(self, reader: Union, writer: Primitive) -> _Outcome:
         """`_into_union` for a primitive: no pair below it has to wait."""
@@ -293,12 +295,12 @@ class _Resolution:
         for branch in reader.branches:
             if isinstance(branch, Primitive):
                 if branch.kind == writer.kind:
-                    return self._meaning(branch, writer) if self.strict else _FINE
+                    return self._meaning(branch, writer) if self.strict else _RESOLVES
                 if chosen is None and (branch.kind, writer.kind) in _PROMOTED:
                     chosen = branch
         self.budget.spend(len(reader.branches))
         if chosen is not None:
-            return self._meaning(chosen, writer) if self.strict else _FINE
+            return self._meaning(chosen, writer) if self.strict else _RESOLVES
         return self._no_branch(reader, writer, [])
 
     def _into_union(self, reader: Union, writer: Schema) -> _Walk:
@@ -311,7 +313,7 @@ class _Resolution:
             outcome = yield branch, writer
             if outcome.ok:
                 if not self.strict or isinstance(writer, (Array, MapType)):
-                    return _below("", outcome)
+                    return _inside("", outcome)
                 return self._named_branch(reader, branch, writer, outcome)
             tried.append((branch, outcome))
         return self._no_branch(reader, writer, tried)
@@ -322,30 +324,30 @@ class _Resolution:
         """Java resolves by simple name what it then decodes by full name: say where these part."""
         assert isinstance(writer, (Record, EnumType, Fixed))
         assert isinstance(branch, (Record, EnumType, Fixed))
-        notes = []
+        reasons = []
         rivals = [
             other
             for other in reader.branches
-            if isinstance(other, (Record, EnumType, Fixed)) and _answers(other, writer)
+            if isinstance(other, (Record, EnumType, Fixed)) and _shares_simple_name(other, writer)
         ]
         if len(rivals) > 1:
-            notes.append(say.ambiguous_branch(self.sides, reader, writer, len(rivals)))
-        elif not isinstance(writer, Record) and not _same(branch, writer):
-            notes.append(say.moved_branch(self.sides, branch, writer))
-        if not notes:
-            return _below("", outcome)
-        return _Outcome(ok=True, notes=notes, parts=_below("", outcome).parts)
+            reasons.append(messages.ambiguous_branch(self.sides, reader, writer, len(rivals)))
+        elif not isinstance(writer, Record) and not _same_full_name(branch, writer):
+            reasons.append(messages.moved_branch(self.sides, branch, writer))
+        if not reasons:
+            return _inside("", outcome)
+        return _Outcome(ok=True, reasons=reasons, inner=_inside("", outcome).inner)
 
     def _no_branch(
         self, reader: Union, writer: Schema, tried: Sequence[tuple[Schema, _Outcome]]
     ) -> _Outcome:
-        meant = _meant(writer, tried)
+        meant = _intended_branch(writer, tried)
         if meant is not None:
-            return _Outcome(ok=False, parts=[("", meant)])
-        return self._bad(say.missing_branch(self.sides, reader, writer))
+            return _Outcome(ok=False, inner=[("", meant)])
+        return self._mismatch(messages.missing_branch(self.sides, reader, writer))
 
 
-def _meant(writer: Schema, tried: Sequence[tuple[Schema, _Outcome]]) -> _Outcome | None:
+def _intended_branch(writer: Schema, tried: Sequence[tuple[Schema, _Outcome]]) -> _Outcome | None:
     """The failed branch that was meant for `writer`: of its kind and name, if there is one."""
     alike = [(branch, outcome) for branch, outcome in tried if branch.kind == writer.kind]
     if isinstance(writer, (Record, EnumType, Fixed)):
@@ -357,12 +359,12 @@ def _meant(writer: Schema, tried: Sequence[tuple[Schema, _Outcome]]) -> _Outcome
     return alike[0][1] if len(alike) == 1 else None
 
 
-def _same(reader: Named, writer: Named) -> bool:
+def _same_full_name(reader: Named, writer: Named) -> bool:
     """Whether the names are equal in full, as a decoder wants them."""
     return reader.name == writer.name or writer.name in reader.aliases
 
 
-def _answers(branch: Named, writer: Named) -> bool:
+def _shares_simple_name(branch: Named, writer: Named) -> bool:
     """Whether the branch has, by name or alias, the simple name of the writer's type."""
     simple = simple_name(writer.name)
     return any(simple_name(name) == simple for name in (branch.name, *branch.aliases))
@@ -378,8 +380,8 @@ def _matches(mine: Field, theirs: dict[str, Field]) -> list[Field]:
     return found
 
 
-def _below(step: str, outcome: _Outcome) -> _Outcome:
-    return outcome if outcome is _FINE else _Outcome(outcome.ok, [], [(step, outcome)])
+def _inside(step: str, outcome: _Outcome) -> _Outcome:
+    return outcome if outcome is _RESOLVES else _Outcome(outcome.ok, [], [(step, outcome)])
 
 
 def _dotted(path: str, step: str) -> str:

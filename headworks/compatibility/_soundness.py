@@ -28,12 +28,12 @@ from headworks.schema._model import (
 )
 from headworks.schema._quoting import quote
 
-__all__ = ["default_problem", "living_aliases", "living_field_aliases", "logical_problem"]
+__all__ = ["aliases_in_use", "default_problem", "field_aliases_in_use", "logical_problem"]
 
 _NUMBERS: Final = ("int", "long", "float", "double")
 
 
-def living_aliases(reader: Schema, writer: Schema) -> Iterator[tuple[Named, Named]]:
+def aliases_in_use(reader: Schema, writer: Schema) -> Iterator[tuple[Named, Named]]:
     """Types of the reader with an alias that another of its types answers to as well.
 
     A reader renames the writer's types by its aliases before it looks at them: all of them, twice
@@ -59,7 +59,7 @@ def living_aliases(reader: Schema, writer: Schema) -> Iterator[tuple[Named, Name
                 yield node, other
 
 
-def living_field_aliases(reader: Schema, writer: Schema) -> Iterator[tuple[Field, Field]]:
+def field_aliases_in_use(reader: Schema, writer: Schema) -> Iterator[tuple[Field, Field]]:
     """Fields with an alias that the writer's record of that name has beside the field itself.
 
     Also in records that resolution never meets: aliases are applied to all of the writer's schema,
@@ -70,10 +70,10 @@ def living_field_aliases(reader: Schema, writer: Schema) -> Iterator[tuple[Field
         if isinstance(node, Record):
             for name in dict.fromkeys((node.name, *node.aliases)):
                 if name in theirs:
-                    yield from _living_in(node, theirs[name])
+                    yield from _aliases_in_use_in(node, theirs[name])
 
 
-def _living_in(mine: Record, other: Record) -> Iterator[tuple[Field, Field]]:
+def _aliases_in_use_in(mine: Record, other: Record) -> Iterator[tuple[Field, Field]]:
     known = {f.name: f for f in other.fields}
     aliased = {f.name: f for f in mine.fields if f.aliases}
     for one in aliased.values():
@@ -140,17 +140,17 @@ def _problem(top: Field) -> str | None:
         if (id(schema), id(value)) in seen:
             continue
         seen.add((id(schema), id(value)))
-        below = _below(schema, value)
+        below = _inner_steps(schema, value)
         if isinstance(below, str):
             return below
         stack.extend(reversed(below))
     return None
 
 
-def _below(schema: Schema, value: Json) -> str | list[_Step]:
+def _inner_steps(schema: Schema, value: Json) -> str | list[_Step]:
     """What is wrong with the value itself, or the values inside it."""
     if isinstance(schema, Union):
-        return _branch(schema, value)
+        return _union_step(schema, value)
     if isinstance(schema, EnumType) and value not in schema.symbols:
         return f"{quote(value)} is not a symbol of {schema.name}"
     if isinstance(schema, Fixed) and isinstance(value, str) and len(value) != schema.size:
@@ -171,7 +171,7 @@ def _below(schema: Schema, value: Json) -> str | list[_Step]:
     return []
 
 
-def _branch(union: Union, value: Json) -> str | list[_Step]:
+def _union_step(union: Union, value: Json) -> str | list[_Step]:
     """Java encodes a default with the first branch that is no simple type, or that takes it.
 
     Any number is taken by any type of numbers, and cut to it.

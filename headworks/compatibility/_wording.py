@@ -25,10 +25,10 @@ from headworks.schema._model import (
 
 __all__ = ["Sides", "default_hint", "listed", "rename_of", "simple_name", "type_name"]
 
-_MANY = 8
+_MAX_LISTED = 8
 # Renames are guessed in records of at most so many fields, both sides together: names are compared
 # each with each.
-_COMPARED = 400
+_MAX_COMPARED_FIELDS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Sides:
         return self.reader is None
 
     @property
-    def who(self) -> str:
+    def reader_subject(self) -> str:
         """The reader, as the subject of a sentence."""
         if not self.between_versions:
             return "the reader"
@@ -57,7 +57,7 @@ class Sides:
         return f"consumers on version {self.reader}"
 
     @property
-    def data(self) -> str:
+    def writer_data(self) -> str:
         """The writer's data."""
         if not self.between_versions:
             return "the writer's data"
@@ -66,9 +66,9 @@ class Sides:
         return f"data written with version {self.writer}"
 
     @property
-    def cannot(self) -> str:
+    def cannot_read(self) -> str:
         """The opening of most messages."""
-        return f"{self.who} cannot read {self.data}"
+        return f"{self.reader_subject} cannot read {self.writer_data}"
 
 
 def simple_name(name: str) -> str:
@@ -81,18 +81,18 @@ def type_name(schema: Schema, depth: int = 2) -> str:
     if isinstance(schema, Primitive):
         return _with_logical(schema.kind, schema)
     if isinstance(schema, Fixed):
-        return _with_logical(f"fixed {_cut(schema.name)} ({schema.size} bytes)", schema)
+        return _with_logical(f"fixed {_shortened(schema.name)} ({schema.size} bytes)", schema)
     if isinstance(schema, (Record, EnumType)):
-        return f"{schema.kind} {_cut(schema.name)}"
+        return f"{schema.kind} {_shortened(schema.name)}"
     if depth == 0:
         return schema.kind
     if isinstance(schema, Array):
         return f"array of {type_name(schema.items, depth - 1)}"
     if isinstance(schema, MapType):
         return f"map of {type_name(schema.values, depth - 1)}"
-    names = [type_name(branch, depth - 1) for branch in schema.branches[: _MANY + 1]]
-    if len(names) > _MANY:
-        names[_MANY:] = ["..."]
+    names = [type_name(branch, depth - 1) for branch in schema.branches[: _MAX_LISTED + 1]]
+    if len(names) > _MAX_LISTED:
+        names[_MAX_LISTED:] = ["..."]
     return f"[{', '.join(names)}]"
 
 
@@ -108,11 +108,11 @@ def _with_logical(text: str, schema: Primitive | Fixed) -> str:
 def listed(names: Iterable[str]) -> str:
     """Names in a sentence, quoted, at most a handful: `"A", "B" and 3 more`."""
     every = list(names)
-    shown = ", ".join(f'"{_cut(name)}"' for name in every[:_MANY])
-    return shown if len(every) <= _MANY else f"{shown} and {len(every) - _MANY} more"
+    shown = ", ".join(f'"{_shortened(name)}"' for name in every[:_MAX_LISTED])
+    return shown if len(every) <= _MAX_LISTED else f"{shown} and {len(every) - _MAX_LISTED} more"
 
 
-def _cut(text: str) -> str:
+def _shortened(text: str) -> str:
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 
@@ -138,7 +138,7 @@ def default_hint(schema: Schema) -> str:
 
 def rename_of(missing: Field, reader: Record, writer: Record) -> Field | None:
     """The writer's field that `missing` may be the new name of: unread, alike, of its type."""
-    if len(reader.fields) + len(writer.fields) > _COMPARED:
+    if len(reader.fields) + len(writer.fields) > _MAX_COMPARED_FIELDS:
         return None
     known = {name for f in reader.fields for name in (f.name, *f.aliases)}
     free = {f.name: f for f in writer.fields if f.name not in known}

@@ -23,7 +23,7 @@ from headworks.schema._quoting import quote
 
 __all__ = ["check_default", "is_default"]
 
-_MANY = 8
+_MAX_BRANCHES_SHOWN = 8
 _RANGES = {"int": (-(2**31), 2**31 - 1), "long": (-(2**63), 2**63 - 1)}
 
 
@@ -45,8 +45,12 @@ def _describe(schema: Schema) -> str:
     if isinstance(schema, (Record, EnumType, Fixed)):
         return schema.name
     if isinstance(schema, Union):
-        names = [_describe(branch) for branch in schema.branches[:_MANY]]
-        return "[" + ", ".join([*names, "..."] if len(schema.branches) > _MANY else names) + "]"
+        names = [_describe(branch) for branch in schema.branches[:_MAX_BRANCHES_SHOWN]]
+        return (
+            "["
+            + ", ".join([*names, "..."] if len(schema.branches) > _MAX_BRANCHES_SHOWN else names)
+            + "]"
+        )
     return schema.kind
 
 

@@ -28,7 +28,7 @@ from headworks.schema._model import (
 
 __all__ = ["Difference", "differences"]
 
-_MOST = 200
+_MAX_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def _list(names: tuple[str, ...]) -> str | None:
 
 def _text(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _MOST else f"{text[: _MOST - 3]}..."
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 3]}..."
 
 
 def _shape(schema: Schema) -> str:

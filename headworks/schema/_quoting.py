@@ -9,16 +9,16 @@ from reprlib import Repr
 
 __all__ = ["quote"]
 
-_LENGTH = 80
+_MAX_CHARACTERS = 80
 
 
-class _Short(Repr):
+class _ShortRepr(Repr):
     def __init__(self) -> None:
         super().__init__()
         self.maxlevel = 2
-        self.maxstring = self.maxother = self.maxlong = _LENGTH
+        self.maxstring = self.maxother = self.maxlong = _MAX_CHARACTERS
 
 
 def quote(value: object) -> str:
     """The value as Python writes it, with dots for what is too long or too deep."""
-    return _Short().repr(value)
+    return _ShortRepr().repr(value)

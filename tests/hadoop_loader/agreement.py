@@ -16,9 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from hadoop_loader._decode.decoder import Decoder
-from hadoop_loader._fetch.messages import Message, Messages
-from hadoop_loader._jit.backend import Choice
+from hadoop_loader._decode.decoder import ColumnDecoder
+from hadoop_loader._fetch.messages import FetchedMessage, MessageColumns
+from hadoop_loader._jit.backend import BackendSelector
 from headworks.schema import parse
 from tests.evolution import evolution
 from tests.headworks.compatibility.oracle import Oracle, compact
@@ -26,7 +26,7 @@ from tests.headworks.compatibility.oracle import Oracle, compact
 __all__ = ["Report", "agree"]
 
 Json = Any
-NEVER, ALWAYS = Choice(1 << 60), Choice(0)
+NEVER, ALWAYS = BackendSelector(1 << 60), BackendSelector(0)
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ def agree(
             expected = _rows(new, new, resolved, NEVER)
             wrong += [
                 f"{compact(old)} -> {compact(new)}: {found} instead of {expected}"
-                for choice in (NEVER, ALWAYS)
-                if (found := _rows(old, new, written, choice)) != expected
+                for backend in (NEVER, ALWAYS)
+                if (found := _rows(old, new, written, backend)) != expected
             ]
         asked += len(cases)
     return Report(asked, seen, time.monotonic() - began, tuple(wrong))
@@ -91,9 +91,11 @@ def _plain(schema: Json) -> Json:
     return schema
 
 
-def _rows(old: Json, new: Json, data: list[bytes], choice: Choice) -> str:
-    decoder = Decoder(parse(json.dumps(old)), parse(json.dumps(new)), start=0, choice=choice)
-    messages = Messages.of(Message(0, 0, 0, None, each) for each in data)
+def _rows(old: Json, new: Json, data: list[bytes], backend: BackendSelector) -> str:
+    decoder = ColumnDecoder(
+        parse(json.dumps(old)), parse(json.dumps(new)), start=0, backend=backend
+    )
+    messages = MessageColumns.of(FetchedMessage(0, 0, 0, None, each) for each in data)
     spans = messages.values
     arrays, errors = decoder.decode_spans(messages.data, spans[:, 0], spans[:, 1])
     table = pa.Table.from_arrays(arrays, names=[column.name for column in decoder.columns])

@@ -15,12 +15,12 @@ from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.commit_record import Commit
 from hadoop_loader._commit.policy import Policy
 from hadoop_loader._commit.transaction import LoaderContext
-from hadoop_loader._fetch.kafka_log import Message
-from hadoop_loader._fetch.ranges import Range, Watermarks
+from hadoop_loader._fetch.kafka_log import FetchedMessage
+from hadoop_loader._fetch.ranges import FetchRange, Watermarks
 from hadoop_loader._storage.filesystem import AnyPath, parquet_source, sorted_glob
 from hadoop_loader._tables.columns import StructField
-from hadoop_loader._tasks.load_task import Manifest, Task, Writer, load
-from hadoop_loader._tasks.rewrite_task import Rewrite, Rewritten, rewrite
+from hadoop_loader._tasks.load_task import LoadTask, TaskManifest, WriterSchema, run_load_task
+from hadoop_loader._tasks.rewrite_task import RewriteResult, RewriteTask, run_rewrite_task
 from headworks._wire import prefix
 
 Json = Any
@@ -37,7 +37,7 @@ def encoded(schema: Json, value: Any, schema_id: int = 1) -> bytes:
 class MemoryLog:
     """Topics in memory: the broker of a load, and the fetcher of its tasks."""
 
-    topics: dict[str, dict[int, list[Message]]] = field(default_factory=dict)
+    topics: dict[str, dict[int, list[FetchedMessage]]] = field(default_factory=dict)
     low: dict[tuple[str, int], int] = field(default_factory=dict)
     leaderless: set[tuple[str, int]] = field(default_factory=set)
 
@@ -45,7 +45,7 @@ class MemoryLog:
         self, topic: str, value: bytes | None, timestamp: int = 0, partition: int = 0
     ) -> None:
         messages = self.topics.setdefault(topic, {}).setdefault(partition, [])
-        messages.append(Message(partition, len(messages), timestamp, None, value))
+        messages.append(FetchedMessage(partition, len(messages), timestamp, None, value))
 
     def partitions(self) -> Mapping[str, Sequence[int]]:
         return {t: sorted(ps) for t, ps in self.topics.items() if not t.startswith("__")}
@@ -68,7 +68,7 @@ class MemoryLog:
             for p in partitions
         }
 
-    def fetch(self, ranges: Sequence[Range]) -> Iterator[tuple[str, list[Message]]]:
+    def fetch(self, ranges: Sequence[FetchRange]) -> Iterator[tuple[str, list[FetchedMessage]]]:
         for r in ranges:
             yield r.topic, self.topics[r.topic][r.partition][r.start : r.end]
 
@@ -79,11 +79,11 @@ class MemoryJobs:
     def __init__(self, log: MemoryLog) -> None:
         self._log = log
 
-    def load(self, tasks: Sequence[Task]) -> list[Manifest]:
-        return [load(task, self._log) for task in tasks]
+    def load(self, tasks: Sequence[LoadTask]) -> list[TaskManifest]:
+        return [run_load_task(task, self._log) for task in tasks]
 
-    def rewrite(self, rewrites: Sequence[Rewrite]) -> list[Rewritten]:
-        return [rewrite(job) for job in rewrites]
+    def rewrite(self, rewrites: Sequence[RewriteTask]) -> list[RewriteResult]:
+        return [run_rewrite_task(job) for job in rewrites]
 
     def export(self, query: str, folder: AnyPath) -> None:
         raise AssertionError("only Spark answers queries")
@@ -148,7 +148,7 @@ class World:
 
     root: AnyPath
     log: MemoryLog = field(default_factory=MemoryLog)
-    subjects: dict[str, list[Writer]] = field(default_factory=dict)
+    subjects: dict[str, list[WriterSchema]] = field(default_factory=dict)
     catalog: MemoryCatalog = field(default_factory=MemoryCatalog)
     published: list[Commit] = field(default_factory=list)
 
@@ -156,7 +156,7 @@ class World:
         """Register a schema for a topic; its id."""
         known = self.subjects.setdefault(topic, [])
         schema_id = 1 + sum(map(len, self.subjects.values()))
-        known.append(Writer(schema_id, len(known) + 1, json.dumps(schema)))
+        known.append(WriterSchema(schema_id, len(known) + 1, json.dumps(schema)))
         return schema_id
 
     def context(self, **changes: Any) -> LoaderContext:

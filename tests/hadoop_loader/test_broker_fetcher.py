@@ -11,13 +11,18 @@ from contextlib import contextmanager, suppress
 import pytest
 from confluent_kafka import Producer
 
-from hadoop_loader._fetch.batches import blocks, messages
+from hadoop_loader._fetch.batches import data_batches, decode_batches
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._fetch.kafka_log import KafkaFetcher
-from hadoop_loader._fetch.messages import LAST_MS, NO_SCHEMA, Message, Messages
-from hadoop_loader._fetch.ranges import GapError, Range
-from hadoop_loader._fetch.requests import Fetched
-from hadoop_loader._jit.backend import Choice
+from hadoop_loader._fetch.messages import (
+    MAX_TIMESTAMP_MS,
+    NO_SCHEMA,
+    FetchedMessage,
+    MessageColumns,
+)
+from hadoop_loader._fetch.ranges import FetchRange, OffsetGapError
+from hadoop_loader._fetch.requests import FetchedPartition
+from hadoop_loader._jit.backend import BackendSelector
 from headworks._kafka.client_properties import client_properties
 from headworks._kafka.records import Codec, InvalidBatchError, Record, encode_batch
 from headworks._kafka.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL
@@ -27,10 +32,12 @@ from headworks.errors import CorruptError, UnreachableError
 
 pytestmark = pytest.mark.contract
 
-LITTLE, MUCH = Choice(1 << 60), Choice(0)
+LITTLE, MUCH = BackendSelector(1 << 60), BackendSelector(0)
 
 
-def read(fetcher: BrokerFetcher | KafkaFetcher, ranges: Sequence[Range]) -> list[Message]:
+def read(
+    fetcher: BrokerFetcher | KafkaFetcher, ranges: Sequence[FetchRange]
+) -> list[FetchedMessage]:
     found = [m for _, part in fetcher.fetch(ranges) for m in part]
     return sorted(found, key=lambda m: (m.partition, m.offset))
 
@@ -54,12 +61,16 @@ def test_gives_what_librdkafka_gives(broker: Service, codec: str) -> None:
             producer.flush()
     producer.flush()
     client = client_properties(broker.address)
-    ranges = [Range(topic, 0, 10, 1490), Range(topic, 1, 3, 700), Range(topic, 1, 900, 1500)]
+    ranges = [
+        FetchRange(topic, 0, 10, 1490),
+        FetchRange(topic, 1, 3, 700),
+        FetchRange(topic, 1, 900, 1500),
+    ]
     expected = read(KafkaFetcher(client), ranges)
     assert len(expected) == 1480 + 697 + 600
-    assert {m.timestamp for m in expected if m.timestamp > 3000} == {LAST_MS}
-    for choice in (LITTLE, MUCH):
-        with BrokerFetcher(client, choice=choice) as fetcher:
+    assert {m.timestamp for m in expected if m.timestamp > 3000} == {MAX_TIMESTAMP_MS}
+    for backend in (LITTLE, MUCH):
+        with BrokerFetcher(client, backend=backend) as fetcher:
             assert read(fetcher, ranges) == expected
             assert read(fetcher, ranges[:1]) == expected[:1480]
 
@@ -70,10 +81,10 @@ def test_a_fetch_that_is_given_up_leaves_nothing_behind(broker: Service) -> None
     for n in range(300):
         producer.produce(topic, b"%d" % n + bytes(99_000), partition=0)
     producer.flush()
-    with BrokerFetcher(client_properties(broker.address), choice=LITTLE) as fetcher:
-        _, first = next(iter(fetcher.fetch([Range(topic, 0, 0, 300)])))
+    with BrokerFetcher(client_properties(broker.address), backend=LITTLE) as fetcher:
+        _, first = next(iter(fetcher.fetch([FetchRange(topic, 0, 0, 300)])))
         assert 0 < len(first) < 300
-        again = read(fetcher, [Range(topic, 0, 0, 300)])
+        again = read(fetcher, [FetchRange(topic, 0, 0, 300)])
     assert [m.offset for m in again] == list(range(300))
 
 
@@ -85,10 +96,10 @@ def test_several_topics_are_read_at_once(broker: Service) -> None:
             producer.produce(topic, b"%d" % n + bytes(size), partition=n % 2)
     producer.flush()
     names = sorted(sizes)
-    ranges = [Range(topic, p, 3, 75 - i) for i, topic in enumerate(names) for p in (0, 1)]
+    ranges = [FetchRange(topic, p, 3, 75 - i) for i, topic in enumerate(names) for p in (0, 1)]
     expected = {(r.topic, r.partition): list(range(r.start, r.end)) for r in ranges}
     client = client_properties(broker.address)
-    raw = BrokerFetcher(client, choice=LITTLE)
+    raw = BrokerFetcher(client, backend=LITTLE)
     with raw:
         for fetcher in (raw, KafkaFetcher(client)):
             found: dict[tuple[str, int], list[int]] = {}
@@ -109,22 +120,22 @@ def test_offsets_that_are_gone_are_told(broker: Service) -> None:
     told = r"gone\[0\] offset 70, and perhaps more, was dropped by the broker's retention"
     with (
         BrokerFetcher(client_properties(broker.address)) as fetcher,
-        pytest.raises(GapError, match=told) as caught,
+        pytest.raises(OffsetGapError, match=told) as caught,
     ):
-        read(fetcher, [Range(topic, 0, 70, 80)])
+        read(fetcher, [FetchRange(topic, 0, 70, 80)])
     assert "--skip-lost" in str(caught.value)
-    with pytest.raises(GapError, match=told):
-        read(KafkaFetcher(client_properties(broker.address)), [Range(topic, 0, 70, 80)])
+    with pytest.raises(OffsetGapError, match=told):
+        read(KafkaFetcher(client_properties(broker.address)), [FetchRange(topic, 0, 70, 80)])
 
 
 def test_a_silent_broker_is_unreachable() -> None:
     refused = BrokerFetcher(client_properties("127.0.0.1:1"), timeout=1)
     with pytest.raises(UnreachableError, match=r"broker 127\.0\.0\.1:1"):
-        read(refused, [Range("t", 0, 0, 5)])
+        read(refused, [FetchRange("t", 0, 0, 5)])
     with listener(b"") as address:
         mute = BrokerFetcher(client_properties(address), timeout=1)
         with pytest.raises(UnreachableError, match="sends nothing"):  # by librdkafka
-            read(mute, [Range("t", 0, 0, 5)])
+            read(mute, [FetchRange("t", 0, 0, 5)])
 
 
 def test_a_broker_that_talks_nonsense_is_left_to_librdkafka() -> None:
@@ -132,7 +143,7 @@ def test_a_broker_that_talks_nonsense_is_left_to_librdkafka() -> None:
     with listener(nonsense) as address:
         fetcher = BrokerFetcher(client_properties(address), timeout=1)
         with pytest.raises(UnreachableError):
-            read(fetcher, [Range("t", 0, 0, 5)])
+            read(fetcher, [FetchRange("t", 0, 0, 5)])
 
 
 def test_a_connection_that_breaks_is_made_again(broker: Service) -> None:
@@ -141,9 +152,9 @@ def test_a_connection_that_breaks_is_made_again(broker: Service) -> None:
     for n in range(300):
         producer.produce(topic, b"%d" % n + bytes(99_000), partition=0)
     producer.flush()
-    with BrokerFetcher(client_properties(broker.address), choice=LITTLE) as fetcher:
+    with BrokerFetcher(client_properties(broker.address), backend=LITTLE) as fetcher:
         found: list[int] = []
-        for _, part in fetcher.fetch([Range(topic, 0, 0, 300)]):
+        for _, part in fetcher.fetch([FetchRange(topic, 0, 0, 300)]):
             if not found:
                 for connection in fetcher._connections.values():
                     connection._socket.shutdown(socket.SHUT_RDWR)
@@ -181,13 +192,13 @@ def record(offset: int, value: bytes | None = b"v", timestamp: int = 1000) -> Re
 
 def fetched(
     *batches: bytes, aborted: tuple[tuple[int, int], ...] = (), partition: int = 0
-) -> Fetched:
-    return Fetched("t", partition, 0, 1 << 40, aborted, memoryview(b"".join(batches)))
+) -> FetchedPartition:
+    return FetchedPartition("t", partition, 0, 1 << 40, aborted, memoryview(b"".join(batches)))
 
 
-def offsets(reply: Fetched, start: int = 0) -> tuple[list[int], int]:
-    found, position = blocks(reply, start)
-    both = [[m.offset for part in messages(found, c) for m in part] for c in (LITTLE, MUCH)]
+def offsets(reply: FetchedPartition, start: int = 0) -> tuple[list[int], int]:
+    found, position = data_batches(reply, start)
+    both = [[m.offset for part in decode_batches(found, c) for m in part] for c in (LITTLE, MUCH)]
     assert both[0] == both[1]
     return both[0], position
 
@@ -224,8 +235,8 @@ def test_a_batch_that_the_reply_cuts_is_left_for_the_next() -> None:
 
 def test_the_logs_own_time_counts_for_all_records() -> None:
     batch = encode_batch([record(0, timestamp=5), record(1, timestamp=9)], attributes=APPEND_TIME)
-    for choice in (LITTLE, MUCH):
-        (found,) = messages(blocks(fetched(batch), 0)[0], choice)
+    for backend in (LITTLE, MUCH):
+        (found,) = decode_batches(data_batches(fetched(batch), 0)[0], backend)
         assert [m.timestamp for m in found] == [9, 9]
 
 
@@ -233,28 +244,30 @@ def test_damage_is_told() -> None:
     batch = bytearray(encode_batch([record(n, bytes(50)) for n in range(3)]))
     batch[80] ^= 1
     with pytest.raises(InvalidBatchError, match="CRC32C"):
-        blocks(fetched(bytes(batch)), 0)
+        data_batches(fetched(bytes(batch)), 0)
     lies = encode_batch([record(0)] * 3, codec=Codec.NONE)
     body = bytearray(lies)
     body[61] = 126  # the first record is longer than the batch
     from crc32c import crc32c
 
     struct.pack_into(">I", body, 17, crc32c(bytes(body[21:])))
-    found, _ = blocks(fetched(bytes(body)), 0)
-    for choice in (LITTLE, MUCH):
+    found, _ = data_batches(fetched(bytes(body)), 0)
+    for backend in (LITTLE, MUCH):
         with pytest.raises(CorruptError):
-            list(messages(found, choice))
+            list(decode_batches(found, backend))
     many = bytearray(lies)
     struct.pack_into(">i", many, 57, 1 << 30)
     struct.pack_into(">I", many, 17, crc32c(bytes(many[21:])))
-    found, _ = blocks(fetched(bytes(many)), 0)
+    found, _ = data_batches(fetched(bytes(many)), 0)
     with pytest.raises(CorruptError, match="do not fit"):
-        list(messages(found, MUCH))
+        list(decode_batches(found, MUCH))
 
 
 def test_schema_ids_are_read_for_all_at_once() -> None:
     values = [prefix(7) + b"x", None, b"", b"\0\0\0", b"\1" + bytes(9), prefix(2**32 - 1)]
-    found = Messages.of(Message(0, n, 0, None, value) for n, value in enumerate(values))
+    found = MessageColumns.of(
+        FetchedMessage(0, n, 0, None, value) for n, value in enumerate(values)
+    )
     assert found.schema_ids().tolist() == [7, NO_SCHEMA, NO_SCHEMA, NO_SCHEMA, NO_SCHEMA, 2**32 - 1]
     assert [m.value for m in found] == values
     assert [m.offset for m in found[1:3]] == [1, 2]

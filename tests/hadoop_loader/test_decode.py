@@ -15,9 +15,9 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from hadoop_loader._decode.decoder import Decoder
-from hadoop_loader._fetch.messages import Message, Messages
-from hadoop_loader._jit.backend import Choice
+from hadoop_loader._decode.decoder import ColumnDecoder
+from hadoop_loader._fetch.messages import FetchedMessage, MessageColumns
+from hadoop_loader._jit.backend import BackendSelector
 from hadoop_loader._tables.arrow_types import arrow_type
 from headworks.errors import SchemaError
 from headworks.schema import parse
@@ -30,11 +30,11 @@ Json = Any
 
 def decode(writer: Json, reader: Json, data: list[bytes]) -> tuple[list[Any], list[Any]]:
     """The rows and errors, which both back ends have to agree on."""
-    decoder = Decoder(parse(json.dumps(writer)), parse(json.dumps(reader)), start=0)
+    decoder = ColumnDecoder(parse(json.dumps(writer)), parse(json.dumps(reader)), start=0)
     rows, errors = rows_of(decoder, *decoder.decode(data)), decoder.decode(data)[1]
-    messages = Messages.of(Message(0, 0, 0, None, each) for each in data)
-    compiled = Decoder(
-        parse(json.dumps(writer)), parse(json.dumps(reader)), start=0, choice=Choice(0)
+    messages = MessageColumns.of(FetchedMessage(0, 0, 0, None, each) for each in data)
+    compiled = ColumnDecoder(
+        parse(json.dumps(writer)), parse(json.dumps(reader)), start=0, backend=BackendSelector(0)
     )
     for part in (slice(None), slice(0, 1), slice(1, None)):  # room that was used is used again
         chosen = messages[part]
@@ -45,7 +45,7 @@ def decode(writer: Json, reader: Json, data: list[bytes]) -> tuple[list[Any], li
     return rows, errors
 
 
-def rows_of(decoder: Decoder, arrays: list[Any], _: Any) -> list[Any]:
+def rows_of(decoder: ColumnDecoder, arrays: list[Any], _: Any) -> list[Any]:
     for array, column in zip(arrays, decoder.columns, strict=True):
         array.validate(full=True)
         assert array.type == arrow_type(column.type)
@@ -187,7 +187,7 @@ def test_skips_what_the_reader_does_not_know_also_recursion() -> None:
 def test_recursion_in_the_reader_is_refused_by_name() -> None:
     tree = record({"name": "next", "type": ["null", "R"]})
     with pytest.raises(SchemaError, match="R contains itself"):
-        Decoder(parse(json.dumps(tree)), parse(json.dumps(tree)))
+        ColumnDecoder(parse(json.dumps(tree)), parse(json.dumps(tree)))
 
 
 def test_aliases_enum_defaults_and_negative_block_counts() -> None:
@@ -280,14 +280,14 @@ def test_schemas_that_python_cannot_nest_are_compiled() -> None:
     for _ in range(20):
         deep = {"type": "array", "items": deep}
     schema = parse(json.dumps(record({"name": "a", "type": deep})))
-    one = Messages.of([Message(0, 0, 0, None, b"\x02" * 20 + b"\x0e" + b"\x00" * 20)])
-    decoder = Decoder(schema, schema, start=0)
+    one = MessageColumns.of([FetchedMessage(0, 0, 0, None, b"\x02" * 20 + b"\x0e" + b"\x00" * 20)])
+    decoder = ColumnDecoder(schema, schema, start=0)
     arrays, errors = decoder.decode_spans(one.data, one.values[:, 0], one.values[:, 1])
     assert errors == []
     value = arrays[0].to_pylist()[0]
     for _ in range(20):
         (value,) = value
     assert value == 7
-    short = Messages.of([Message(0, 0, 0, None, b"\x02" * 20)])
+    short = MessageColumns.of([FetchedMessage(0, 0, 0, None, b"\x02" * 20)])
     _, [(_, reason)] = decoder.decode_spans(short.data, short.values[:, 0], short.values[:, 1])
     assert reason.startswith("the bytes are no datum of the schema")

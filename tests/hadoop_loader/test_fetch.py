@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from hadoop_loader._fetch.kafka_log import KafkaFetcher, KafkaLog
-from hadoop_loader._fetch.ranges import Range, Watermarks
+from hadoop_loader._fetch.ranges import FetchRange, Watermarks
 from headworks._kafka.client_properties import client_properties
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError
@@ -31,7 +31,7 @@ def test_reads_ranges_exactly(broker: Service) -> None:
     marks = log.watermarks({TOPIC: partitions[TOPIC]})[TOPIC]
     (used,) = [p for p, mark in marks.items() if mark.high]
     assert marks[used] == Watermarks(0, 500)
-    ranges = [Range(TOPIC, used, 10, 200), Range(TOPIC, used, 450, 500)]
+    ranges = [FetchRange(TOPIC, used, 10, 200), FetchRange(TOPIC, used, 450, 500)]
     found = [
         m
         for _, batch in KafkaFetcher(client_properties(broker.address)).fetch(ranges)
@@ -46,7 +46,7 @@ def test_a_silent_broker_is_unreachable() -> None:
         KafkaLog(client_properties("127.0.0.1:1"), timeout=1).partitions()
     fetcher = KafkaFetcher(client_properties("127.0.0.1:1"), timeout=1)
     with pytest.raises(UnreachableError):
-        list(fetcher.fetch([Range("t", 0, 0, 5)]))
+        list(fetcher.fetch([FetchRange("t", 0, 0, 5)]))
 
 
 class Sent:

@@ -13,15 +13,15 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
-from hadoop_loader._fetch.kafka_log import KafkaLog, _led
-from hadoop_loader._fetch.position import Position
+from hadoop_loader._fetch.kafka_log import KafkaLog, _offset_of_leader
+from hadoop_loader._fetch.position import RewindPosition
 from hadoop_loader._fetch.ranges import Watermarks
 from hadoop_loader._operations.audit_counts import AuditPublisher
 from hadoop_loader._operations.load import Load
 from hadoop_loader._operations.metrics import LoaderMetrics
 from hadoop_loader._operations.rewind import Rewind
 from hadoop_loader._operations.status import warehouse_status
-from hadoop_loader._tasks.load_task import Manifest, Task, load
+from hadoop_loader._tasks.load_task import LoadTask, TaskManifest, run_load_task
 from headworks._kafka.client_properties import client_properties
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError
@@ -96,8 +96,8 @@ def test_a_rewind_leaves_nothing_out(world: World) -> None:
     world.log.leaderless = {("clicks", 1)}
     for to in ("earliest", "1", "1:1", "1970-01-01T00:00:00Z"):
         with pytest.raises(UnreachableError, match="no leader answers for partition 1 of clicks"):
-            Rewind(world.context()).run("clicks", Position.parse(to))
-    report = Rewind(world.context()).run("clicks", Position.parse("2:1"))
+            Rewind(world.context()).run("clicks", RewindPosition.parse(to))
+    report = Rewind(world.context()).run("clicks", RewindPosition.parse("2:1"))
     assert report.topics[0].offsets == {2: (1, 3)}
 
 
@@ -117,7 +117,7 @@ def test_only_a_leader_s_answer_is_an_offset(answer: Any, offset: int | None) ->
             raise KafkaException(answer)
         return SimpleNamespace(offset=answer)
 
-    assert _led(result) == offset
+    assert _offset_of_leader(result) == offset
 
 
 def test_a_partition_that_is_emptied_while_it_is_asked_for_has_an_end_all_the_same(
@@ -147,9 +147,9 @@ class ReadingJobs(MemoryJobs):
     def __init__(self, client: dict[str, Any]) -> None:
         self._client = client
 
-    def load(self, tasks: Sequence[Task]) -> list[Manifest]:
+    def load(self, tasks: Sequence[LoadTask]) -> list[TaskManifest]:
         with BrokerFetcher(self._client, timeout=20) as fetcher:
-            return [load(task, fetcher) for task in tasks]
+            return [run_load_task(task, fetcher) for task in tasks]
 
 
 def produce(brokers: Cluster, numbers: Sequence[int]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hadoop_loader._commit.transaction import LoaderContext
-from hadoop_loader._fetch.position import Position
+from hadoop_loader._fetch.position import RewindPosition
 from hadoop_loader._operations.compact import Compaction
 from hadoop_loader._operations.load import Load
 from hadoop_loader._operations.rebuild import Rebuild
@@ -20,7 +20,7 @@ from hadoop_loader._operations.rewind import Rewind
 from hadoop_loader._operations.status import warehouse_status
 from hadoop_loader._spark.jobs import SparkJobs
 from hadoop_loader._storage.filesystem import AnyPath
-from hadoop_loader._tables.columns import ListOf, Scalar, Struct, StructField
+from hadoop_loader._tables.columns import ListColumn, ScalarColumn, StructColumn, StructField
 from hadoop_loader._tables.hive_catalog import HiveCatalog
 from headworks.errors import IncompatibleError
 from tests.hadoop_loader.memory import MemoryJobs, World, encoded
@@ -84,11 +84,11 @@ def test_readers_see_every_row_once_all_the_while(
     reader = threading.Thread(target=read)
     reader.start()
     try:
-        Rewind(context).run("clicks", Position.parse("1"))
+        Rewind(context).run("clicks", RewindPosition.parse("1"))
         assert Compaction(context, min_small_files=2).run().partitions == 2
         with pytest.raises(Killed):
             Rewind(replace(context, on_step=killer("partitions"))).run(
-                "clicks", Position.parse("earliest")
+                "clicks", RewindPosition.parse("earliest")
             )
         Load(context).run()
     finally:
@@ -100,7 +100,7 @@ def test_readers_see_every_row_once_all_the_while(
 
 
 def test_a_view_is_there_while_it_is_replaced(context: LoaderContext, spark: Any) -> None:
-    number, text = Scalar("int"), Scalar("string")
+    number, text = ScalarColumn("int"), ScalarColumn("string")
     views: list[tuple[list[StructField], str]] = [
         ([StructField("N", number, "a number")], "SELECT 1 AS `N`"),
         ([StructField("how", text), StructField("N", number, "more")], "SELECT 'x' how, 2 AS `N`"),
@@ -134,7 +134,7 @@ def test_a_comment_is_what_the_schema_says_and_nothing_of_the_loaders_environmen
     context: LoaderContext, spark: Any
 ) -> None:
     doc = r"it's \u0041 in ${env:PATH}, ${spark.app.name} and $x"
-    column, key = StructField("n", Scalar("int"), doc), "${env:PATH}"
+    column, key = StructField("n", ScalarColumn("int"), doc), "${env:PATH}"
     for _ in range(2):  # made, and altered
         context.catalog.put_table("clicks", [column], Path("/nowhere"), doc, {"said": key})
         context.catalog.put_view("clicks", [column], "SELECT 1 AS n", doc, {"said": key})
@@ -240,7 +240,7 @@ def test_a_rebuilt_table_is_one_like_any_other(
             *((time, n, None, n) for n, time in enumerate(times)),
             (5, None, 3, 3),
         ]
-        Rewind(context).run("clicks", Position.parse("1"))
+        Rewind(context).run("clicks", RewindPosition.parse("1"))
         assert Compaction(context, min_small_files=2).run().partitions == 1
 
 
@@ -275,10 +275,10 @@ def test_a_table_that_was_read_takes_other_words_inside_a_record(
     for doc, more in (
         ("One.", []),
         ("Another.", []),
-        ("A third.", [StructField("b", Scalar("int"))]),
+        ("A third.", [StructField("b", ScalarColumn("int"))]),
     ):
-        inner = Struct((StructField("a", Scalar("int"), doc), *more))
-        columns = [StructField("r", ListOf(inner), doc)]
+        inner = StructColumn((StructField("a", ScalarColumn("int"), doc), *more))
+        columns = [StructField("r", ListColumn(inner), doc)]
         catalog.put_table("t", columns, tmp_path / "t", None, {})
         catalog.add_days("t", ["2026-01-01"])
         assert spark.table("words_files.t").collect() == []

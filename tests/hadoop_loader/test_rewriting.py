@@ -18,14 +18,14 @@ from hadoop_loader import Warehouse, WarehouseConfig
 from hadoop_loader._commit.policy import Policy
 from hadoop_loader._commit.report import LoadReport
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
-from hadoop_loader._fetch.position import Position
+from hadoop_loader._fetch.position import RewindPosition
 from hadoop_loader._operations.audit_counts import audit_events
 from hadoop_loader._operations.compact import MIN_SMALL_FILES, Compaction
 from hadoop_loader._operations.load import Load
 from hadoop_loader._operations.rewind import Requeue, Rewind
 from hadoop_loader._storage.failpoints import STEPS
 from hadoop_loader._storage.filesystem import AnyPath, sorted_glob
-from hadoop_loader._tasks.load_task import Writer
+from hadoop_loader._tasks.load_task import WriterSchema
 from headworks.errors import FindingsError, UsageError
 from tests.hadoop_loader.memory import MemoryCatalog, World, encoded
 from tests.hadoop_loader.test_loading import DAY, HOUR, V1, V2, Killed, click, killer, numbers
@@ -71,7 +71,7 @@ def test_a_rewind_replaces_what_it_reads_again(world: World) -> None:
     load(world)
     before = keys(world, "clicks")
     world.register("clicks", V2)
-    report = Rewind(world.context()).run("clicks", Position.parse("4"))
+    report = Rewind(world.context()).run("clicks", RewindPosition.parse("4"))
     assert (report.kind, report.number, report.rows) == ("rewind", 2, 0)
     assert keys(world, "clicks") == before
     rows = world.rows("clicks")
@@ -89,19 +89,19 @@ def test_a_rewind_by_time_and_by_partition(world: World) -> None:
     for n in range(30):
         click(world, n, at=n * HOUR)
     load(world)
-    Rewind(world.context()).run("clicks", Position.parse("1970-01-02T00:00:00Z"))
+    Rewind(world.context()).run("clicks", RewindPosition.parse("1970-01-02T00:00:00Z"))
     assert sorted(r["n"] for r in world.rows("clicks") if r["_load"] == 2) == list(range(24, 30))
-    Rewind(world.context()).run("clicks", Position.parse("2:8"))
+    Rewind(world.context()).run("clicks", RewindPosition.parse("2:8"))
     assert sorted(r["n"] for r in world.rows("clicks") if r["_load"] == 3) == [26, 29]
     assert numbers(world) == list(range(30))
     with pytest.raises(UsageError, match="there is no partition 7"):
-        Rewind(world.context()).run("clicks", Position.parse("7:0"))
+        Rewind(world.context()).run("clicks", RewindPosition.parse("7:0"))
 
 
 @pytest.mark.parametrize("before", ["1969-12-31T23:59:59.999Z", "1960-01-01", "0001-01-01"])
 def test_a_time_before_all_records_is_the_beginning(before: str) -> None:
     # A broker takes -1 for the end of a partition, -2 for its beginning, and less for a mistake.
-    assert Position.parse(before) == Position.parse("earliest")
+    assert RewindPosition.parse(before) == RewindPosition.parse("earliest")
 
 
 def test_what_retention_removed_is_not_replaced(world: World) -> None:
@@ -110,8 +110,8 @@ def test_what_retention_removed_is_not_replaced(world: World) -> None:
     load(world)
     world.log.low["clicks", 1] = 2
     with pytest.raises(UsageError, match=r"clicks\[1\] begins at offset 2: retention has removed"):
-        Rewind(world.context()).run("clicks", Position.parse("0"))
-    Rewind(world.context()).run("clicks", Position.parse("earliest"))
+        Rewind(world.context()).run("clicks", RewindPosition.parse("0"))
+    Rewind(world.context()).run("clicks", RewindPosition.parse("earliest"))
     assert numbers(world) == list(range(9))
 
 
@@ -121,7 +121,7 @@ def test_a_log_that_forgot_messages_is_not_rewound(world: World) -> None:
     load(world)
     del world.log.topics["clicks"][0][1]
     with pytest.raises(FindingsError, match="1 would be lost; nothing has changed"):
-        Rewind(world.context()).run("clicks", Position.parse("0"))
+        Rewind(world.context()).run("clicks", RewindPosition.parse("0"))
     assert numbers(world) == list(range(9))
     assert world.context().log.numbers() == [1]
 
@@ -132,7 +132,7 @@ def test_a_rewind_of_bad_messages_leaves_each_once(world: World) -> None:
     world.log.append("other", b"more")
     world.register("other", V1)
     load(world)
-    Rewind(world.context()).run("clicks", Position.parse("earliest"))
+    Rewind(world.context()).run("clicks", RewindPosition.parse("earliest"))
     assert keys(world, "clicks", QUARANTINE_TABLE) == [(0, 0), (0, 1)]
     assert len(world.rows(QUARANTINE_TABLE)) == 2
     assert audited(world) == {"loaded": 1, "quarantined": 2}
@@ -146,7 +146,7 @@ def test_quarantined_messages_become_rows_once_their_schema_is_there(world: Worl
     world.log.append("clicks", b"junk", 2 * DAY, 1)
     load(world)
     assert Requeue(world.context()).run("clicks").number == 1
-    world.subjects["clicks"].append(Writer(7, 2, json.dumps(V2)))
+    world.subjects["clicks"].append(WriterSchema(7, 2, json.dumps(V2)))
     report = Requeue(world.context()).run("clicks")
     assert (report.kind, report.rows, report.topics[0].quarantined) == ("requeue", 1, -1)
     assert numbers(world) == [0, 1]
@@ -239,7 +239,7 @@ def test_what_was_replaced_goes_when_nobody_can_be_reading_it(world: World) -> N
     assert len(list(old.iterdir())) == 3
     load(world, now=lambda: 3602.0)
     assert not old.exists()
-    Rewind(world.context(now=lambda: 5000.0)).run("clicks", Position.parse("earliest"))
+    Rewind(world.context(now=lambda: 5000.0)).run("clicks", RewindPosition.parse("earliest"))
     load(world, now=lambda: 9000.0)
     assert not (world.root / "clicks" / "load-00000004").exists()
     assert numbers(world) == [0, 1, 2]
@@ -248,8 +248,8 @@ def test_what_was_replaced_goes_when_nobody_can_be_reading_it(world: World) -> N
 def test_a_crash_while_the_old_is_removed_is_taken_up(world: World) -> None:
     click(world, 0)
     load(world)
-    Rewind(world.context()).run("clicks", Position.parse("earliest"))
-    Rewind(world.context()).run("clicks", Position.parse("earliest"))
+    Rewind(world.context()).run("clicks", RewindPosition.parse("earliest"))
+    Rewind(world.context()).run("clicks", RewindPosition.parse("earliest"))
     for times in (2, 1):
         with pytest.raises(Killed):
             load(world, now=lambda: 9000.0, on_step=killer("removing", times))
@@ -263,7 +263,9 @@ def test_what_a_late_recovery_replaces_stays_for_those_who_read_it(world: World)
     click(world, 0)
     load(world)
     with pytest.raises(Killed):
-        Rewind(world.context(on_step=killer("renamed"))).run("clicks", Position.parse("earliest"))
+        Rewind(world.context(on_step=killer("renamed"))).run(
+            "clicks", RewindPosition.parse("earliest")
+        )
     load(world, now=lambda: 9000.0)
     assert (world.root / "clicks" / "datepartition=1970-01-01").exists()
     load(world, now=lambda: 9000.0 + 3600)
@@ -292,7 +294,9 @@ def test_a_crash_while_a_lost_metastore_is_defined_again_is_taken_up(
 
 Job = Callable[[World, Any], Any]
 JOBS: dict[str, Job] = {
-    "rewind": lambda w, reach: Rewind(w.context(on_step=reach)).run("clicks", Position.parse("2")),
+    "rewind": lambda w, reach: Rewind(w.context(on_step=reach)).run(
+        "clicks", RewindPosition.parse("2")
+    ),
     "requeue": lambda w, reach: Requeue(w.context(on_step=reach)).run("clicks"),
     "compact": lambda w, reach: Compaction(w.context(on_step=reach), min_small_files=2).run(),
 }
@@ -310,7 +314,7 @@ def test_a_crash_at_any_step_leaves_every_message_once(world: World, job: str, s
     world.log.append("clicks", b"junk", 2 * DAY, 1)
     load(world)
     before = keys(world, "clicks", QUARANTINE_TABLE)
-    world.subjects["clicks"].append(Writer(7, 2, json.dumps(V2)))
+    world.subjects["clicks"].append(WriterSchema(7, 2, json.dumps(V2)))
     with contextlib.suppress(Killed):
         JOBS[job](world, killer(step))
     # A reader in between: no row twice in the table, none gone from both.
@@ -326,9 +330,9 @@ def test_a_crash_at_any_step_leaves_every_message_once(world: World, job: str, s
 
 
 def test_positions_are_read_as_people_write_them() -> None:
-    assert Position.parse("earliest") == Position()
-    assert Position.parse("2:17") == Position(17, 2)
-    assert Position.parse("1970-01-01 00:00:01") == Position(time_ms=1000)
-    assert Position.parse("1970-01-01T01:00:01+01:00") == Position(time_ms=1000)
+    assert RewindPosition.parse("earliest") == RewindPosition()
+    assert RewindPosition.parse("2:17") == RewindPosition(17, 2)
+    assert RewindPosition.parse("1970-01-01 00:00:01") == RewindPosition(time_ms=1000)
+    assert RewindPosition.parse("1970-01-01T01:00:01+01:00") == RewindPosition(time_ms=1000)
     with pytest.raises(UsageError, match="'soon' is no position"):
-        Position.parse("soon")
+        RewindPosition.parse("soon")

@@ -12,7 +12,7 @@ import pytest
 
 from hadoop_loader._commit import topic_plans
 from hadoop_loader._commit.topic_plans import RegistrySubjects, require_versions
-from hadoop_loader._tasks.load_task import Writer
+from hadoop_loader._tasks.load_task import WriterSchema
 from headworks._server import child_process
 from headworks.errors import RefusedError
 from headworks.registry_client import Reference, RegistryClient, SubjectVersion
@@ -55,7 +55,7 @@ def text(name: str, *fields: str, of: str = "int") -> str:
     )
 
 
-def registered(client: RegistryClient, count: int) -> dict[str, tuple[Writer, ...]]:
+def registered(client: RegistryClient, count: int) -> dict[str, tuple[WriterSchema, ...]]:
     """Topics of one, two or three versions; where there are three the second one is deleted."""
     found = {}
     stem = f"s{next(_numbers)}"
@@ -65,7 +65,7 @@ def registered(client: RegistryClient, count: int) -> dict[str, tuple[Writer, ..
         for version in range(n % 3 + 1):
             client.register(subject, text("R", *"abc"[: version + 1], "nmo"[n % 3]))
         writers = [
-            Writer(one.id, one.version, client.schema_text(one.id))
+            WriterSchema(one.id, one.version, client.schema_text(one.id))
             for one in client.history(subject)
         ]
         if n % 3 == 2:
@@ -81,7 +81,7 @@ def delete(client: RegistryClient, subject: str, version: int) -> None:
         assert json.load(answer) == version
 
 
-def asked(client: RegistryClient, *topics: str) -> dict[str, Sequence[Writer]]:
+def asked(client: RegistryClient, *topics: str) -> dict[str, Sequence[WriterSchema]]:
     told = RegistrySubjects(client).versions(topics)
     return {topic: require_versions(topic, told) for topic in topics}
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from hadoop_loader._fetch.kafka_log import Message
-from hadoop_loader._fetch.ranges import DEFAULT_RECORD_BYTES, Range
-from hadoop_loader._jit.backend import Choice
+from hadoop_loader._fetch.kafka_log import FetchedMessage
+from hadoop_loader._fetch.ranges import DEFAULT_RECORD_BYTES, FetchRange
+from hadoop_loader._jit.backend import BackendSelector
 from hadoop_loader._operations.load import make_tasks
 from hadoop_loader._tasks import load_task
-from hadoop_loader._tasks.load_task import Task, TopicPlan, Writer, load
+from hadoop_loader._tasks.load_task import LoadTask, TopicPlan, WriterSchema, run_load_task
 from tests.hadoop_loader.memory import MemoryLog, encoded
 from tests.hadoop_loader.test_loading import V1
 
@@ -27,9 +27,9 @@ class Asked(MemoryLog):
 
     def __init__(self) -> None:
         super().__init__()
-        self.groups: list[list[Range]] = []
+        self.groups: list[list[FetchRange]] = []
 
-    def fetch(self, ranges: Sequence[Range]) -> Iterator[tuple[str, list[Message]]]:
+    def fetch(self, ranges: Sequence[FetchRange]) -> Iterator[tuple[str, list[FetchedMessage]]]:
         self.groups.append(list(ranges))
         found = list(super().fetch(ranges))
         for half in (0, 1):
@@ -40,23 +40,23 @@ class Asked(MemoryLog):
 def test_topics_of_which_there_is_little_are_read_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_task, "TOGETHER", 3)
-    monkeypatch.setattr(load_task, "CHUNK", 10)
+    monkeypatch.setattr(load_task, "MAX_TOPICS_PER_FETCH", 3)
+    monkeypatch.setattr(load_task, "CHUNK_MESSAGES", 10)
     log = Asked()
     sizes = {"a": 2, "b": 3, "c": 4, "d": 1, "e": 30, "f": 9, "g": 2}
     plans = {}
     for number, (topic, size) in enumerate(sizes.items(), 1):
-        writer = Writer(number, 1, json.dumps(V1))
+        writer = WriterSchema(number, 1, json.dumps(V1))
         plans[topic] = TopicPlan(topic, topic, topic, writer, (writer,))
         for n in range(size):
             value = encoded(V1, {"at": 0, "n": 100 * number + n}, number)
             log.append(topic, value, partition=n % 2)
     ranges = [
-        Range(topic, p, 0, len(messages))
+        FetchRange(topic, p, 0, len(messages))
         for topic, partitions in log.topics.items()
         for p, messages in partitions.items()
     ]
-    manifest = load(Task(1, tuple(reversed(ranges)), plans, tmp_path), log)
+    manifest = run_load_task(LoadTask(1, tuple(reversed(ranges)), plans, tmp_path), log)
     assert [sorted({r.topic for r in group}) for group in log.groups] == [
         ["a", "b", "c"],
         ["d"],
@@ -75,16 +75,16 @@ def test_topics_of_which_there_is_little_are_read_together(
 
 
 def test_a_task_of_much_is_read_by_compiled_loops_from_its_first_message(tmp_path: Path) -> None:
-    writer = Writer(1, 1, json.dumps(V1))
+    writer = WriterSchema(1, 1, json.dumps(V1))
     plans = {"a": TopicPlan("a", "a", "a", writer, (writer,))}
     log = MemoryLog()
     log.append("a", encoded(V1, {"at": 0, "n": 1}, 1))
     for number, (size, much) in enumerate(((4999, False), (5000, True)), 1):
         [made] = make_tasks(
-            [Range("a", 0, 0, size)], plans, None, number, tmp_path / str(number), 1
+            [FetchRange("a", 0, 0, size)], plans, None, number, tmp_path / str(number), 1
         )
         assert made.expected == size * DEFAULT_RECORD_BYTES
-        choice = Choice(int(5000 * DEFAULT_RECORD_BYTES))
+        backend = BackendSelector(int(5000 * DEFAULT_RECORD_BYTES))
         made.staging.mkdir()
-        load(replace(made, ranges=(Range("a", 0, 0, 1),)), log, choice)
-        assert choice.compiled(0) is much
+        run_load_task(replace(made, ranges=(FetchRange("a", 0, 0, 1),)), log, backend)
+        assert backend.use_compiled(0) is much

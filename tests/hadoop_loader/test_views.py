@@ -15,7 +15,7 @@ from fastavro import parse_schema, schemaless_reader
 from hadoop_loader._operations.load import Load
 from hadoop_loader._spark.sql import query
 from hadoop_loader._tables.hive_catalog import HiveCatalog
-from hadoop_loader._tables.views import Projection, file_columns, rebuild_query, view_query
+from hadoop_loader._tables.views import SchemaProjection, file_columns, rebuild_query, view_query
 from headworks.errors import IncompatibleError
 from headworks.schema import parse
 from tests.evolution import Names, as_column, evolved, record, value_of
@@ -73,8 +73,8 @@ def resolved(data: bytes, old: Json, new: Json) -> Json:
     return {f["name"]: as_column(f["type"], value[f["name"]]) for f in new["fields"]}
 
 
-def history(*schemas: Json) -> list[Projection]:
-    return [Projection(i, i, parse(json.dumps(s))) for i, s in enumerate(schemas, 1)]
+def history(*schemas: Json) -> list[SchemaProjection]:
+    return [SchemaProjection(i, i, parse(json.dumps(s))) for i, s in enumerate(schemas, 1)]
 
 
 A: Json = {"type": "record", "name": "A", "fields": [{"name": "x", "type": "int"}]}

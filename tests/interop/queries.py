@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hadoop_loader import Warehouse
-from hadoop_loader._fetch.position import Position
+from hadoop_loader._fetch.position import RewindPosition
 from hadoop_loader._spark import sql as hive_sql
 from tests.hadoop_loader.test_killed import Stack
 
@@ -31,7 +31,7 @@ def all_there(warehouse: Warehouse, stack: Stack) -> None:
     compacted = warehouse.compact()
     assert compacted.files_after < compacted.files_before
     assert ask(f"SELECT {WANTED} FROM clicks") == whole
-    assert warehouse.rewind("clicks", Position.parse("10")).committed
+    assert warehouse.rewind("clicks", RewindPosition.parse("10")).committed
     assert ask(f"SELECT {WANTED} FROM clicks") == whole
     assert warehouse.rebuild("clicks").committed
     assert ask(f"SELECT {WANTED} FROM clicks") == whole

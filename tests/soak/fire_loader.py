@@ -20,7 +20,7 @@ from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._fetch.kafka_log import KafkaLog
 from hadoop_loader._operations.audit_counts import AuditPublisher
 from hadoop_loader._operations.load import Load
-from hadoop_loader._tasks.load_task import Manifest, Task, load
+from hadoop_loader._tasks.load_task import LoadTask, TaskManifest, run_load_task
 from headworks._kafka.client_properties import client_properties
 from headworks.errors import HeadworksError
 from headworks.registry_client import RegistryClient
@@ -35,9 +35,9 @@ class _Jobs(MemoryJobs):
         super().__init__(MemoryLog())
         self._client = client
 
-    def load(self, tasks: Sequence[Task]) -> list[Manifest]:
+    def load(self, tasks: Sequence[LoadTask]) -> list[TaskManifest]:
         with BrokerFetcher(self._client) as fetcher:
-            return [load(task, fetcher) for task in tasks]
+            return [run_load_task(task, fetcher) for task in tasks]
 
 
 def loader_context(bootstrap: str, registry: str, root: Path) -> LoaderContext:
