@@ -12,10 +12,10 @@ from headworks.schema import Array, EnumType, Field, Fixed, MapType, Primitive, 
 from headworks.schema._defaults import is_default
 from headworks.schema._model import Json
 
-__all__ = ["default_of"]
+__all__ = ["event_default"]
 
 
-def default_of(field: Field, types: Mapping[str, type]) -> Any:
+def event_default(field: Field, types: Mapping[str, type]) -> Any:
     """The value of a field's default; `types` are the generated classes, by full name."""
     return _value(field.type, cast(Json, field.default), types)
 
@@ -43,7 +43,7 @@ def _value(schema: Schema, value: Json, types: Mapping[str, type]) -> Any:
         **{
             told.fields[f.name]: _value(f.type, members[f.name], types)
             if f.name in members
-            else default_of(f, types)
+            else event_default(f, types)
             for f in schema.fields
         }
     )

@@ -1,14 +1,13 @@
-"""Resolution programs as generated Python: the writer's bytes straight to the reader's objects.
+"""Resolved actions as generated Python: the writer's bytes straight to the reader's objects.
 
 Rules:
 
-- One function per (writer, reader) pair, and one per record that holds itself: all resolution is
-  decided before, so the code has no schema in it.
-- Every read is bounded by the datum and every block count by the bytes left (items that take no
-  bytes: by MAX_EMPTY_ITEMS in the whole datum); a datum must end exactly where its bytes do.
-- The generated text holds names and numbers only, never text from a schema: classes, constants
-  and attribute names are passed beside it (attribute names are identifiers by the generator).
-- A mutable default is made anew for every event.
+- There is one function per (writer, reader) pair, and one per record that holds itself. Resolution
+  is decided before, so the code has no schema in it.
+- A datum must end exactly where its bytes do.
+- Classes and constants are passed beside the source. Attribute names in it are identifiers, because
+  the generator of the classes makes them so.
+- A mutable default is copied for every event.
 - Objects are made without their `__init__`: every field is set here, and a generated class does
   nothing else there.
 """
@@ -16,36 +15,35 @@ Rules:
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from consumer_sdk._conversions import GIVEN, expression
-from consumer_sdk._default_values import default_of
-from headworks._decoding.generated_source import DATUM_ERRORS, SCOPE, DecoderText
-from headworks._decoding.primitives import BadDatumError, skipper
+from consumer_sdk._default_values import event_default
+from headworks._decoding.generated_decoder import DATUM_ERRORS, SCOPE, DecoderSource
+from headworks._decoding.primitives import BadDatumError
 from headworks._decoding.resolution import (
     Action,
     ArrayAction,
-    DefaultAction,
     EnumAction,
-    ErrorAction,
     LeafAction,
     MapAction,
     ReaderUnionAction,
     RecordAction,
     RecordPair,
     RecursionAction,
-    SkipAction,
     WriterUnionAction,
     resolve,
 )
 from headworks.codec._event import RecordType
-from headworks.schema import Schema
+from headworks.schema import Field, Schema
 
 __all__ = ["DATUM_ERRORS", "Decode", "compiled"]
 
 # From (bytes, position where the datum begins) to the event; raises one of DATUM_ERRORS.
 Decode = Callable[[bytes, int], Any]
+# A statement that takes a value, as its text before and after the value.
+Place = tuple[str, str]
 
 _SCOPE: Mapping[str, Any] = {**GIVEN, **SCOPE, "new": object.__new__}
 _MAX_DEPTH = 90  # Python's parser takes a hundred levels of indentation
@@ -54,17 +52,16 @@ _IMMUTABLE = (type(None), bool, int, float, str, bytes)
 
 
 def compiled(writer: Schema, reader: Schema, types: Mapping[str, type]) -> Decode:
-    """The function that decodes data of `writer` to objects of `reader`, a record.
+    """Return the function that decodes data of `writer` to objects of `reader`, a record.
 
     `types` are the generated classes of the reader's named types, by full name.
     """
-    program = resolve(writer, reader)
-    made = _Writer(types)
-    name = made.function(program)
-    scope = {**_SCOPE, **made.constants}
-    exec(compile("\n\n".join(made.functions), "<headworks decoder>", "exec"), scope)
+    source = _ObjectSource(types)
+    name = source.function(resolve(writer, reader))
+    scope = {**_SCOPE, **source.constants}
+    exec(compile("\n\n".join(source.functions), "<headworks decoder>", "exec"), scope)
     read: Callable[[bytes, int, int, list[int] | None], tuple[Any, int]] = scope[name]
-    counts_empty = made.counts_empty
+    counts_empty = source.counts_empty
 
     def decode(data: bytes, start: int) -> Any:
         end = len(data)
@@ -76,160 +73,110 @@ def compiled(writer: Schema, reader: Schema, types: Mapping[str, type]) -> Decod
     return decode
 
 
-class _Writer(DecoderText):
-    """Writes the functions of one decoder."""
+class _ObjectSource(DecoderSource[Place]):
+    """The source of a decoder whose values are put in variables, attributes, lists, and dicts."""
+
+    empty_items = "z[0]"
+    reader_name = "the reader"
 
     def __init__(self, types: Mapping[str, type]) -> None:
         super().__init__()
-        self.functions: list[str] = []
-        self.counts_empty = False
-        self._types = types
-        self._of_pairs: dict[RecordPair, str] = {}
-        self._recursive: set[RecordPair] = set()
+        self.functions: list[str] = []  # that are complete
+        self.counts_empty = False  # whether a function uses `z`
+        self._types = types  # generated classes, by full name
+        self._of_pairs: dict[RecordPair, str] = {}  # names of the functions of records
+        self._recursive: set[RecordPair] = set()  # records that hold themselves
 
-    def function(self, read: Action) -> str:
-        """Write a function `(b, p, L, z) -> (value, position)` that carries out `read`; its name.
+    def function(self, action: Action) -> str:
+        """Write a function `(b, p, L, z) -> (value, position)` for `action`; return its name.
 
         `z` holds how many items that take no bytes the datum has had so far.
         """
-        _find_recursive(read, self._recursive)
-        return self._function(read, self._name("f"))
+        _find_recursive(action, self._recursive)
+        return self._function(action, self._name("f"))
 
-    def _function(self, read: Action, name: str) -> str:
+    def read(self, action: Action, target: Place, depth: int) -> None:
+        if isinstance(action, RecursionAction):
+            self._call(self._of_pairs[action.pair], target, depth)
+        elif depth > _MAX_DEPTH or self._loops > _MAX_LOOPS:
+            self._call(self._function(action, self._name("f")), target, depth)
+        elif isinstance(action, RecordAction) and action.pair in self._recursive:
+            self._call(self._function_of(action), target, depth)
+        else:
+            super().read(action, target, depth)
+
+    def store(self, target: Place, expression: str, depth: int) -> None:
+        self._line(depth, f"{target[0]}{expression}{target[1]}")
+
+    def convert(self, action: LeafAction, target: Place, depth: int) -> None:
+        self.store(target, expression(action.writer, action.reader), depth)
+
+    def symbols(self, action: EnumAction) -> Sequence[Any]:
+        cls: Any = self._types[action.reader.name]
+        return tuple(None if s is None else cls(s) for s in action.symbols)
+
+    def default(self, field: Field, target: Place, depth: int) -> None:
+        value = event_default(field, self._types)
+        if value is None or isinstance(value, bool):
+            self.store(target, repr(value), depth)
+            return
+        name = self._constant(value)
+        fresh = name if _is_immutable(value) else f"{self._constant(copy.deepcopy)}({name})"
+        self.store(target, fresh, depth)
+
+    def record(self, action: RecordAction, target: Place, depth: int) -> None:
+        cls: Any = self._types[action.reader.name]
+        type_: RecordType[Any] = cls.__headworks__
+        made = self._name("x")
+        self._line(depth, f"{made} = new({self._constant(cls)})")
+        for field, step in action.steps:
+            place = ("", "") if field is None else (f"{made}.{type_.fields[field.name]} = ", "")
+            self.read(step, place, depth)
+        self.store(target, made, depth)
+
+    def begin_items(self, action: ArrayAction | MapAction, depth: int) -> str:
+        is_map = isinstance(action, MapAction)
+        self.counts_empty |= not is_map and not action.min_size
+        items = self._name("x")
+        self._line(depth, f"{items} = {'{}' if is_map else '[]'}")
+        return items
+
+    def item(
+        self,
+        action: ArrayAction | MapAction,
+        target: Place,  # noqa: ARG002 - one signature for all
+        items: str,
+        depth: int,
+    ) -> Place:
+        if isinstance(action, ArrayAction):
+            return f"{items}.append(", ")"
+        key = self._name("x")
+        self._line(depth, f"{key} = v.decode()")
+        return f"{items}[{key}] = ", ""
+
+    def _function(self, action: Action, name: str) -> str:
         outer = self.lines, self._loops
         self.lines, self._loops = [f"def {name}(b, p, L, z):"], 0
-        if isinstance(read, RecordAction):
-            self._of_pairs.setdefault(read.pair, name)
-            value = self._record(read, 1)
+        place = "return ", ", p"
+        if isinstance(action, RecordAction):
+            self._of_pairs.setdefault(action.pair, name)
+            self.record(action, place, 1)
         else:
-            value = self._read(read, 1)
-        self._line(1, f"return {value}, p")
+            self.read(action, place, 1)
         self.functions.append("\n".join(self.lines))
         self.lines, self._loops = outer
         return name
 
-    def _read(self, read: Action, depth: int) -> str:
-        """Write the lines that carry out `read`; the expression of its value."""
-        if depth > _MAX_DEPTH or self._loops > _MAX_LOOPS:
-            name = self._function(read, self._name("f"))
-            return self._call(name, depth)
-        if isinstance(read, LeafAction):
-            return self._leaf(read, depth)
-        if isinstance(read, EnumAction):
-            return self._enum(read, depth)
-        if isinstance(read, RecordAction):
-            if read.pair in self._recursive:
-                return self._call(self._function_of(read), depth)
-            return self._record(read, depth)
-        if isinstance(read, RecursionAction):
-            return self._call(self._of_pairs[read.pair], depth)
-        if isinstance(read, WriterUnionAction):
-            return self._union(read, depth)
-        if isinstance(read, ReaderUnionAction):
-            return self._read(read.read, depth)
-        if isinstance(read, DefaultAction):
-            return self._default(read)
-        if isinstance(read, (ArrayAction, MapAction)):
-            return self._blocks(read, depth)
-        if isinstance(read, SkipAction):
-            self._line(depth, f"p = {self._constant(skipper(read.schema))}(b, p, L)")
-            return "None"
-        assert isinstance(read, ErrorAction)
-        self._line(depth, f"raise BadDatum({self._constant(read.reason)})")
-        return "None"
+    def _function_of(self, action: RecordAction) -> str:
+        if action.pair not in self._of_pairs:
+            self._of_pairs[action.pair] = self._name("f")  # before its fields: they may hold it
+            self._function(action, self._of_pairs[action.pair])
+        return self._of_pairs[action.pair]
 
-    def _function_of(self, read: RecordAction) -> str:
-        if read.pair not in self._of_pairs:
-            self._of_pairs[read.pair] = self._name("f")  # before its fields: they may hold it
-            self._function(read, self._of_pairs[read.pair])
-        return self._of_pairs[read.pair]
-
-    def _record(self, read: RecordAction, depth: int) -> str:
-        cls: Any = self._types[read.reader.name]
-        told: RecordType[Any] = cls.__headworks__
-        made = self._kept(f"new({self._constant(cls)})", depth)
-        for field, step in read.steps:
-            value = self._read(step, depth)
-            if field is not None:
-                self._line(depth, f"{made}.{told.fields[field.name]} = {value}")
-        return made
-
-    def _kept(self, value: str, depth: int) -> str:
-        name = self._name("x")
-        self._line(depth, f"{name} = {value}")
-        return name
-
-    def _call(self, function: str, depth: int) -> str:
+    def _call(self, function: str, target: Place, depth: int) -> None:
         name = self._name("x")
         self._line(depth, f"{name}, p = {function}(b, p, L, z)")
-        return name
-
-    def _leaf(self, read: LeafAction, depth: int) -> str:
-        wire = read.writer.kind
-        if wire == "null":
-            return "None"
-        self._raw(read, depth)
-        return "v == 1" if wire == "boolean" else expression(read.writer, read.reader)
-
-    def _enum(self, read: EnumAction, depth: int) -> str:
-        cls: Any = self._types[read.reader.name]
-        members = tuple(None if s is None else cls(s) for s in read.symbols)
-        self._symbol(read, members, "the reader", depth)
-        return "v"
-
-    def _union(self, read: WriterUnionAction, depth: int) -> str:
-        found = self._name("x")
-        self._line(depth, "v = b[p]; p += 1")
-        self._line(depth, "if v > 127: v, p = read_int(b, p, v); v <<= 1")
-        for i, branch in enumerate(read.branches):
-            self._line(depth, f"{'if' if i == 0 else 'elif'} v == {i << 1}:")
-            value = self._read(branch, depth + 1)
-            self._line(depth + 1, f"{found} = {value}")
-        if read.branches:
-            number = "{v >> 1 ^ -(v & 1)}"
-            self._line(depth, f"else: raise BadDatum(f'{number} is no branch of the union')")
-        else:
-            self._line(depth, "raise BadDatum('a union of nothing has no values')")
-        return found
-
-    def _blocks(self, read: ArrayAction | MapAction, depth: int) -> str:
-        found, count = self._name("x"), self._name("n")
-        least = read.min_size + (1 if isinstance(read, MapAction) else 0)
-        self._line(depth, f"{found} = {'{}' if isinstance(read, MapAction) else '[]'}")
-        self._line(depth, "while True:")
-        self._integer("long", depth + 1)
-        self._line(depth + 1, "if v == 0: break")
-        self._line(depth + 1, f"{count} = v")
-        self._line(depth + 1, "if v < 0:")
-        self._line(depth + 2, f"{count} = -v")
-        self._integer("long", depth + 2)
-        if least:
-            self._line(depth + 1, f"if {count} * {least} > L - p: raise IndexError")
-        else:
-            many = "raise BadDatum('an array has too many items that take no bytes')"
-            self.counts_empty = True
-            self._line(depth + 1, f"z[0] += {count}")
-            self._line(depth + 1, f"if z[0] > MAX_EMPTY: {many}")
-        self._line(depth + 1, f"for _ in range({count}):")
-        self._loops += 1
-        if isinstance(read, MapAction):
-            key = self._name("x")
-            self._bytes(None, depth + 2)
-            self._line(depth + 2, f"{key} = v.decode()")
-            value = self._read(read.value, depth + 2)
-            self._line(depth + 2, f"{found}[{key}] = {value}")
-        else:
-            value = self._read(read.item, depth + 2)
-            self._line(depth + 2, f"{found}.append({value})")
-        self._loops -= 1
-        return found
-
-    def _default(self, read: DefaultAction) -> str:
-        value = default_of(read.field, self._types)
-        if value is None or isinstance(value, bool):
-            return repr(value)
-        name = self._constant(value)
-        return name if _is_immutable(value) else f"{self._constant(copy.deepcopy)}({name})"
+        self.store(target, name, depth)
 
 
 def _is_immutable(value: Any) -> bool:
@@ -238,19 +185,19 @@ def _is_immutable(value: Any) -> bool:
     return isinstance(value, _IMMUTABLE) or not hasattr(value, "__headworks__")
 
 
-def _find_recursive(read: Action, found: set[RecordPair]) -> None:
+def _find_recursive(action: Action, found: set[RecordPair]) -> None:
     """Collect the records that are met again inside themselves."""
-    if isinstance(read, RecursionAction):
-        found.add(read.pair)
-    elif isinstance(read, RecordAction):
-        for _, step in read.steps:
+    if isinstance(action, RecursionAction):
+        found.add(action.pair)
+    elif isinstance(action, RecordAction):
+        for _, step in action.steps:
             _find_recursive(step, found)
-    elif isinstance(read, WriterUnionAction):
-        for branch in read.branches:
+    elif isinstance(action, WriterUnionAction):
+        for branch in action.branches:
             _find_recursive(branch, found)
-    elif isinstance(read, ReaderUnionAction):
-        _find_recursive(read.read, found)
-    elif isinstance(read, ArrayAction):
-        _find_recursive(read.item, found)
-    elif isinstance(read, MapAction):
-        _find_recursive(read.value, found)
+    elif isinstance(action, ReaderUnionAction):
+        _find_recursive(action.action, found)
+    elif isinstance(action, ArrayAction):
+        _find_recursive(action.item, found)
+    elif isinstance(action, MapAction):
+        _find_recursive(action.value, found)

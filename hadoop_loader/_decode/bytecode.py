@@ -220,13 +220,13 @@ class _Assembler:
         """A branch of a union that is several columns fills one of them; the others are null."""
         names = union_names(read.union)
         if names is None or read.branch not in names:
-            self.read(read.read, node)
+            self.read(read.action, node)
             return
         assert isinstance(node, StructNode)
         self._emit(Opcode.PRESENT, node.number)
         for f, member in zip(node.type.fields, node.members, strict=True):
             if f.name == names[read.branch]:
-                self.read(read.read, member)
+                self.read(read.action, member)
             else:
                 self._value(member, None)
 

@@ -1,14 +1,12 @@
-"""The back end that needs nothing: a resolution program as generated Python.
+"""The decoder that needs no compiler: generated Python that appends values to columns.
 
 Rules:
 
-- One function per (writer, reader) pair: it loops over datums and appends to the flat lists of
-  `slots.Columns`; all resolution is decided before, so the function has no schema in it.
-- Every read is bounded by the datum, every block count by the bytes left (items that take no
-  bytes: by MAX_EMPTY_ITEMS), and a datum must end exactly where its bytes do. What breaks a rule
-  costs that datum: its appends are cut and (index, reason) is reported.
-- The generated text holds names and numbers only, never text from a schema: constants are passed
-  beside it.
+- One function per (writer, reader) pair loops over datums and appends to the lists of
+  `ColumnBuilders`. Resolution is decided before, so the function has no schema in it.
+- A datum must end exactly where its bytes do. A datum that breaks a rule costs itself: its appends
+  are cut, and its index is reported with the reason.
+- A schema that Python's parser cannot take (too deep, too large) raises SchemaError.
 """
 
 from __future__ import annotations
@@ -36,12 +34,10 @@ from hadoop_loader._tables.defaults import (
     to_decimal,
     union_names,
 )
-from headworks._decoding.generated_source import SCOPE, DecoderText
-from headworks._decoding.primitives import skipper
+from headworks._decoding.generated_decoder import SCOPE, DecoderSource
 from headworks._decoding.resolution import (
     Action,
     ArrayAction,
-    DefaultAction,
     EnumAction,
     ErrorAction,
     LeafAction,
@@ -49,15 +45,16 @@ from headworks._decoding.resolution import (
     ReaderUnionAction,
     RecordAction,
     SkipAction,
-    WriterUnionAction,
 )
 from headworks.errors import SchemaError
+from headworks.schema import Field
 
 __all__ = ["DatumErrors", "Decode", "generate", "schema_too_large", "source"]
 
-_MAX_DEPTH = 80
+_MAX_DEPTH = 81
 _MAX_LOOPS = 8
 _MAX_LINES = 60_000
+_BODY_DEPTH = 5
 
 DatumErrors = list[tuple[int, str]]
 Decode = Callable[[Sequence[bytes], int, DatumErrors], int]
@@ -71,37 +68,45 @@ _GIVEN: dict[str, Any] = {
     "duration": duration,
     "uuid_of": lambda raw: str(uuid.UUID(bytes=raw)),
 }
-_INTEGERS = {
-    "": "{}",
-    "double": "float({})",
-    "float32": "float32({})",
-    "millis_to_micros": "millis({})",
-    "nanos_to_micros": "{} // 1000",
+# By the name of a leaf's conversion; {0} and {1} are precision and scale of a decimal.
+_EXPRESSIONS = {
+    "": "v",
+    "double": "float(v)",
+    "float32": "float32(v)",
+    "millis_to_micros": "millis(v)",
+    "nanos_to_micros": "v // 1000",
+    "text": "str(v, 'utf-8')",
+    "bytes": "v",
+    "uuid": "uuid_of(v)",
+    "decimal": "decimal(v, {0}, {1})",
+    "decimal_text": "decimal_text(v, {0}, {1})",
 }
 
 
-def generate(read: Action, columns: ColumnBuilders) -> Decode:
-    """The function `decode(values, start, errors) -> rows`: `start` is where a datum begins.
+def generate(action: Action, columns: ColumnBuilders) -> Decode:
+    """Return the function `decode(values, start, errors) -> rows`; a datum begins at `start`.
 
     It appends the good datums to `columns`, and to `errors` the index and reason of the others.
     """
-    text, constants = source(read, columns)
+    text, constants = source(action, columns)
     scope = {**_GIVEN, **constants}
     exec(compile(text, "<headworks decoder>", "exec"), scope)
     make: Callable[[ColumnBuilders], Decode] = scope["make"]
     return make(columns)
 
 
-def source(read: Action, columns: ColumnBuilders) -> tuple[str, dict[str, Any]]:
-    """The text of the decoder, and the constants that it refers to."""
-    writer = _Writer()
+def source(action: Action, columns: ColumnBuilders) -> tuple[str, dict[str, Any]]:
+    """Return the source of the decoder, and the constants that it refers to."""
+    writer = _ColumnSource()
     top = StructNode(-1, StructColumn(columns.columns), columns.nodes)
-    if isinstance(read, RecordAction):
-        writer.record(read, top, 4, present=False)
-    elif isinstance(read, ErrorAction) or not columns.columns:
-        writer.read(read, top, 4)
+    if isinstance(action, RecordAction):
+        writer.fields(action, top, _BODY_DEPTH)
+        if not writer.lines:
+            writer.lines.append(" " * _BODY_DEPTH + "pass")
+    elif isinstance(action, ErrorAction) or not columns.columns:
+        writer.read(action, top, _BODY_DEPTH)
     else:
-        writer.read(read, columns.nodes[0], 4)
+        writer.read(action, columns.nodes[0], _BODY_DEPTH)
     lists = "".join(f"  a{i} = columns.lists[{i}].append\n" for i in sorted(writer.used))
     body = "\n".join(writer.lines)
     text = (
@@ -129,7 +134,7 @@ def source(read: Action, columns: ColumnBuilders) -> tuple[str, dict[str, Any]]:
 
 
 def schema_too_large() -> SchemaError:
-    """What is said of a schema whose program would be too large."""
+    """Return the error for a schema whose decoder would be too large."""
     return SchemaError(
         "the schema is nested too deeply, or too large, to be loaded",
         rule="decoder-size",
@@ -145,186 +150,114 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-class _Writer(DecoderText):
-    """Writes the lines of one decoder."""
+class _ColumnSource(DecoderSource[ColumnNode]):
+    """The source of a decoder whose values go to columns: a target is a column node."""
+
+    empty_items = "z"
+    reader_name = "the latest schema"
+    block_line = "{} += {}"
 
     def __init__(self) -> None:
         super().__init__()
-        self.used: set[int] = set()
+        self.used: set[int] = set()  # numbers of the nodes that the lines append to
 
-    def read(self, read: Action, node: ColumnNode, depth: int) -> None:
-        """Write the lines that carry out `read` and append to `slot`."""
-        if isinstance(read, LeafAction):
-            self._leaf(read, node, depth)
-        elif isinstance(read, EnumAction):
-            self._enum(read, node, depth)
-        elif isinstance(read, RecordAction):
-            assert isinstance(node, StructNode)
-            self.record(read, node, depth, present=True)
-        elif isinstance(read, WriterUnionAction):
-            self._union(read, node, depth)
-        elif isinstance(read, ReaderUnionAction):
-            self._branch(read, node, depth)
-        elif isinstance(read, DefaultAction):
-            self._value(node, column_default(read.field), depth)
-        elif isinstance(read, ErrorAction):
-            self._line(depth, f"raise BadDatum({self._constant(read.reason)})")
-        elif isinstance(read, (ArrayAction, MapAction)):
-            self._blocks(read, node, depth)
-        else:
-            assert isinstance(read, SkipAction), "recursive schemas have no columns"
-            self._skip(read, depth)
-
-    def _branch(self, read: ReaderUnionAction, node: ColumnNode, depth: int) -> None:
-        """A branch of a union that is several columns fills one of them; the others are null."""
-        names = union_names(read.union)
-        if names is None or read.branch not in names:
-            self.read(read.read, node, depth)
-            return
-        assert isinstance(node, StructNode)
-        self._append(node.number, "True", depth)
-        for f, member in zip(node.type.fields, node.members, strict=True):
-            if f.name == names[read.branch]:
-                self.read(read.read, member, depth)
-            else:
-                self._value(member, None, depth)
-
-    def record(self, read: RecordAction, node: StructNode, depth: int, *, present: bool) -> None:
-        """Write the lines of a record; `present`: the struct says itself that it is there."""
-        if present:
-            self._append(node.number, "True", depth)
-        for field, step in read.steps:
+    def fields(self, action: RecordAction, node: StructNode, depth: int) -> None:
+        """Write the lines of a record's fields."""
+        for field, step in action.steps:
             if field is None:
                 assert isinstance(step, SkipAction)
-                self._skip(step, depth)
+                self.skip(step, depth)
             else:
                 self.read(step, node.member(field.name), depth)
-        if not read.reader.fields and present:
-            self._value(node.member(EMPTY_FIELD), True, depth)
-        if not self.lines:
-            self._line(depth, "pass")
+
+    def store(self, target: ColumnNode, expression: str, depth: int) -> None:
+        self.used.add(target.number)
+        self._line(depth, f"a{target.number}({expression})")
+
+    def null(self, target: ColumnNode, depth: int) -> None:
+        self._append(target, None, depth)
+
+    def convert(self, action: LeafAction, target: ColumnNode, depth: int) -> None:
+        if isinstance(target, StructNode):
+            self._line(depth, "v = duration(v)")
+            self.store(target, "True", depth)
+            for f, member in zip(target.type.fields, target.members, strict=True):
+                self.store(member, f"v[{f.name!r}]", depth)
+            return
+        logical = action.reader.logical
+        digits = (logical.precision, logical.scale) if logical else ()
+        self.store(target, _EXPRESSIONS[conversion(action)].format(*digits), depth)
+
+    def symbols(self, action: EnumAction) -> Sequence[Any]:
+        return action.symbols
+
+    def default(self, field: Field, target: ColumnNode, depth: int) -> None:
+        self._append(target, column_default(field), depth)
+
+    def record(self, action: RecordAction, target: ColumnNode, depth: int) -> None:
+        assert isinstance(target, StructNode)
+        self.store(target, "True", depth)
+        self.fields(action, target, depth)
+        if not action.reader.fields:
+            self._append(target.member(EMPTY_FIELD), True, depth)
+
+    def reader_union(self, action: ReaderUnionAction, target: ColumnNode, depth: int) -> None:
+        # A branch of a union that is several columns fills one of them; the others are null.
+        names = union_names(action.union)
+        if names is None or action.branch not in names:
+            self.read(action.action, target, depth)
+            return
+        assert isinstance(target, StructNode)
+        self.store(target, "True", depth)
+        for f, member in zip(target.type.fields, target.members, strict=True):
+            if f.name == names[action.branch]:
+                self.read(action.action, member, depth)
+            else:
+                self._append(member, None, depth)
+
+    def begin_items(self, action: ArrayAction | MapAction, depth: int) -> str:
+        if self._loops > _MAX_LOOPS:
+            raise schema_too_large()
+        total = self._name("n")
+        self._line(depth, f"{total} = 0")
+        if isinstance(action, MapAction):
+            self._line(depth, f"{total}_keys = set()")
+        return total
+
+    def item(
+        self, action: ArrayAction | MapAction, target: ColumnNode, items: str, depth: int
+    ) -> ColumnNode:
+        if isinstance(action, ArrayAction):
+            assert isinstance(target, ListNode)
+            return target.item
+        assert isinstance(target, MapNode)
+        self._line(depth, "v = str(v, 'utf-8')")
+        twice = "raise BadDatum(f'map key {v!r} occurs twice')"
+        self._line(depth, f"if v in {items}_keys: {twice}")
+        self._line(depth, f"{items}_keys.add(v)")
+        self.store(target.key, "v", depth)
+        return target.value
 
     def _line(self, depth: int, text: str) -> None:
         if depth > _MAX_DEPTH or len(self.lines) > _MAX_LINES:
             raise schema_too_large()
-        super()._line(depth + 1, text)
+        super()._line(depth, text)
 
-    def _append(self, at: int, expression: str, depth: int) -> None:
-        self.used.add(at)
-        self._line(depth, f"a{at}({expression})")
-
-    def _leaf(self, read: LeafAction, node: ColumnNode, depth: int) -> None:
-        wire = read.writer.kind
-        self._raw(read, depth)
-        if wire in ("int", "long"):
-            self._append(node.number, _INTEGERS[conversion(read)].format("v"), depth)
-        elif wire == "boolean":
-            self._append(node.number, "v == 1", depth)
-        elif wire in ("float", "double"):
-            self._append(node.number, "v", depth)
-        elif wire == "null":
-            self._value(node, None, depth)
-        else:
-            self._converted(read, node, depth)
-
-    def _converted(self, read: LeafAction, node: ColumnNode, depth: int) -> None:
+    def _append(self, node: ColumnNode, value: Any, depth: int) -> None:
+        """Append a constant to every list below `node`."""
         if isinstance(node, StructNode):
-            self._line(depth, "v = duration(v)")
-            self._append(node.number, "True", depth)
+            self.store(node, str(value is not None), depth)
             for f, member in zip(node.type.fields, node.members, strict=True):
-                self._append(member.number, f"v[{f.name!r}]", depth)
-            return
-        logical = read.reader.logical
-        digits = f"{logical.precision}, {logical.scale}" if logical else ""
-        expression = {
-            "text": "str(v, 'utf-8')",
-            "bytes": "v",
-            "uuid": "uuid_of(v)",
-            "decimal": f"decimal(v, {digits})",
-            "decimal_text": f"decimal_text(v, {digits})",
-        }[conversion(read)]
-        self._append(node.number, expression, depth)
-
-    def _enum(self, read: EnumAction, node: ColumnNode, depth: int) -> None:
-        self._symbol(read, read.symbols, "the latest schema", depth)
-        self._append(node.number, "v", depth)
-
-    def _union(self, read: WriterUnionAction, node: ColumnNode, depth: int) -> None:
-        self._integer("int", depth)
-        for i, branch in enumerate(read.branches):
-            self._line(depth, f"{'if' if i == 0 else 'elif'} v == {i}:")
-            before = len(self.lines)
-            self.read(branch, node, depth + 1)
-            if len(self.lines) == before:
-                self._line(depth + 1, "pass")
-        if read.branches:
-            self._line(depth, "else: raise BadDatum(f'{v} is no branch of the union')")
+                self._append(member, None if value is None else value[f.name], depth)
+        elif isinstance(node, (ListNode, MapNode)):
+            self.store(node, "None" if value is None else str(len(value)), depth)
+            if isinstance(node, ListNode):
+                for item in value or ():
+                    self._append(node.item, item, depth)
+            else:
+                for key, item in (value or {}).items():
+                    self._append(node.key, key, depth)
+                    self._append(node.value, item, depth)
         else:
-            self._line(depth, "raise BadDatum('a union of nothing has no values')")
-
-    def _blocks(self, read: ArrayAction | MapAction, node: ColumnNode, depth: int) -> None:
-        assert isinstance(node, (ListNode, MapNode))
-        self._loops += 1
-        if self._loops > _MAX_LOOPS:
-            raise schema_too_large()
-        total, count, seen = self._name("n"), self._name("c"), self._name("s")
-        least = read.min_size + (1 if isinstance(read, MapAction) else 0)
-        self._line(depth, f"{total} = 0")
-        if isinstance(read, MapAction):
-            self._line(depth, f"{seen} = set()")
-        self._line(depth, "while True:")
-        self._integer("long", depth + 1)
-        self._line(depth + 1, f"{count} = v")
-        self._line(depth + 1, "if v == 0: break")
-        self._line(depth + 1, "if v < 0:")
-        self._line(depth + 2, f"{count} = -v")
-        self._integer("long", depth + 2)
-        if least:
-            self._line(depth + 1, f"if {count} * {least} > L - p: raise IndexError")
-        else:
-            many = "raise BadDatum('an array has too many items that take no bytes')"
-            self._line(depth + 1, f"z += {count}")
-            self._line(depth + 1, f"if z > MAX_EMPTY: {many}")
-        self._line(depth + 1, f"{total} += {count}")
-        self._line(depth + 1, f"for _ in range({count}):")
-        if isinstance(node, MapNode):
-            assert isinstance(read, MapAction)
-            self._bytes(None, depth + 2)
-            self._line(depth + 2, "v = str(v, 'utf-8')")
-            self._line(
-                depth + 2, f"if v in {seen}: raise BadDatum(f'map key {{v!r}} occurs twice')"
-            )
-            self._line(depth + 2, f"{seen}.add(v)")
-            self._append(node.key.number, "v", depth + 2)
-            self.read(read.value, node.value, depth + 2)
-        else:
-            assert isinstance(read, ArrayAction)
-            self.read(read.item, node.item, depth + 2)
-        self._append(node.number, total, depth)
-        self._loops -= 1
-
-    def _skip(self, read: SkipAction, depth: int) -> None:
-        self._line(depth, f"p = {self._constant(skipper(read.schema))}(b, p, L)")
-
-    def _value(self, node: ColumnNode, value: Any, depth: int) -> None:
-        """Append a constant to every list below `slot`."""
-        if isinstance(node, StructNode):
-            self._append(node.number, "False" if value is None else "True", depth)
-            for f, member in zip(node.type.fields, node.members, strict=True):
-                self._value(member, None if value is None else value[f.name], depth)
-        elif isinstance(node, ListNode):
-            self._append(node.number, "None" if value is None else str(len(value)), depth)
-            for item in value or ():
-                self._value(node.item, item, depth)
-        elif isinstance(node, MapNode):
-            self._append(node.number, "None" if value is None else str(len(value)), depth)
-            for key, item in (value or {}).items():
-                self._append(node.key.number, self._constant(key), depth)
-                self._value(node.value, item, depth)
-        else:
-            self._append(node.number, self._literal(value), depth)
-
-    def _literal(self, value: Any) -> str:
-        if value is None or isinstance(value, bool):
-            return repr(value)
-        return self._constant(value)
+            plain = value is None or isinstance(value, bool)
+            self.store(node, repr(value) if plain else self._constant(value), depth)

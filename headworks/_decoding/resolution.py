@@ -125,7 +125,7 @@ class ReaderUnionAction:
 
     union: Union
     branch: int
-    read: Action
+    action: Action
 
 
 @dataclass(frozen=True, slots=True)
