@@ -34,7 +34,7 @@ from hadoop_loader._tables.columns import (
 from hadoop_loader._tables.defaults import union_names
 from headworks.errors import IncompatibleError
 from headworks.schema import Array, EnumType, Fixed, MapType, Record, Schema, Union
-from headworks.schema._defaults import is_default
+from headworks.schema._default_fold import DefaultFold
 from headworks.schema._model import Json
 
 __all__ = ["check_columns", "datum_of"]
@@ -211,9 +211,7 @@ def _float(value: float) -> float:
 def _record(schema: Record) -> Convert:
     members = [(f.name, _at(f.name, _required(f.type))) for f in schema.fields]
     # A missing column leaves its field at the default.
-    defaults = {
-        f.name: _default(f.type, cast(Json, f.default)) for f in schema.fields if f.has_default
-    }
+    defaults = {f.name: _DatumDefault().field(f) for f in schema.fields if f.has_default}
 
     def convert(row: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -223,23 +221,15 @@ def _record(schema: Record) -> Convert:
     return convert
 
 
-def _default(schema: Schema, value: Json) -> Any:
-    """Return a JSON default as a datum, without logical types, as fastavro expects it."""
-    if isinstance(schema, Union):
-        branch = next(b for b in schema.branches if is_default(b, value))
-        return None if value is None else (_branch_name(branch), _default(branch, value))
-    if isinstance(value, list) and isinstance(schema, Array):
-        return [_default(schema.items, item) for item in value]
-    if isinstance(value, dict) and isinstance(schema, MapType):
-        return {k: _default(schema.values, v) for k, v in value.items()}
-    if isinstance(value, dict) and isinstance(schema, Record):
-        return {
-            f.name: _default(f.type, value[f.name] if f.name in value else cast(Json, f.default))
-            for f in schema.fields
-        }
-    if isinstance(value, str) and schema.kind in ("bytes", "fixed"):
-        return value.encode("latin-1")
-    return value
+class _DatumDefault(DefaultFold):
+    """Turns defaults into data without logical types, as fastavro expects them."""
+
+    def leaf(self, schema: Schema, value: Json) -> Any:
+        is_text = isinstance(value, str) and schema.kind in ("bytes", "fixed")
+        return cast(str, value).encode("latin-1") if is_text else value
+
+    def union(self, schema: Union, branch: int, value: Any) -> Any:
+        return None if value is None else (_branch_name(schema.branches[branch]), value)
 
 
 def _union(schema: Union) -> Convert:

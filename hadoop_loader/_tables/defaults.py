@@ -21,18 +21,10 @@ from hadoop_loader._tables.columns import (
 )
 from headworks._decoding.primitives import BadDatumError
 from headworks.errors import SchemaError
-from headworks.schema import (
-    Array,
-    EnumType,
-    Field,
-    Fixed,
-    MapType,
-    Primitive,
-    Schema,
-    Union,
-)
-from headworks.schema._defaults import is_default
+from headworks.schema import EnumType, Field, Fixed, Primitive, Record, Schema, Union
+from headworks.schema._default_fold import DefaultFold
 from headworks.schema._model import Json
+from headworks.schema._quoting import quote
 
 __all__ = [
     "as_float32",
@@ -51,8 +43,8 @@ _DURATION = Struct("<III")
 
 
 def column_default(field: Field) -> Any:
-    """The column value of a field's default."""
-    return _value(field.type, cast(Json, field.default))
+    """Return the column value of a field's default."""
+    return _ColumnDefault().field(field)
 
 
 def union_names(union: Union) -> dict[int, str] | None:
@@ -98,26 +90,27 @@ def duration(raw: bytes) -> dict[str, int]:
     return {"months": months, "days": days, "millis": millis}
 
 
-def _value(schema: Schema, value: Json) -> Any:
-    if isinstance(schema, Primitive):
-        return _primitive(schema, value)
-    if isinstance(schema, EnumType):
-        return value
-    if isinstance(schema, Fixed):
-        return _bytes(schema, cast(str, value).encode("latin-1"))
-    if isinstance(schema, Array):
-        return [_value(schema.items, item) for item in cast(list[Json], value)]
-    if isinstance(schema, MapType):
-        return {k: _value(schema.values, v) for k, v in cast(dict[str, Json], value).items()}
-    if isinstance(schema, Union):
-        return _union(schema, value)
-    given = cast(dict[str, Json], value)
-    if not schema.fields:
-        return {EMPTY_FIELD: True}
-    return {
-        f.name: _value(f.type, given[f.name]) if f.name in given else column_default(f)
-        for f in schema.fields
-    }
+class _ColumnDefault(DefaultFold):
+    """Turns defaults into column values."""
+
+    def leaf(self, schema: Schema, value: Json) -> Any:
+        if isinstance(schema, Primitive):
+            return _primitive(schema, value)
+        if isinstance(schema, Fixed):
+            return _bytes(schema, cast(str, value).encode("latin-1"))
+        if isinstance(schema, EnumType):
+            return value
+        message = f"default {quote(value)} is not a value of type {schema.kind}"
+        raise SchemaError(message, pointer=schema.pointer)
+
+    def record(self, schema: Record, members: dict[str, Any]) -> Any:
+        return members if schema.fields else {EMPTY_FIELD: True}
+
+    def union(self, schema: Union, branch: int, value: Any) -> Any:
+        names = union_names(schema)
+        if names is None or value is None:
+            return value
+        return {name: value if i == branch else None for i, name in names.items()}
 
 
 def _primitive(schema: Primitive, value: Json) -> Any:
@@ -143,15 +136,3 @@ def _bytes(schema: Primitive | Fixed, raw: bytes) -> Any:
     if logical.name == "uuid":
         return str(uuid.UUID(bytes=raw))
     return duration(raw)
-
-
-def _union(schema: Union, value: Json) -> Any:
-    names = union_names(schema)
-    for i, branch in enumerate(schema.branches):
-        if not is_default(branch, value):
-            continue
-        inner = _value(branch, value)
-        if names is None or inner is None:
-            return inner
-        return {name: inner if j == i else None for j, name in names.items()}
-    raise SchemaError(f"default {value!r} is of no branch of the union", pointer=schema.pointer)

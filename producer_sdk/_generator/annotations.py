@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from headworks.errors import SchemaError
 from headworks.schema import (
     Array,
     EnumType,
@@ -28,7 +29,7 @@ from headworks.schema import (
     Schema,
     Union,
 )
-from headworks.schema._defaults import is_default
+from headworks.schema._default_fold import DefaultFold
 from headworks.schema._model import Json
 from producer_sdk._generator.names import field_names, symbol_names
 
@@ -113,46 +114,38 @@ def default_of(field: Field, ref: ClassRef) -> Default | None:
     if not field.has_default:
         return None
     try:
-        return _default(field.type, field.default, ref)  # type: ignore[arg-type]
-    except (OverflowError, ValueError, decimal.InvalidOperation):
+        default: Default = _DefaultExpression(ref).field(field)
+    except (OverflowError, SchemaError, ValueError, decimal.InvalidOperation):
         return None
+    return default
 
 
-def _default(schema: Schema, value: Json, ref: ClassRef) -> Default:
-    if isinstance(schema, Union):
-        return _default(_branch(schema, value), value, ref)
-    if isinstance(schema, EnumType):
-        if value not in schema.symbols:
-            raise ValueError(value)
-        name = ref(schema.name)
-        return Default(f"{name}.{symbol_names(schema.symbols)[str(value)]}", "." in name)
-    if isinstance(schema, Array):
-        assert isinstance(value, list)
-        items = ", ".join(_default(schema.items, item, ref).expression for item in value)
-        return Default(f"[{items}]", fresh=True)
-    if isinstance(schema, MapType):
-        assert isinstance(value, dict)
-        pairs = (
-            f"{text_literal(key)}: {_default(schema.values, item, ref).expression}"
-            for key, item in value.items()
-        )
+class _DefaultExpression(DefaultFold):
+    """Turns defaults into Python expressions; ValueError if Python has no such value."""
+
+    def __init__(self, ref: ClassRef) -> None:
+        self._ref = ref
+
+    def leaf(self, schema: Schema, value: Json) -> Default:
+        if isinstance(schema, EnumType):
+            if value not in schema.symbols:
+                raise ValueError(value)
+            name = self._ref(schema.name)
+            return Default(f"{name}.{symbol_names(schema.symbols)[str(value)]}", "." in name)
+        assert isinstance(schema, Primitive | Fixed)
+        return Default(_leaf(schema, value), fresh=False)
+
+    def array(self, items: list[Default]) -> Default:
+        return Default(f"[{', '.join(item.expression for item in items)}]", fresh=True)
+
+    def map(self, entries: dict[str, Default]) -> Default:
+        pairs = (f"{text_literal(key)}: {item.expression}" for key, item in entries.items())
         return Default("{" + ", ".join(pairs) + "}", fresh=True)
-    if isinstance(schema, Record):
-        assert isinstance(value, dict)
-        return _record(schema, value, ref)
-    return Default(_leaf(schema, value), fresh=False)
 
-
-def _record(schema: Record, value: dict[str, Json], ref: ClassRef) -> Default:
-    names = attributes(schema, ref)
-    arguments = []
-    for field in schema.fields:
-        if field.name in value:
-            given = _default(field.type, value[field.name], ref)
-        else:
-            given = _default(field.type, field.default, ref)  # type: ignore[arg-type]
-        arguments.append(f"{names[field.name]}={given.expression}")
-    return Default(f"{ref(schema.name)}({', '.join(arguments)})", fresh=True)
+    def record(self, schema: Record, members: dict[str, Default]) -> Default:
+        names = attributes(schema, self._ref)
+        arguments = ", ".join(f"{names[n]}={given.expression}" for n, given in members.items())
+        return Default(f"{self._ref(schema.name)}({arguments})", fresh=True)
 
 
 def attributes(record: Record, ref: ClassRef) -> dict[str, str]:
@@ -176,14 +169,6 @@ def _classes(record: Record, ref: ClassRef) -> set[str]:
         elif isinstance(node, Union):
             stack.extend(node.branches)
     return found
-
-
-def _branch(union: Union, value: Json) -> Schema:
-    """The branch a default belongs to: the first that it is a value of."""
-    for branch in union.branches:
-        if is_default(branch, value):
-            return branch
-    raise ValueError(value)
 
 
 def _leaf(schema: Primitive | Fixed, value: Json) -> str:
