@@ -20,6 +20,15 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from headworks.errors import SchemaError
+from headworks.schema._attributes import (
+    check_depth,
+    full_aliases,
+    logical_type,
+    number_of_text,
+    properties,
+    string_list,
+    text_attribute,
+)
 from headworks.schema._canonical import structure_text
 from headworks.schema._defaults import check_default
 from headworks.schema._model import (
@@ -30,7 +39,6 @@ from headworks.schema._model import (
     Field,
     Fixed,
     Json,
-    Logical,
     MapType,
     Named,
     Primitive,
@@ -44,8 +52,6 @@ from headworks.schema._quoting import quote
 __all__ = ["MAX_DEPTH", "SharedFields", "decode", "parse", "without_comments"]
 
 MAX_DEPTH = 120
-# JSON values that are kept as they are (defaults, properties) nest at most so deep.
-MAX_VALUE_DEPTH = 100
 # Fields read before, by pointer and by their JSON, packed.
 SharedFields = MutableMapping[tuple[str, bytes], Field]
 _NAME = re.compile(r"[^\W\d]\w*\Z")
@@ -57,20 +63,6 @@ _FIELD_RESERVED = frozenset(("name", "type", "doc", "default", "order", "aliases
 _ORDERS = ("ascending", "descending", "ignore")
 # What does not end goes to the end of the text, so that no text takes more than one pass.
 _COMMENT = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|/\*.*?(?:\*/|\Z)|//[^\n]*', re.DOTALL)
-_LOGICAL_BASE: Mapping[str, tuple[str, ...]] = {
-    "date": ("int",),
-    "time-millis": ("int",),
-    "time-micros": ("long",),
-    "timestamp-millis": ("long",),
-    "timestamp-micros": ("long",),
-    "timestamp-nanos": ("long",),
-    "local-timestamp-millis": ("long",),
-    "local-timestamp-micros": ("long",),
-    "local-timestamp-nanos": ("long",),
-    "uuid": ("string", "fixed"),
-    "decimal": ("bytes", "fixed"),
-    "duration": ("fixed",),
-}
 
 
 def parse(
@@ -155,7 +147,7 @@ class _Parser:
             fix = None if kind is None else "put the inner type in its place: no wrapper is needed"
             raise SchemaError("a type object needs a `type` that is a name", pointer=at, fix=fix)
         if kind in PRIMITIVES:
-            return self._named_or_primitive(kind, namespace, _props(value, _RESERVED), at)
+            return self._named_or_primitive(kind, namespace, properties(value, _RESERVED), at)
         if kind in ("record", "error"):
             return self._record(value, kind, namespace, at, depth)
         if kind == "enum":
@@ -165,11 +157,11 @@ class _Parser:
         if kind == "array":
             items = self._member(value, "items", at)
             inner = self.schema(items, namespace, f"{at}/items", depth + 1)
-            return Array(inner, _props(value, _RESERVED), at)
+            return Array(inner, properties(value, _RESERVED), at)
         if kind == "map":
             values = self._member(value, "values", at)
             inner = self.schema(values, namespace, f"{at}/values", depth + 1)
-            return MapType(inner, _props(value, _RESERVED), at)
+            return MapType(inner, properties(value, _RESERVED), at)
         return self._named_or_primitive(kind, namespace, {}, at)
 
     def _named_or_primitive(
@@ -177,7 +169,7 @@ class _Parser:
     ) -> Schema:
         if name in PRIMITIVES:
             kind: PrimitiveKind = name
-            return Primitive(kind, _logical(props, kind, 0), props, at)
+            return Primitive(kind, logical_type(props, kind, 0), props, at)
         self.touched += 1
         # `.Name` is the one without a namespace, wherever it stands.
         qualified = "." in name or not namespace
@@ -216,9 +208,9 @@ class _Parser:
         record = Record(
             name,
             (),
-            _aliases(value, space, at),
-            _text(value, "doc"),
-            _props(value, _RESERVED),
+            full_aliases(value, space, at),
+            text_attribute(value, "doc"),
+            properties(value, _RESERVED),
             at,
             is_error=kind == "error",
         )
@@ -271,9 +263,9 @@ class _Parser:
         type_ = self.schema(self._member(value, "type", at), namespace, f"{at}/type", depth + 1)
         default = value.get("default", NO_DEFAULT)
         if isinstance(default, str) and type_.kind in ("float", "double"):
-            default = _number(default, f"{at}/default")
+            default = number_of_text(default, f"{at}/default")
         elif isinstance(default, (dict, list)):
-            _bounded(default)
+            check_depth(default)
         if self.strict and default is not NO_DEFAULT:
             check_default(type_, cast(Json, default), f"{at}/default", self.open)
         order = value.get("order", "ascending")
@@ -283,16 +275,16 @@ class _Parser:
             name,
             type_,
             default,
-            tuple(dict.fromkeys(_strings(value, "aliases", at))),
-            _text(value, "doc"),
+            tuple(dict.fromkeys(string_list(value, "aliases", at))),
+            text_attribute(value, "doc"),
             order.lower(),
-            _props(value, _FIELD_RESERVED),
+            properties(value, _FIELD_RESERVED),
             at,
         )
 
     def _enum(self, value: dict[str, Json], namespace: str, at: str) -> EnumType:
         name, space = self._name(value, namespace, at)
-        symbols = tuple(_strings(value, "symbols", at, required=True))
+        symbols = tuple(string_list(value, "symbols", at, required=True))
         seen: set[str] = set()
         for i, symbol in enumerate(symbols):
             here = f"{at}/symbols/{i}"
@@ -303,13 +295,13 @@ class _Parser:
             if symbol in seen:
                 raise SchemaError(f"symbol {symbol!r} occurs twice", pointer=here, rule="names")
             seen.add(symbol)
-        default = _text(value, "default")
+        default = text_attribute(value, "default")
         if default is not None and default not in seen:
             raise SchemaError(
                 f"enum default {quote(default)} is not one of its symbols", pointer=f"{at}/default"
             )
-        doc, props = _text(value, "doc"), _props(value, _ENUM_RESERVED)
-        node = EnumType(name, symbols, default, _aliases(value, space, at), doc, props, at)
+        doc, props = text_attribute(value, "doc"), properties(value, _ENUM_RESERVED)
+        node = EnumType(name, symbols, default, full_aliases(value, space, at), doc, props, at)
         return cast(EnumType, self._define(node, self.names.get(name)))
 
     def _fixed(self, value: dict[str, Json], namespace: str, at: str) -> Fixed:
@@ -317,9 +309,9 @@ class _Parser:
         size = self._member(value, "size", at)
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**31:
             raise SchemaError(f"size {quote(size)} is not a length", pointer=f"{at}/size")
-        doc, props = _text(value, "doc"), _props(value, _RESERVED)
-        logical = _logical(props, "fixed", size)
-        node = Fixed(name, size, _aliases(value, space, at), doc, logical, props, at)
+        doc, props = text_attribute(value, "doc"), properties(value, _RESERVED)
+        logical = logical_type(props, "fixed", size)
+        node = Fixed(name, size, full_aliases(value, space, at), doc, logical, props, at)
         return cast(Fixed, self._define(node, self.names.get(name)))
 
     def _define(self, node: Named, known: Named | None) -> Named:
@@ -342,7 +334,7 @@ class _Parser:
         name = value.get("name")
         if not isinstance(name, str) or not name:
             raise SchemaError("a named type needs a `name`", pointer=at, rule="names")
-        space = _text(value, "namespace")
+        space = text_attribute(value, "namespace")
         if "." in name:
             space, _, name = name.rpartition(".")
         elif space is None:
@@ -361,87 +353,3 @@ class _Parser:
         if key not in value:
             raise SchemaError(f"`{key}` is missing", pointer=at)
         return value[key]
-
-
-def _props(value: dict[str, Json], reserved: frozenset[str]) -> dict[str, Json]:
-    found = {k: v for k, v in value.items() if k not in reserved}
-    for kept in found.values():
-        if isinstance(kept, (dict, list)):
-            _bounded(kept)
-    return found
-
-
-def _bounded(value: Json) -> None:
-    """Raise SchemaError if a value that is kept as it is nests too deeply for those who read it."""
-    level: list[Json] = [value]
-    for _ in range(MAX_VALUE_DEPTH):
-        below: list[Json] = []
-        for one in level:
-            if isinstance(one, dict):
-                below += one.values()
-            elif isinstance(one, list):
-                below += one
-        if not below:
-            return
-        level = below
-    raise SchemaError(f"a value is nested more than {MAX_VALUE_DEPTH} deep", rule="depth")
-
-
-def _text(value: dict[str, Json], key: str) -> str | None:
-    """A text attribute; one that is no text counts as absent, as in Java."""
-    found = value.get(key)
-    return found if isinstance(found, str) else None
-
-
-def _number(text: str, at: str) -> float:
-    """Java reads a text as the default of a float or double ("NaN", "1.5")."""
-    stripped = text.strip()
-    if stripped.lower().lstrip("+-") in ("nan", "inf", "infinity"):
-        if stripped.lstrip("+-") in ("NaN", "Infinity"):
-            return float(stripped)
-    elif "_" not in stripped:
-        try:
-            return float(stripped)
-        except ValueError:
-            pass
-    raise SchemaError(f"default {quote(text)} is not a number", pointer=at, rule="default")
-
-
-def _strings(value: dict[str, Json], key: str, at: str, *, required: bool = False) -> list[str]:
-    found = value.get(key)
-    if key not in value and not required:
-        return []
-    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
-        raise SchemaError(f"`{key}` must be a list of strings", pointer=f"{at}/{key}")
-    return cast(list[str], found)
-
-
-def _aliases(value: dict[str, Json], namespace: str, at: str) -> tuple[str, ...]:
-    return tuple(
-        dict.fromkeys(
-            alias if "." in alias or not namespace else f"{namespace}.{alias}"
-            for alias in _strings(value, "aliases", at)
-        )
-    )
-
-
-def _logical(props: Mapping[str, Json], kind: str, size: int) -> Logical | None:
-    name = props.get("logicalType")
-    if not isinstance(name, str) or kind not in _LOGICAL_BASE.get(name, ()):
-        return None
-    if name == "decimal":
-        return _decimal(props, kind, size)
-    if (name == "uuid" and kind == "fixed" and size != 16) or (name == "duration" and size != 12):
-        return None
-    return Logical(name)
-
-
-def _decimal(props: Mapping[str, Json], kind: str, size: int) -> Logical | None:
-    precision, scale = props.get("precision"), props.get("scale", 0)
-    if not isinstance(precision, int) or not isinstance(scale, int) or precision <= 0:
-        return None
-    if not 0 <= scale <= precision:
-        return None
-    if kind == "fixed" and (size == 0 or precision > len(str(2 ** (8 * size - 1) - 1)) - 1):
-        return None
-    return Logical("decimal", precision, scale)
