@@ -1,10 +1,10 @@
-"""A resolution program as numbers: what the kernel walks.
+"""Resolved actions as bytecode: the numbers that `decode_vm` runs.
 
 Rules:
 
-- The same reads, slots and conversions as in the generated Python (`codegen`); a property test
-  compares the rows.
-- A writer's record that is skipped is a subroutine, so that recursion and repetition cost nothing.
+- It has the same reads, nodes, and conversions as the generated Python. A property test compares
+  the rows of both.
+- A writer's record that is skipped is a subroutine, so recursion and repetition cost nothing.
 - Text of a schema (symbols, defaults) lies in one pool of bytes that instructions point into.
 """
 
@@ -67,17 +67,20 @@ _HALVES = struct.Struct("<qq")
 
 @dataclass(frozen=True, slots=True)
 class Bytecode:
-    """Instructions (a row each), the numbers and the bytes that they point into."""
+    """Instructions (one row each), and the numbers and bytes that they point into."""
 
-    code: Numbers
-    tables: Numbers
-    pool: npt.NDArray[np.uint8]
+    code: Numbers  # one row per instruction: the opcode and its arguments
+    tables: Numbers  # jump tables and lists of nodes
+    pool: npt.NDArray[np.uint8]  # symbols, defaults, and decimal limits
 
 
 def assemble(
     read: Action, columns: tuple[StructField, ...], nodes: tuple[ColumnNode, ...]
 ) -> Bytecode:
-    """The program of `read`, for the slots of `columns`. SchemaError for what is too large."""
+    """Return the bytecode of `read` for the nodes of `columns`.
+
+    Raises SchemaError if the schema is too large.
+    """
     writer = _Assembler()
     top = StructNode(-1, StructColumn(columns), nodes)
     if isinstance(read, RecordAction):
@@ -90,18 +93,18 @@ def assemble(
 
 
 class _Assembler:
-    """Writes the instructions of one program."""
+    """Writes the instructions of one decoder."""
 
     def __init__(self) -> None:
-        self._code: list[tuple[int, ...]] = []
-        self._tables: list[int] = []
-        self._pool = bytearray()
-        self._pooled: dict[bytes, int] = {}
-        self._routines: dict[int, int] = {}
-        self._wanted: list[tuple[int, Record]] = []
+        self._code: list[tuple[int, ...]] = []  # instructions written so far
+        self._tables: list[int] = []  # see Bytecode
+        self._pool = bytearray()  # see Bytecode
+        self._pooled: dict[bytes, int] = {}  # where bytes begin in the pool
+        self._routines: dict[int, int] = {}  # subroutine of each skipped record, by id
+        self._wanted: list[tuple[int, Record]] = []  # calls whose subroutine is not written yet
 
     def finish(self) -> Bytecode:
-        """End the program and append the subroutines that it calls."""
+        """Write the subroutines that are called, and return the bytecode."""
         self._emit(Opcode.END)
         while self._wanted:
             at, schema = self._wanted.pop()
@@ -121,7 +124,7 @@ class _Assembler:
         )
 
     def read(self, read: Action, node: ColumnNode) -> None:
-        """Write the instructions that carry out `read` and append to `slot`."""
+        """Write the instructions that carry out `read` and append to `node`."""
         if isinstance(read, LeafAction):
             self._leaf(read, node)
         elif isinstance(read, EnumAction):
@@ -146,7 +149,7 @@ class _Assembler:
             self._skip(read.schema)
 
     def record(self, read: RecordAction, node: StructNode, *, present: bool) -> None:
-        """Write the instructions of a record; `present`: the struct says itself that it is."""
+        """Write the instructions of a record; if `present`, the struct itself is marked present."""
         if present:
             self._emit(Opcode.PRESENT, node.number)
         for field, step in read.steps:
@@ -199,7 +202,7 @@ class _Assembler:
             self._span(read, node.number, size)
 
     def _span(self, read: LeafAction, at: int, size: int) -> None:
-        """A leaf that is a number of bytes."""
+        """Write the instruction of a leaf that is bytes."""
         kind, logical = conversion(read), read.reader.logical
         if kind in ("text", "bytes"):
             self._emit(Opcode.TEXT, at, size, int(kind == "text"))
@@ -217,7 +220,7 @@ class _Assembler:
                 self._emit(Opcode.WIDE_DECIMAL, at, size, limits, width, logical.scale)
 
     def _branch(self, read: ReaderUnionAction, node: ColumnNode) -> None:
-        """A branch of a union that is several columns fills one of them; the others are null."""
+        """Fill one column of a union that is several columns; the others are null."""
         names = union_names(read.union)
         if names is None or read.branch not in names:
             self.read(read.action, node)
@@ -231,7 +234,7 @@ class _Assembler:
                 self._value(member, None)
 
     def _jumps(self, count: int, branch: Any) -> None:
-        """A branch number, the branches, and the way from each to what follows."""
+        """Write a branch number, the branches, and the jump from each to the end."""
         table = self._table([0] * count)
         self._emit(Opcode.UNION, table, count)
         ends = []
@@ -285,7 +288,7 @@ class _Assembler:
             self._emit(Opcode.SKIP_WIDTH, _WIDTHS[schema.kind])
 
     def _value(self, node: ColumnNode, value: Any) -> None:
-        """Append a constant to every slot below `slot`."""
+        """Write a constant to every node below `node`."""
         if value is None:
             nulls = _row_nodes(node)
             self._emit(Opcode.NULLS, self._table(nulls), len(nulls))
@@ -324,7 +327,7 @@ class _Assembler:
 
 
 def _first_item_node(node: ColumnNode) -> int:
-    """The slot that counts the items of an array, or the entries of a map."""
+    """Return the number of the node that counts the items of an array or the entries of a map."""
     if isinstance(node, MapNode):
         return node.key.number
     assert isinstance(node, ListNode)
@@ -332,7 +335,7 @@ def _first_item_node(node: ColumnNode) -> int:
 
 
 def _row_nodes(node: ColumnNode) -> list[int]:
-    """The slots that grow by one when `slot` does: not those of items."""
+    """Return the nodes that grow by one when `node` does, which excludes the nodes of items."""
     if not isinstance(node, StructNode):
         return [node.number]
     return [node.number, *(at for member in node.members for at in _row_nodes(member))]

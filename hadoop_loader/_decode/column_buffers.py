@@ -1,12 +1,12 @@
-"""Where the kernel writes, and how Arrow columns come out of it.
+"""The buffers that compiled decoding writes to, and the Arrow columns made from them.
 
 Rules:
 
-- Three arenas (a flag for each element, 64-bit words, text), in which each slot has a stretch; a
-  slot that is full gets a longer one, and what it holds moves with it. The kernel is told the
-  stretches and checks them; nothing grows while it runs.
-- A flag says that an element is not null. Lists and text have the place where each element ends.
-- What is taken out is copied at its own width (a boolean is a bit), so the arenas are used again.
+- There are three arenas: a flag for each element, 64-bit words, and text. Each column node has a
+  stretch in them. When a stretch is full, it is moved to a longer one.
+- `decode_vm` gets the stretches and checks them. Nothing grows while it runs.
+- A flag says that an element is not null. Lists and text hold the position where each element ends.
+- Arrow arrays get a copy of their own width (a boolean is a bit), so the arenas are used again.
 """
 
 from __future__ import annotations
@@ -48,45 +48,46 @@ Bytes = npt.NDArray[np.uint8]
 _NO_VALUE, _ONE_WORD, _TWO_WORDS, _TEXT, _LIST = range(5)
 _WORDS_OF_KIND = (0, 1, 2, 1, 1)
 _FIRST_TEXT_BYTES = 4096
-_SAMPLE_DATUMS = 32  # so many datums say what the others are like
-_MAX_OFFSET = 2**31 - 1  # what Arrow's offsets of 32 bits can say
+_SAMPLE_DATUMS = 32  # enough to estimate the text of the others
+_MAX_OFFSET = 2**31 - 1  # Arrow's offsets have 32 bits
 
 
 @dataclass(slots=True)
 class _NodeLayout:
-    """What a slot holds, the slot that counts its items, and the list slot that it is inside."""
+    """The buffers of one column node."""
 
-    kind: int
-    child: int = 0
-    inside: int = -1
+    kind: int  # one of _NO_VALUE to _LIST
+    child: int = 0  # number of the node that counts the items
+    inside: int = -1  # number of the list around it; -1 if none
 
 
 class ColumnBuffers:
-    """Room for the columns of one table."""
+    """The buffers for the columns of one table."""
 
     def __init__(self, columns: tuple[StructField, ...]) -> None:
         self.nodes, count = nodes_of(columns)
         self._shapes = [_NodeLayout(_NO_VALUE)] * count
         for node in self.nodes:
             self._shape(node, -1)
-        self.sizes = np.zeros(count, np.int64)
-        self.texts = np.zeros(count, np.int64)
-        self.rooms = np.zeros(count, np.int64)
+        self.sizes = np.zeros(count, np.int64)  # elements in each node
+        self.texts = np.zeros(count, np.int64)  # bytes of text in each node
+        self.rooms = np.zeros(count, np.int64)  # items that each list has room for
+        # Per node: where its flags, words, and text begin, its text room, kind, and child.
         self.layout = np.zeros((count, 6), np.int64)
-        self.flags: Bytes = np.zeros(0, np.uint8)
-        self.words: Numbers = np.zeros(0, np.int64)
-        self.heap: Bytes = np.zeros(0, np.uint8)
-        self._rows = 0
+        self.flags: Bytes = np.zeros(0, np.uint8)  # one per element: 1 if it is not null
+        self.words: Numbers = np.zeros(0, np.int64)  # values, and the ends of text and lists
+        self.heap: Bytes = np.zeros(0, np.uint8)  # text of all nodes
+        self._rows = 0  # rows that there is room for
         kinds = np.array([shape.kind for shape in self._shapes], np.int64)
-        self._lists = kinds == _LIST
+        self._lists = kinds == _LIST  # which nodes are lists
+        # Bytes of text that each node has room for.
         self._text_rooms = np.where(kinds == _TEXT, _FIRST_TEXT_BYTES, 0).astype(np.int64)
 
     def reserve(self, rows: int, size: int) -> None:
-        """Have room for so many rows of `size` bytes; what is too little shows as they are read.
+        """Make room for this many rows of `size` bytes in all; `grow_*` correct the estimate.
 
-        A list has an item a row, a slot of text twice an equal share: a page that nothing is
-        written to costs nothing, and each time that all is laid out again costs as much as some
-        hundred rows.
+        A list gets one item per row, and each text node twice an equal share of the bytes. Unused
+        pages cost nothing, while one more layout costs as much as decoding some hundred rows.
         """
         texts = self._text_rooms > 0
         share = min(2 * size // max(1, int(np.count_nonzero(texts))), _MAX_OFFSET)
@@ -97,15 +98,15 @@ class ColumnBuffers:
             self._lay_out()
 
     def grow_items(self, node: int) -> None:
-        """Twice the room for the items of a list."""
+        """Double the room for the items of a list."""
         self.rooms[node] = _doubled(int(self.rooms[node]), max(self._rows, 16))
         self._lay_out()
 
     def grow_text(self, node: int, done: int, of: int, left: int) -> None:
-        """Twice the room for the text of a slot, and for all what they will come to need.
+        """Double the room for the text of a node, and give all nodes the room they will need.
 
-        After `done` of `of` datums it is known how much text each has; `left` bytes of datums are
-        still to be read, and no slot takes more than those (but for defaults).
+        After `done` of `of` datums it is known how much text each node has. `left` bytes of datums
+        are still to be read, and apart from defaults no node takes more than those.
         """
         rooms = self._text_rooms
         rooms[node] = _doubled(int(rooms[node]), _FIRST_TEXT_BYTES)
@@ -116,7 +117,7 @@ class ColumnBuffers:
         self._lay_out()
 
     def take(self) -> list[ArrowArray]:
-        """The columns as Arrow arrays; empty afterwards."""
+        """Return the columns as Arrow arrays and empty the buffers."""
         arrays = [self._array(node) for node in self.nodes]
         self.sizes[:] = 0
         self.texts[:] = 0
@@ -138,7 +139,7 @@ class ColumnBuffers:
             self._shapes[node.number] = _NodeLayout(_kind(node.type), inside=inside)
 
     def _lay_out(self) -> None:
-        """Make the arenas as large as the rooms say, and move what there is."""
+        """Resize the arenas to the rooms, and move what they hold."""
         old = self.layout.copy()
         flags = words = heap = 0
         rooms, texts = self.rooms.tolist(), self._text_rooms.tolist()

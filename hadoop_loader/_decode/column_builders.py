@@ -1,11 +1,12 @@
-"""Where decoded values go: one flat Python list per leaf, and what ties them into nested columns.
+"""Where decoded Python values collect: one list per column node, and Arrow columns from them.
 
 Rules:
 
-- Every leaf has a list; a struct adds a list of "is there", an array or map a list of lengths
-  (None: null). So a row is undone by cutting lists, and Arrow arrays are built without objects.
-- A null struct or a union's other branches still append to every leaf below, so that children of
-  a struct are always as long as the struct; children of an array hold only what arrays hold.
+- Nodes are numbered depth first, as Arrow numbers field nodes. A leaf has a list of values, a
+  struct a list of "is present", an array or map a list of lengths (None: null).
+- So a row is undone by cutting lists, and Arrow arrays are built without an object per row.
+- A null struct, and the other branches of a union, still append to every leaf below. Children of a
+  struct are as long as the struct; children of an array hold only its items.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ __all__ = [
 ]
 
 
-# What pyarrow builds; its element type is known only when a schema is.
+# An array of pyarrow; its element type is known only once a schema is.
 ArrowArray = Any
 
 
 @dataclass(frozen=True, slots=True)
 class LeafNode:
-    """One value a row, in list `at`."""
+    """A node with one value per row."""
 
     number: int
     type: ColumnType
@@ -54,14 +55,14 @@ class LeafNode:
 
 @dataclass(frozen=True, slots=True)
 class StructNode:
-    """`at`: whether the struct is there; its members in order."""
+    """A node that says whether the struct is present, and its members in order."""
 
     number: int
     type: StructColumn
     members: tuple[ColumnNode, ...]
 
     def member(self, name: str) -> ColumnNode:
-        """The slot of the member of that name."""
+        """Return the node of the member of that name."""
         return next(
             node for f, node in zip(self.type.fields, self.members, strict=True) if f.name == name
         )
@@ -69,7 +70,7 @@ class StructNode:
 
 @dataclass(frozen=True, slots=True)
 class ListNode:
-    """`at`: the length of each array."""
+    """A node with the length of each array."""
 
     number: int
     type: ListColumn
@@ -78,7 +79,7 @@ class ListNode:
 
 @dataclass(frozen=True, slots=True)
 class MapNode:
-    """`at`: the length of each map."""
+    """A node with the length of each map."""
 
     number: int
     type: MapColumn
@@ -90,7 +91,7 @@ ColumnNode = LeafNode | StructNode | ListNode | MapNode
 
 
 def nodes_of(columns: tuple[StructField, ...]) -> tuple[tuple[ColumnNode, ...], int]:
-    """The slots of a table's columns, and how many they are with all that is inside them."""
+    """Return the nodes of a table's columns, and the number of all nodes, inner ones included."""
     numbers = itertools.count()
 
     def node(type_: ColumnType) -> ColumnNode:
@@ -107,22 +108,22 @@ def nodes_of(columns: tuple[StructField, ...]) -> tuple[tuple[ColumnNode, ...], 
 
 
 class ColumnBuilders:
-    """The lists of a table's columns, their undo, and their way into Arrow."""
+    """The lists of a table's columns: appended to by generated code, cut, and taken as Arrow."""
 
     def __init__(self, columns: tuple[StructField, ...]) -> None:
-        self.columns = columns
+        self.columns = columns  # the table's data columns
         self.nodes, count = nodes_of(columns)
-        self.lists: list[list[Any]] = [[] for _ in range(count)]
-        # For each list of lengths: how far its children were counted, (rows, items so far).
+        self.lists: list[list[Any]] = [[] for _ in range(count)]  # values, by node number
+        # By number of a list node: how far its items were counted, (rows, items so far).
         self._counted: dict[int, tuple[int, int]] = {}
 
     def cut(self, rows: int) -> None:
-        """Forget what was appended after the first `rows` rows."""
+        """Remove everything after the first `rows` rows."""
         for node in self.nodes:
             self._cut(node, rows)
 
     def take(self) -> list[ArrowArray]:
-        """The columns as Arrow arrays; the lists are empty afterwards."""
+        """Return the columns as Arrow arrays and empty the lists."""
         arrays = [self._array(node) for node in self.nodes]
         for values in self.lists:
             values.clear()
@@ -141,7 +142,7 @@ class ColumnBuilders:
         del self.lists[node.number][length:]
 
     def _items(self, at: int, length: int) -> int:
-        """Items in the first `length` arrays of list `at`; counts on from the last time."""
+        """Count the items in the first `length` arrays of a node, from the last count on."""
         rows, items = self._counted.get(at, (0, 0))
         if rows > length:
             rows, items = 0, 0

@@ -1,6 +1,6 @@
-"""The decoder that the kernel carries out: spans of bytes in, Arrow columns out.
+"""The compiled decoder: spans of bytes in, Arrow columns out.
 
-Rule: imported only where the kernel is used; it brings numba with it.
+Rule: imported only when compiled decoding is used, because it imports numba.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ Numbers = npt.NDArray[np.int64]
 
 
 class CompiledDecoder:
-    """Carries out one resolution program for the columns of one table."""
+    """Runs the bytecode of one schema pair for the columns of one table."""
 
     def __init__(self, read: Action, columns: tuple[StructField, ...]) -> None:
-        self._buffers = ColumnBuffers(columns)
-        self._program = assemble(read, columns, self._buffers.nodes)
-        # Whoever writes maps must not know which keys fall on one place of the table of keys.
+        self._buffers = ColumnBuffers(columns)  # where values collect
+        self._bytecode = assemble(read, columns, self._buffers.nodes)
+        # Of the hash table of map keys: random, so that nobody can send keys that all collide.
         self._seed = secrets.randbits(62)
 
     def decode(
         self, data: npt.NDArray[np.uint8], starts: Numbers, ends: Numbers
     ) -> tuple[list[ArrowArray], Numbers]:
-        """The columns of the datums at `starts`..`ends`, and the numbers of the broken ones."""
-        buffers, program = self._buffers, self._program
+        """Return the columns of the datums at `starts`..`ends`, and the numbers of the bad ones."""
+        buffers, bytecode = self._buffers, self._bytecode
         bad = np.zeros(len(starts), np.bool_)
         buffers.reserve(len(starts), int((ends - starts).sum()))
         at, need = 0, DONE
         while at < len(starts):
             at, need, node = run_bytecode(
-                program.code,
-                program.tables,
-                program.pool,
+                bytecode.code,
+                bytecode.tables,
+                bytecode.pool,
                 data,
                 starts,
                 ends,

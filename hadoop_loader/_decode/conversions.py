@@ -1,7 +1,7 @@
-"""What a leaf of a resolution program becomes in a column: the loader's own conversions.
+"""The conversion that turns a leaf into a column value: the loader's own conversions.
 
-Rules: a timestamp keeps its instant, in microseconds (the writer's unit says what the number
-means); a decimal that is too wide for Hive is text.
+Rules: a timestamp keeps its instant, in microseconds; the writer's unit says what the number means.
+A decimal that is too wide for Hive is text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["conversion"]
 
 
 def conversion(leaf: LeafAction) -> str:
-    """The name of the conversion; empty where the value that was read is the column's."""
+    """Return the name of the conversion; empty if the value that was read is the column's."""
     writer, reader = leaf.writer, leaf.reader
     written = writer.logical.name if writer.logical else ""
     name = reader.logical.name if reader.logical else ""

@@ -1,14 +1,15 @@
-"""The compiled back end: one loop that walks the program of any schema over many datums.
+"""The virtual machine of compiled decoding: one loop that runs any schema's bytecode over datums.
 
 Rules:
 
-- Compiled once for all schemas, because a schema is data here (`program` makes the code, `buffers`
-  the room); numba keeps the machine code on disk, so a process pays for loading it, not for it.
-- Nothing is read past a datum's end and nothing written past the room there is: a full buffer ends
-  the walk with a request for room, before the datum that did not fit.
-- A broken datum costs itself: the sizes of all slots are put back to where it began.
-- The generated Python of `codegen` is the other back end; both give the same rows (a property
-  test), and the reason of a broken datum is asked from that one.
+- It is compiled once for all schemas, because a schema is data here. `bytecode` makes the
+  instructions and `column_buffers` the room. numba keeps the machine code on disk, so a process
+  pays for loading it and not for compiling it.
+- Nothing is read past a datum's end, and nothing is written past the room. If a buffer is full, the
+  run ends before the datum that did not fit, with a request for room.
+- A bad datum costs itself: the sizes of all nodes are reset to those before it.
+- The generated Python is the other back end. Both give the same rows (a property test), and the
+  reason for a bad datum always comes from the generated Python.
 """
 
 from __future__ import annotations
@@ -76,12 +77,12 @@ def _walk(
     bad: Any,
     seed: Any,
 ) -> Any:
-    """Decode the datums from `first` on; (how many are done, DONE or what is needed, of what).
+    """Decode the datums from `first` on; return (datums done, DONE or what is needed, node).
 
-    `sizes` and `texts` say how much of each slot is filled. A row of `layout` is a slot's: where
-    its flags, its words and its text begin, the room of its text, what it holds (0 nothing, 1 a
-    word, 2 two words, 3 text, 4 a list), and the first slot of a list's items. `bad` marks the
-    datums that are broken.
+    `sizes` and `texts` say how much of each node is filled. A row of `layout` describes a node:
+    where its flags, words, and text begin, the room of its text, its kind, and its item node.
+    The kind is 0 for no value, 1 for a word, 2 for two words, 3 for text,
+    and 4 for a list. `bad` marks the bad datums.
     """
     stack = np.empty(STACK_DEPTH + 4, np.int64)
     kept = np.empty((2, sizes.size), np.int64)

@@ -1,9 +1,12 @@
-"""Datums of one writer schema to Arrow columns of the reader schema; bad datums set aside.
+"""Datums of one writer schema to Arrow columns of the reader schema; bad datums are set aside.
 
-Rules: knows schemas and bytes, not topics, files or Spark. One Decoder per (writer, reader) pair,
-kept for the life of a task; bad datums cost nothing but themselves. Each back end is made when it
-is first needed; the reason of a bad datum is always the generated Python's, so that it reads the
-same whichever of the two found it.
+Rules:
+
+- It knows schemas and bytes, not topics, files, or Spark.
+- There is one ColumnDecoder per (writer, reader) pair, for the life of a task.
+- A bad datum costs nothing but itself. Its reason always comes from the generated Python, so it
+  reads the same whichever back end found it.
+- Each back end is made when it is first needed.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ _UNKNOWN_REASON = "the bytes are no datum of the schema, which is nested too dee
 
 
 class ColumnDecoder:
-    """Reads data of `writer` into the table columns of `reader`; `columns`: those, if known."""
+    """Reads data of `writer` into the table columns of `reader`."""
 
     def __init__(
         self,
@@ -43,17 +46,17 @@ class ColumnDecoder:
         backend: BackendSelector = PROCESS_SELECTOR,
     ) -> None:
         self.columns = table_columns(reader) if columns is None else columns
-        self._read = resolve(writer, reader)
-        self._columns = ColumnBuilders(self.columns)
-        self._start = start
-        self._backend = backend
-        self._generated: Decode | None = None
-        self._compiled: CompiledDecoder | None = None
+        self._read = resolve(writer, reader)  # the resolved action of the schema pair
+        self._columns = ColumnBuilders(self.columns)  # where generated Python appends
+        self._start = start  # where a datum begins in a value
+        self._backend = backend  # decides between the two
+        self._generated: Decode | None = None  # made when first needed
+        self._compiled: CompiledDecoder | None = None  # made when first needed
 
     def decode(self, values: Sequence[bytes]) -> tuple[list[ArrowArray], DatumErrors]:
-        """The columns of the good values, and (index, reason) of the others, by generated Python.
+        """Return the columns of the good values, and (index, reason) of the others.
 
-        A value's datum begins after its schema id (`start` bytes).
+        Runs generated Python. A datum begins after the schema id (`start` bytes) of its value.
         """
         if self._generated is None:
             self._generated = generate(self._read, self._columns)
@@ -64,9 +67,9 @@ class ColumnDecoder:
     def decode_spans(
         self, data: Bytes, starts: Numbers, ends: Numbers
     ) -> tuple[list[ArrowArray], DatumErrors]:
-        """The same of the values at `starts`..`ends` of `data`, by the back end that is worth it.
+        """Do the same for the values at `starts`..`ends` of `data`, with the cheaper back end.
 
-        A schema that is too large or too deep for Python is always the compiled one's.
+        A schema that is too large or too deep for Python always runs compiled.
         """
         if not self._backend.use_compiled(int((ends - starts).sum())):
             try:
@@ -85,7 +88,7 @@ class ColumnDecoder:
         return arrays, [(int(at), reasons.get(i, _NO_REASON)) for i, at in enumerate(bad)]
 
     def _reasons(self, values: list[bytes]) -> dict[int, str]:
-        """What is wrong with values, as far as the generated Python finds them wrong."""
+        """Return the reasons of bad values, as far as generated Python finds them bad."""
         try:
             return dict(self.decode(values)[1])
         except SchemaError:

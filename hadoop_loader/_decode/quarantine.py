@@ -1,4 +1,4 @@
-"""Messages that could not become rows: kept as they are, with the reason, in a table."""
+"""Messages that could not become rows: a table keeps them unchanged, with the reason."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ QUARANTINE_COLUMNS: tuple[StructField, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedMessage:
-    """A message, and why it is no row."""
+    """A message, and the reason why it is no row."""
 
     topic: str
     message: FetchedMessage
@@ -43,7 +43,7 @@ class QuarantinedMessage:
 def quarantine_table(
     bad: Sequence[QuarantinedMessage], load: int
 ) -> tuple[pa.Table, list[tuple[str, int, int]]]:
-    """The rows in order of their records' days, and (day, first row, rows) of each."""
+    """Return the rows in order of their records' days, and (day, first row, rows) of each day."""
     rows = sorted(bad, key=_day)
     columns: list[list[Any]] = [
         [b.topic for b in rows],

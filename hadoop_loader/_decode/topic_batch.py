@@ -1,8 +1,11 @@
 """Decoded messages of a topic on their way into files: metadata columns, partitions, order.
 
-Rules: Arrow in, Arrow out; a row's partition is the day (or hour) of its event time, or of its
-record's timestamp where the schema declares none. A day that no calendar has is given back to the
-caller.
+Rules:
+
+- Arrow in, Arrow out.
+- A row's partition is the day (or hour) of its event time. If the schema declares no event time, it
+  is that of the record's timestamp.
+- A row whose day is not in the years 1 to 9999 goes back to the caller.
 """
 
 from __future__ import annotations
@@ -31,22 +34,22 @@ _CALENDAR_DAYS = (1 - _EPOCH, date(9999, 12, 31).toordinal() - _EPOCH)
 
 
 def day_name(day: int) -> str:
-    """Days since 1970 as YYYY-MM-DD."""
+    """Return days since 1970 as YYYY-MM-DD."""
     return date.fromordinal(_EPOCH + day).isoformat()
 
 
 def hour_name(hour: int) -> str:
-    """Hours since 1970 as YYYY-MM-DD-HH."""
+    """Return hours since 1970 as YYYY-MM-DD-HH."""
     return f"{day_name(hour // 24)}-{hour % 24:02d}"
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedRows:
-    """Which messages became rows: `good` for each message; the good ones, and their times."""
+    """The messages that became rows."""
 
-    good: npt.NDArray[np.bool_]
-    messages: MessageColumns
-    events: Micros
+    good: npt.NDArray[np.bool_]  # for each message that was added
+    messages: MessageColumns  # the good ones
+    events: Micros  # their event times
 
 
 class TopicBatch:
@@ -60,16 +63,18 @@ class TopicBatch:
         *,
         hourly: bool = False,
     ) -> None:
+        # Data and metadata columns.
         self._schema = pa.schema(
             [(c.name, arrow_type(c.type)) for c in (*columns, *METADATA_COLUMNS)]
         )
-        self._event_time = event_time
-        self._load = load
-        self._unit = HOUR_MICROS if hourly else DAY_MICROS
+        self._event_time = event_time  # path of the event time; None: the record's timestamp
+        self._load = load  # number of the load
+        self._unit = HOUR_MICROS if hourly else DAY_MICROS  # microseconds in a partition
+        # Name of a partition from its number.
         self._name: Callable[[int], str] = hour_name if hourly else day_name
-        self._batches: list[pa.RecordBatch] = []
-        self._partitions: list[Micros] = []
-        self.rows = 0
+        self._batches: list[pa.RecordBatch] = []  # rows since the last take
+        self._partitions: list[Micros] = []  # number of each row's partition
+        self.rows = 0  # since the last take
 
     def add(self, arrays: list[ArrowArray], messages: MessageColumns, version: int) -> AcceptedRows:
         """Add decoded columns and the messages that they came from."""
@@ -97,13 +102,13 @@ class TopicBatch:
         return AcceptedRows(good, messages, events)
 
     def take(self) -> tuple[pa.Table, list[tuple[str, int, int]]]:
-        """All rows by partition, and (partition, first row, rows) of each; empty afterwards."""
+        """Return all rows by partition, and (partition, first row, rows) of each; then empty it."""
         table = pa.Table.from_batches(self._batches, schema=self._schema)
         partitions = np.concatenate(self._partitions)
         self._batches, self._partitions, self.rows = [], [], 0
         if len(partitions) and (np.diff(partitions) < 0).any():
             order = np.argsort(partitions, kind="stable")
-            # One piece before it is sorted: taking from many is slower by a third.
+            # Combined before it is sorted: taking from many chunks is slower by a third.
             table, partitions = table.combine_chunks().take(order), partitions[order]
         found, starts, counts = np.unique(partitions, return_index=True, return_counts=True)
         return table, [

@@ -1,1 +1,1 @@
-"""Compiled loops: numba, the primitives that they share, and when they are worth their start-up."""
+"""Compiled loops: numba, the functions that they share, and when they are worth their start-up."""

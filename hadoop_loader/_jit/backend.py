@@ -1,11 +1,12 @@
-"""Which of the two back ends works: generated Python for little, compiled loops for much.
+"""The choice of back end: generated Python for few bytes, compiled loops for many.
 
 Rules:
 
-- By bytes, and by process: the compiled loops take a good second to be loaded (and, once for a
-  version and a machine, some seconds to be compiled), which is paid back after some megabytes.
-  Once they are there they are used for everything; where so much is expected, from the beginning.
-- Both give the same rows, so the choice is never seen but in the time that a load takes.
+- A process counts its bytes. The compiled loops take about 1 s to load and, once per version and
+  machine, some seconds to compile. Some megabytes pay that back.
+- Once loaded, the compiled loops are used for everything. If many bytes are expected, they are used
+  from the beginning.
+- Both give the same rows, so the choice shows only in the time that a load takes.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ COMPILE_AFTER_BYTES = 16 << 20  # bytes
 
 
 class BackendSelector:
-    """Decides by the bytes it was told of so far."""
+    """Decides by the bytes that it has seen so far."""
 
     def __init__(self, after: int = COMPILE_AFTER_BYTES) -> None:
-        self._left = after
+        self._left = after  # bytes until the compiled loops are worth loading
 
     def expect_bytes(self, size: float) -> None:
-        """So many bytes are to come: what is worth the loops in the end is worth them at once."""
+        """Select the compiled loops at once if this many bytes are worth them."""
         if size >= self._left:
             self._left = 0
 
     def use_compiled(self, size: int) -> bool:
-        """Whether the next `size` bytes are worth the compiled loops."""
+        """Return whether the next `size` bytes are worth the compiled loops."""
         if self._left > 0:
             self._left -= size
             return False
@@ -37,7 +38,7 @@ class BackendSelector:
 
     @property
     def compiled_available(self) -> bool:
-        """Whether there are compiled loops: numba is an extra."""
+        """Whether numba, an optional dependency, is installed."""
         return importlib.util.find_spec("numba") is not None
 
 

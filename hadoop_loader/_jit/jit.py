@@ -1,8 +1,11 @@
-"""How functions become machine code: numba, and the folder in which it keeps what it compiled.
+"""How functions become machine code: numba, and the folder in which it caches what it compiled.
 
-Rules: the folder is the user's own cache, named by the contents of all kernels, so that code of
-another version can never be taken for this one's; where no folder can be written, each process
-compiles for itself. Imported only where much is to be decoded: numba takes a moment.
+Rules:
+
+- The folder is in the user's cache, and its name is a digest of all compiled modules. The code of
+  another version can never be taken for this one's.
+- If no folder can be written, each process compiles for itself.
+- Import it only when there is much to decode: importing numba takes a moment.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ _CONSTANT_MODULES = (
 
 
 def jit(function: Callable[..., Any]) -> Any:
-    """`function` as machine code, compiled when it is first called with some types."""
+    """Return `function` as machine code, compiled at the first call for each set of types."""
     folder = _folder()
     config: Any = numba.config
     before = config.CACHE_DIR
@@ -47,11 +50,12 @@ def jit(function: Callable[..., Any]) -> Any:
 
 
 def jit_leaf(function: Callable[..., Any]) -> Any:
-    """`function` as machine code for what is `compiled` to call; it makes no arrays.
+    """Return `function` as machine code for other compiled code to call; it must create no arrays.
 
-    A call counts a reference to each array that it is given up and down again, by instructions that
-    lock: for what is called for every value that was more than the work. Who makes no arrays need
-    not count. (The option has no public name; where a numba does not know it, all is counted.)
+    By default, a call increments and decrements the reference count of each array argument with
+    locking instructions. In a function that runs once per value, that cost more than the work. A
+    function that creates no arrays need not count. The numba option is not public: if a version
+    lacks it, references are counted.
     """
     njit: Any = numba.njit
     return njit(nogil=True, **_UNCOUNTED)(function)

@@ -1,7 +1,7 @@
-"""What the kernel does with single values: numbers, text, decimals, keys of maps.
+"""Compiled functions on single values: numbers, text, decimals, and keys of maps.
 
-Rules: plain functions over arrays of bytes and numbers that numba compiles; what they are told to
-write into has room for it; a position of -1 says that the bytes are not there, or not a value.
+Rules: they are plain functions over arrays that numba compiles. The caller provides room for what
+they write. A position of -1 means that the bytes are missing or are not a value.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ __all__ = [
 ]  # fmt: skip
 
 _LOW_63 = 0x7FFF_FFFF_FFFF_FFFF
-FEW_KEYS = 16  # keys of which each is compared with each
+FEW_KEYS = 16  # up to this many, each key is compared with each
 _DIGITS = 48  # the character 0
 _LETTERS = 87  # ten more is the character a
 
 
 def _read_varint(data: Any, at: Any, end: Any) -> Any:
-    """A zig-zag varint and the position after it; -1: there is none, or it has over 64 bits."""
+    """Return a zig-zag varint and the position after it; -1 if it is missing or too long."""
     if at >= end:
         return 0, -1
     byte = np.int64(data[at])
@@ -58,7 +58,10 @@ read_varint = jit_leaf(_read_varint)
 
 
 def _read_span(data: Any, at: Any, end: Any, size: Any) -> Any:
-    """Size and start of bytes (their size is before them if `size` is -1); start -1: not there."""
+    """Return size and start of bytes; start is -1 if they are missing.
+
+    If `size` is -1, the size is read before them.
+    """
     if size < 0:
         size, at = read_varint(data, at, end)
         if at < 0 or size < 0:
@@ -72,10 +75,10 @@ read_span = jit_leaf(_read_span)
 
 
 def _copy_bytes(source: Any, start: Any, target: Any, to: Any, size: Any) -> Any:
-    """Copy bytes, and say which bits one of them or another has.
+    """Copy bytes; return the bits that are set in at least one of them.
 
-    Numbers without a sign: to one with a sign numba adds the length if it is below 0, and then the
-    machine copies byte by byte.
+    The counters are unsigned: to a signed index numba adds the length if it is below 0, and then
+    the machine copies byte by byte.
     """
     begin, there = np.uint64(start), np.uint64(to)
     seen = np.uint8(0)
@@ -130,7 +133,7 @@ equal_bytes = jit_leaf(_equal_bytes)
 
 
 def _few_keys_repeat(ends: Any, base: Any, heap: Any, text: Any, first: Any, last: Any) -> Any:
-    """Whether two of the keys `first`..`last` are equal; `ends` says where each one ends."""
+    """Return whether two of the keys `first`..`last` are equal; `ends` says where each one ends."""
     for i in range(first + 1, last):
         start = ends[base + i - 1]
         length = ends[base + i] - start
@@ -149,7 +152,7 @@ few_keys_repeat = jit_leaf(_few_keys_repeat)
 def _many_keys_repeat(
     ends: Any, base: Any, heap: Any, text: Any, first: Any, last: Any, seed: Any
 ) -> Any:
-    """The same, by a table of keys: the time does not grow with the square of their number."""
+    """Do the same with a hash table, so that the time does not grow with the square of the keys."""
     size = 1
     while size < 2 * (last - first):
         size *= 2
@@ -179,7 +182,7 @@ many_keys_repeat = jit(_many_keys_repeat)
 
 
 def _decimal_fits(data: Any, at: Any, size: Any, pool: Any, limits: Any, width: Any) -> Any:
-    """Whether a big-endian number is between two limits of the pool (-10^p, then 10^p)."""
+    """Return whether a big-endian number is between two limits of the pool (-10^p, then 10^p)."""
     if size == 0:
         return True
     sign = np.uint8(0xFF if data[at] >= 0x80 else 0)
@@ -200,7 +203,7 @@ decimal_fits = jit_leaf(_decimal_fits)
 
 
 def _decimal_halves(data: Any, at: Any, size: Any) -> Any:
-    """A big-endian number that fits into 128 bits, as its low and its high half."""
+    """Return the low and the high half of a big-endian number that fits into 128 bits."""
     sign = np.int64(0)
     if size > 0 and data[at] >= 0x80:
         sign = np.int64(-1)
@@ -215,7 +218,7 @@ decimal_halves = jit_leaf(_decimal_halves)
 
 
 def _write_decimal(data: Any, at: Any, size: Any, scale: Any, out: Any, to: Any) -> Any:
-    """Write a big-endian number with `scale` digits after its point; where the text ends."""
+    """Write a big-endian number with `scale` digits after its point; return where the text ends."""
     digits = np.zeros(3 * size + scale + 2, np.uint8)
     rest = data[at : at + size].copy()
     if size > 0 and rest[0] >= 0x80:

@@ -1,4 +1,4 @@
-"""Column types as Arrow types, from which those of the Parquet files follow."""
+"""Column types as Arrow types; the types in Parquet files follow from them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ARROW: dict[str, pa.DataType] = {
 
 
 def arrow_type(type_: ColumnType) -> Any:
-    """The Arrow type of a column; Parquet's follows from it."""
+    """Return the Arrow type of a column."""
     if isinstance(type_, ScalarColumn):
         return _ARROW[type_.name]
     if isinstance(type_, DecimalColumn):

@@ -1,14 +1,14 @@
-"""Avro types to table columns: one mapping, from which DDL, Arrow and Parquet types all follow.
+"""Avro types to table columns: the one mapping from which DDL, Arrow, and Parquet types follow.
 
-Shared with the gate, which shows in a pull request the table that a change will make.
+The gate uses it as well: a pull request shows the table that a change will make.
 
 Rules:
 
-- Pure: schema nodes in, column types out; docs/hadoop_loader.md has the mapping as a table.
-- The mapping is stable under evolution: Avro float is stored as double, so that the promotions
-  int -> float -> double never change a file's type in a way that Parquet cannot read back.
-- What no table can hold (recursion, names that differ only in case) is refused by name.
-- Needs nothing installed: the Arrow types are in `arrow`.
+- Pure: schema nodes in, column types out. docs/hadoop_loader.md has the mapping as a table.
+- The mapping is stable under evolution. Avro float is stored as double, so a promotion from int
+  over float to double never makes a file's type unreadable to Parquet.
+- Types that no table can hold (recursion, names that differ only in case) raise SchemaError.
+- It imports no other package: the Arrow types are in `arrow_types`.
 """
 
 from __future__ import annotations
@@ -82,17 +82,17 @@ class StructField:
 
 @dataclass(frozen=True, slots=True)
 class StructColumn:
-    """A struct with named members; `of`: what it stands for (record, union, duration).
+    """A struct with named members; `of` says what it stands for (record, union, duration).
 
-    A record's members are its fields and a union's are its types: no table has one in a column of
-    the other, although Hive would see nothing but more members.
+    The members of a record are its fields, and those of a union are its types. A table never mixes
+    the two in one column, although Hive would see nothing but more members.
     """
 
     fields: tuple[StructField, ...]
     of: str = "record"
 
     def field(self, name: str) -> StructField | None:
-        """The member of that name, or None."""
+        """Return the member of that name, or None."""
         return next((f for f in self.fields if f.name == name), None)
 
 
@@ -116,7 +116,7 @@ BOOLEAN, INT, BIGINT = ScalarColumn("boolean"), ScalarColumn("int"), ScalarColum
 DOUBLE, STRING, BINARY = ScalarColumn("double"), ScalarColumn("string"), ScalarColumn("binary")
 DATE, TIMESTAMP = ScalarColumn("date"), ScalarColumn("timestamp")
 
-# What every table tells about each row: where it came from, and by which schema and load.
+# The columns in every table that say where a row came from, and by which schema and load.
 METADATA_COLUMNS: tuple[StructField, ...] = (
     StructField("_partition", INT, "partition of the topic"),
     StructField("_offset", BIGINT, "offset in the partition"),
@@ -149,15 +149,15 @@ _DURATION = StructColumn(
 
 
 def table_name(topic: str) -> str:
-    """The Hive table of a topic."""
+    """Return the name of the Hive table of a topic."""
     return re.sub(r"[^a-z0-9_]", "_", topic.lower())
 
 
 def table_columns(schema: Schema) -> tuple[StructField, ...]:
-    """The data columns of a topic whose schema is `schema`, without the metadata columns.
+    """Return the data columns of a topic with this schema, without the metadata columns.
 
-    A schema that is not a record becomes one column `value`. Raises SchemaError for what no
-    table can hold: recursion, names equal but for case, a name that the loader uses itself.
+    A schema that is not a record becomes one column `value`. Raises SchemaError if no table can
+    hold the schema: recursion, names that differ only in case, or a reserved name.
     """
     _check_size(schema)
     if isinstance(schema, Record):
@@ -179,7 +179,7 @@ def table_columns(schema: Schema) -> tuple[StructField, ...]:
 
 
 def column_type(schema: Schema, inside: tuple[Schema, ...] = ()) -> ColumnType:
-    """The column type of an Avro type; `inside` are the records around it."""
+    """Return the column type of an Avro type; `inside` are the records around it."""
     if isinstance(schema, Primitive):
         return _primitive(schema)
     if isinstance(schema, Fixed):
@@ -209,7 +209,7 @@ def column_type(schema: Schema, inside: tuple[Schema, ...] = ()) -> ColumnType:
 
 
 def union_type(schema: Union, inside: tuple[Schema, ...] = ()) -> ColumnType:
-    """The column type of a union: its one value type if there is one, else a struct of branches."""
+    """Return the one value type of a union if there is one, else a struct of its branches."""
     values = [branch for branch in schema.branches if branch.kind != "null"]
     if not values:
         return STRING
@@ -229,7 +229,7 @@ def union_type(schema: Union, inside: tuple[Schema, ...] = ()) -> ColumnType:
 
 
 def branch_names(branches: list[Schema]) -> list[str]:
-    """Member names for a union's branches: the type's own name, whole where simple ones clash."""
+    """Return member names for a union's branches: simple names, or full names if they clash."""
     simple = [
         b.name.rpartition(".")[2] if isinstance(b, (Record, EnumType, Fixed)) else b.kind
         for b in branches
@@ -243,7 +243,7 @@ def branch_names(branches: list[Schema]) -> list[str]:
 
 
 def ddl(type_: ColumnType) -> str:
-    """The type as Spark SQL and Hive write it."""
+    """Return the type as Spark SQL and Hive write it."""
     if isinstance(type_, ScalarColumn):
         return type_.name
     if isinstance(type_, DecimalColumn):
@@ -256,7 +256,7 @@ def ddl(type_: ColumnType) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as SQL writes it whatever it is."""
+    """Return any name as a quoted SQL identifier."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -283,7 +283,10 @@ def _decimal(precision: int, scale: int) -> ColumnType:
 
 
 def _check_size(schema: Schema) -> None:
-    """Refuse what no metastore takes: a type that is used twice is written out twice."""
+    """Raise SchemaError for a type that no metastore takes.
+
+    A named type that is used twice is written out twice.
+    """
     sizes: dict[int, tuple[int, int]] = {}
     stack: list[tuple[Schema, bool]] = [(schema, False)]
     while stack:
@@ -303,7 +306,7 @@ def _check_size(schema: Schema) -> None:
                 )
             sizes[id(node)] = (size, depth)
         elif id(node) not in sizes:
-            # What is met again inside itself is recursive, and refused where it is expanded.
+            # A record met again inside itself is recursive; column_type refuses it.
             sizes[id(node)] = (1, 1)
             stack.append((node, True))
             stack += [(one, False) for one in below]

@@ -1,8 +1,10 @@
-"""Avro defaults as column values: the one place where a JSON default becomes what a row holds.
+"""Avro defaults as column values: the one place where a JSON default becomes the value in a row.
 
-The decoder appends these values, the views write them as SQL literals; both must agree, so both
-take them from here. A column value is None, bool, int, float, str, bytes, Decimal, a dict (struct:
-by member name; map: by key) or a list; dates are days, timestamps microseconds since 1970 UTC.
+The decoder appends these values and the views write them as SQL literals. Both take them from
+here, so that they agree.
+
+A column value is None, bool, int, float, str, bytes, Decimal, list, or dict. A dict holds a struct
+by member name, or a map by key. Dates are days, timestamps microseconds since 1970 UTC.
 """
 
 from __future__ import annotations
@@ -48,7 +50,10 @@ def column_default(field: Field) -> Any:
 
 
 def union_names(union: Union) -> dict[int, str] | None:
-    """Branch index to struct member for a union of several columns, None if it is one column."""
+    """Return the struct member of each branch number of a union of several columns.
+
+    None if the union is one column.
+    """
     values = [b for b in union.branches if b.kind != "null"]
     if len(values) < 2 or not isinstance(union_type(union), StructColumn):
         return None
@@ -57,7 +62,7 @@ def union_names(union: Union) -> dict[int, str] | None:
 
 
 def as_float32(value: float) -> float:
-    """The nearest float of 32 bits, as Avro's promotion to float gives it."""
+    """Return the nearest float of 32 bits, as Avro's promotion to float gives it."""
     try:
         return cast(float, _FLOAT.unpack(_FLOAT.pack(value))[0])
     except OverflowError:
@@ -65,14 +70,17 @@ def as_float32(value: float) -> float:
 
 
 def micros_of_millis(value: int) -> int:
-    """Milliseconds to microseconds; BadDatumError if 64 bits cannot hold them."""
+    """Return milliseconds as microseconds; BadDatumError if 64 bits cannot hold them."""
     if not -_MICROS_LIMIT <= value <= _MICROS_LIMIT:
         raise BadDatumError(f"timestamp {value} ms is out of range")
     return value * 1000
 
 
 def to_decimal(raw: bytes, precision: int, scale: int) -> Decimal:
-    """Two's complement, big-endian, to a decimal; BadDatumError if it has too many digits."""
+    """Return the decimal of two's complement, big-endian bytes.
+
+    Raises BadDatumError if it has more than `precision` digits.
+    """
     unscaled = int.from_bytes(raw, "big", signed=True)
     if abs(unscaled) >= 10**precision:
         raise BadDatumError(f"decimal has more than {precision} digits")
@@ -80,12 +88,12 @@ def to_decimal(raw: bytes, precision: int, scale: int) -> Decimal:
 
 
 def decimal_text(raw: bytes, precision: int, scale: int) -> str:
-    """A decimal that is too wide for Hive, as text."""
+    """Return a decimal that is too wide for Hive as text."""
     return f"{to_decimal(raw, precision, scale):f}"
 
 
 def duration(raw: bytes) -> dict[str, int]:
-    """An Avro duration as its three members."""
+    """Return the three members of an Avro duration."""
     months, days, millis = _DURATION.unpack(raw)
     return {"months": months, "days": days, "millis": millis}
 

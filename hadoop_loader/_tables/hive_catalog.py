@@ -2,11 +2,12 @@
 
 Rules:
 
-- SQL where SQL can do it. It cannot alter nested or widened columns, so those go through
-  `externalCatalog().alterTableDataSchema`, an internal name of Spark 4: `self_test` tries it when
-  a metastore is first used, so that another Spark fails at once and not in the middle of a load.
-- Partitions are added many to a statement (one at a time costs more than 100 ms each), and only
-  those that the metastore does not have.
+- It uses SQL wherever SQL is enough. SQL cannot alter nested or widened columns: those go through
+  `externalCatalog().alterTableDataSchema`, an internal method of Spark 4.
+- `self_test` tries that method when a metastore is first used. A Spark without it fails at once
+  and not in the middle of a load.
+- One statement adds many partitions, because one at a time costs more than 100 ms each. Only
+  partitions that the metastore lacks are added.
 """
 
 from __future__ import annotations
@@ -43,14 +44,15 @@ class HiveCatalog:
     """Tables over files in `files_database`, views for users in `database`."""
 
     def __init__(self, spark: Any, files_database: str, database: str) -> None:
-        self._spark = spark
-        self._files = files_database
-        self._views = database
-        # Asked for once: no other process can change an embedded metastore while this one has it.
+        self._spark = spark  # the session that runs every statement
+        self._files = files_database  # database of the tables over files
+        self._views = database  # database of the views
+        # Names of the tables over files, read once: no other process can change an embedded
+        # metastore while this one has it open.
         self._known: set[str] | None = None
 
     def prepare(self, state: Path) -> None:
-        """Make the databases, and see once that this Spark does what the loader needs of it.
+        """Create the databases, and run the self-test once for each Spark version.
 
         `state` is a folder that lives as long as the metastore; it remembers the self-test.
         """
@@ -62,7 +64,7 @@ class HiveCatalog:
             passed.touch()
 
     def self_test(self) -> None:
-        """Widen and nest in a table without files; UsageError if this Spark cannot."""
+        """Widen and nest a column of a table without files; UsageError if this Spark cannot."""
         name = f"{quoted(self._files)}.{_SELF_TEST}"
         before = [StructField("a", StructColumn((StructField("b", ScalarColumn("int")),)))]
         inner = (StructField("b", ScalarColumn("bigint")), StructField("c", ScalarColumn("string")))
@@ -80,7 +82,7 @@ class HiveCatalog:
             )
 
     def tables(self) -> set[str]:
-        """Names of the tables over files."""
+        """Return the names of the tables over files."""
         if self._known is None:
             rows = self._sql(f"SHOW TABLES IN {quoted(self._files)}").collect()
             self._known = {row["tableName"] for row in rows}
@@ -94,7 +96,7 @@ class HiveCatalog:
         comment: str | None,
         properties: dict[str, str],
     ) -> None:
-        """Create a table over files, or give it these columns and properties."""
+        """Create a table over files, or give an existing one these columns and properties."""
         if name not in self.tables():
             self._create(name, columns, hadoop_uri(location), comment, properties)
             self.tables().add(name)
@@ -111,21 +113,21 @@ class HiveCatalog:
         comment: str | None,
         properties: dict[str, str],
     ) -> None:
-        """Create a view, or give the one that is there all this.
+        """Create a view, or give an existing one this query, these columns, and properties.
 
         `query` names its columns as `columns` do.
         """
         view = f"{quoted(self._views)}.{quoted(name)}"
         if self._spark.catalog.tableExists(view):
-            # CREATE OR REPLACE drops the view first, and readers find none.
+            # CREATE OR REPLACE drops the view first: readers would find none for a moment.
             self._sql(f"ALTER VIEW {view} AS {query}")
-            told = {**properties, "comment": _short_comment(comment)}
-            self._sql(f"ALTER VIEW {view} SET TBLPROPERTIES ({_pairs(told)})")
+            table_properties = {**properties, "comment": _short_comment(comment)}
+            self._sql(f"ALTER VIEW {view} SET TBLPROPERTIES ({_pairs(table_properties)})")
             self._alter(self._views, name, columns)
             return
         named = ", ".join(f"{quoted(c.name)}{_comment(c.comment)}" for c in columns)
-        held = f" TBLPROPERTIES ({_pairs(properties)})" if properties else ""
-        self._sql(f"CREATE VIEW {view} ({named}){_comment(comment)}{held} AS {query}")
+        clause = f" TBLPROPERTIES ({_pairs(properties)})" if properties else ""
+        self._sql(f"CREATE VIEW {view} ({named}){_comment(comment)}{clause} AS {query}")
 
     def add_days(self, name: str, days: Iterable[str]) -> None:
         """Add the partitions of these days that the table does not have."""
@@ -145,7 +147,7 @@ class HiveCatalog:
             self._sql(f"ALTER TABLE {table} ADD IF NOT EXISTS {parts}")
 
     def relocate(self, name: str, folders: Mapping[str, AnyPath]) -> None:
-        """Send readers of these partitions to other folders, one partition after the other."""
+        """Point these partitions at other folders, one partition after the other."""
         table = self.source_of(name)
         for day, folder in sorted(folders.items()):
             part, place = f"PARTITION ({PARTITION_COLUMN}='{day}')", _string(hadoop_uri(folder))
@@ -153,7 +155,7 @@ class HiveCatalog:
             self._sql(f"ALTER TABLE {table} {part} SET LOCATION {place}")
 
     def drop_table(self, name: str) -> None:
-        """Forget a table over files, if there is one; the files stay."""
+        """Drop a table over files if it exists; the files stay."""
         self._sql(f"DROP TABLE IF EXISTS {self.source_of(name)}")
         self.tables().discard(name)
 
@@ -162,7 +164,7 @@ class HiveCatalog:
         self._sql(f"ALTER TABLE {self.source_of(name)} SET TBLPROPERTIES ({_pairs(properties)})")
 
     def source_of(self, name: str) -> str:
-        """A table over files, as SQL names it."""
+        """Return the name of a table over files as SQL writes it."""
         return f"{quoted(self._files)}.{quoted(name)}"
 
     def _create(
@@ -194,17 +196,17 @@ def create_table(
     comment: str | None,
     properties: Mapping[str, str],
 ) -> str:
-    """The statement that makes a table over files; `table` is its name as SQL writes it."""
-    held = f" TBLPROPERTIES ({_pairs(properties)})" if properties else ""
+    """Return the statement that creates a table over files; `table` is a quoted name."""
+    clause = f" TBLPROPERTIES ({_pairs(properties)})" if properties else ""
     place = "" if location is None else f" LOCATION {_string(location)}"
     return (
         f"CREATE EXTERNAL TABLE {table} ({column_list(columns)}){_comment(comment)} "
-        f"PARTITIONED BY ({PARTITION_COLUMN} string) STORED AS PARQUET{place}{held}"
+        f"PARTITIONED BY ({PARTITION_COLUMN} string) STORED AS PARQUET{place}{clause}"
     )
 
 
 def column_list(columns: Sequence[StructField]) -> str:
-    """Columns with type and comment, as DDL lists them."""
+    """Return columns with type and comment as DDL lists them."""
     return ", ".join(f"{quoted(c.name)} {ddl(c.type)}{_comment(c.comment)}" for c in columns)
 
 
@@ -214,14 +216,16 @@ def _spark_column(f: StructField) -> dict[str, Any]:
 
 
 def _spark_field(f: StructField) -> dict[str, Any]:
-    """A field without its comment: to Spark a comment inside a struct is part of the type, and a
-    session that has read the table before refuses it where the comment has changed.
+    """Return a field without its comment, as Spark's JSON writes it.
+
+    To Spark, a comment inside a struct is part of the type. A session that has read the table
+    refuses it once the comment has changed.
     """
     return {"name": f.name, "type": _spark_type(f.type), "nullable": True, "metadata": {}}
 
 
 def _spark_type(type_: ColumnType) -> Any:
-    """A type as Spark's JSON writes it."""
+    """Return a type as Spark's JSON writes it."""
     if isinstance(type_, StructColumn):
         return {"type": "struct", "fields": [_spark_field(f) for f in type_.fields]}
     if isinstance(type_, ListColumn):
@@ -240,7 +244,7 @@ def _comment(comment: str | None) -> str:
 
 
 def _short_comment(comment: str | None) -> str:
-    """A comment that fits the metastore, on one line."""
+    """Return a comment on one line, cut to the length that the metastore takes."""
     line = " ".join((comment or "").split())
     return (
         line if len(line) <= _MAX_COMMENT_CHARACTERS else line[: _MAX_COMMENT_CHARACTERS - 1] + "…"
@@ -248,9 +252,9 @@ def _short_comment(comment: str | None) -> str:
 
 
 def _string(value: str) -> str:
-    """A string where the grammar takes a constant only, so no expression of bytes.
+    """Return a string constant for places where the grammar takes no expression.
 
-    Spark puts settings and the environment in the place of `${..}`, in strings too.
+    Spark replaces `${..}` by settings and the environment, in strings as well.
     """
     plain = value.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")
     return f"'{plain}'"

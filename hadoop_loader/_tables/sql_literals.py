@@ -1,4 +1,4 @@
-"""Column values as Spark SQL literals, typed, and safe whatever the text is."""
+"""Column values as typed Spark SQL literals, safe for any text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9 _.,:;/()\[\]{}<>=+*?!@#%&|~^-]*\Z")
 
 
 def sql_literal(value: Any, type_: ColumnType) -> str:
-    """`value` (see `values`) as an SQL expression of exactly `type_`."""
+    """Return `value` (see `defaults`) as an SQL expression of exactly `type_`."""
     if value is None:
         return f"CAST(NULL AS {ddl(type_)})"
     if isinstance(type_, StructColumn):
@@ -60,7 +60,7 @@ def sql_literal(value: Any, type_: ColumnType) -> str:
 
 
 def string_literal(value: str) -> str:
-    """A string literal; anything but plain characters goes by its bytes."""
+    """Return a string literal; any but plain characters are written as bytes."""
     if _PLAIN.match(value):
         return f"'{value}'"
     return f"CAST(X'{value.encode().hex()}' AS string)"

@@ -1,8 +1,8 @@
 """The SQL of a topic's view: every row as Avro resolves it into the latest schema.
 
-The files of a load hold its rows in the schema that was the latest then (the decoder saw to
-that). Parquet shows null where a file lacks a field; Avro says: the default. The view knows, from
-the commits, at which load the table went from one schema to the next, and rebuilds old rows:
+The decoder writes the rows of a load in the schema that was the latest then. If a file lacks a
+field, Parquet gives null, but Avro gives the default. The view knows from the commits at which load
+the table went from one schema to the next, and rebuilds old rows:
 
     CASE WHEN _load < 7 THEN 'legacy' ELSE reporting_system END
 
@@ -10,7 +10,7 @@ Rules:
 
 - Pure: a function of the projections (load number, schema) and nothing else.
 - A column that no change touched stays a plain attribute, so that pruning and pushdown work.
-- A null struct stays null: its members' defaults apply only where there is a struct.
+- A null struct stays null: the defaults of its members apply only inside a struct.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class SchemaProjection:
 
 
 def file_columns(history: Sequence[SchemaProjection]) -> tuple[StructField, ...]:
-    """The data columns of the table over the files: what any load has written, or will.
+    """Return the data columns of the table over files: all that any load has written or will write.
 
     Raises IncompatibleError if files of an earlier projection cannot be read as the latest.
     """
@@ -96,7 +96,7 @@ def file_columns(history: Sequence[SchemaProjection]) -> tuple[StructField, ...]
 
 
 def view_columns(history: Sequence[SchemaProjection]) -> tuple[StructField, ...]:
-    """The columns that users see: the latest schema's, the metadata, the partition."""
+    """Return the columns that users see: the latest schema's, the metadata, the partition."""
     return (
         *table_columns(history[-1].schema),
         *METADATA_COLUMNS,
@@ -105,7 +105,7 @@ def view_columns(history: Sequence[SchemaProjection]) -> tuple[StructField, ...]
 
 
 def view_query(table: str, history: Sequence[SchemaProjection]) -> str:
-    """The SELECT of the view over `table` (a name as SQL writes it)."""
+    """Return the SELECT of the view over `table`, which is a quoted name."""
     stored = {f.name.lower(): f.type for f in file_columns(history)}
     latest = history[-1].schema
     items = [_column(f, stored, history, latest) for f in _fields(latest)]
@@ -114,9 +114,10 @@ def view_query(table: str, history: Sequence[SchemaProjection]) -> str:
 
 
 def rebuild_query(table: str, history: Sequence[SchemaProjection], new: SchemaProjection) -> str:
-    """The SELECT of all rows of `table`, whose files are of `history`, in the columns of `new`.
+    """Return the SELECT of all rows of `table` in the columns of `new`.
 
-    Raises IncompatibleError for a value that Avro would not resolve, or not into the same value.
+    The files of `table` are of `history`. Raises IncompatibleError for a value that Avro would not
+    resolve, or not into the same value.
     """
     for projection in history:
         _check_resolves(projection, new)
@@ -156,7 +157,7 @@ def _column(
 
 
 def _column_expression(old: Schema, new: Schema, f: Field, stored: dict[str, ColumnType]) -> str:
-    """A column of `new` from rows written in `old`."""
+    """Return the expression of a column of `new` for rows written in `old`."""
     if not isinstance(old, Record) or not isinstance(new, Record):
         return _ValueConversion().value(quoted("value"), stored["value"], old, f.type)
     source = source_field(old, new, f)
@@ -173,11 +174,11 @@ def _default_literal(f: Field) -> str:
 class _ValueConversion:
     """Writes the expression that turns a stored value of an old schema into one of the new.
 
-    `at` is the expression of the stored value, `stored` its type in the table over the files.
+    In its methods, `at` is the expression of the stored value, and `stored` its type in the table.
     """
 
     def __init__(self) -> None:
-        self._names = 0
+        self._names = 0  # lambda variables given out so far
 
     def value(self, at: str, stored: ColumnType, old: Schema, new: Schema) -> str:
         target = column_type(new)
@@ -209,11 +210,11 @@ class _ValueConversion:
     def _wrapped(
         self, at: str, stored: ColumnType, old: Schema, new: Union, target: StructColumn
     ) -> str:
-        """A value that was one type, in the struct of a union of several."""
+        """Return the struct of a union of several types, from a value of one type."""
         value = _value_type(old)
         to = resolve_branch(value, new)
         names = union_names(new) or {}
-        # Numbers of [int, long] are one column, which does not know their branch.
+        # A column of [int, long] does not know the branch of a number.
         merged = isinstance(old, Union) and len(_value_branches(old)) > 1
         if merged or to is None or to not in names:
             raise _changed_value_error(at, stored, target)
@@ -241,7 +242,7 @@ class _ValueConversion:
         )
 
     def _members(self, at: str, stored: StructColumn, old: Schema, new: Schema) -> dict[str, str]:
-        """Each member of the new struct, as an expression over the stored one."""
+        """Return each member of the new struct as an expression over the stored one."""
         names = union_names(new) if isinstance(new, Union) else None
         if isinstance(new, Union) and names is not None:
             return self._branches(at, stored, old, new, names)
@@ -288,9 +289,10 @@ class _ValueConversion:
 
 
 def _cast(at: str, stored: ColumnType, target: ColumnType, old: Schema, new: Schema) -> str:
-    """A value of one type as Avro reads it in another; IncompatibleError if that is another value.
+    """Return a value of one type as Avro reads it in another.
 
-    A logical type put on or off leaves the number what it was.
+    Raises IncompatibleError if that would be another value. A logical type that is added or removed
+    leaves the number as it was.
     """
     before, after = _timestamp_unit(old), _timestamp_unit(new)
     if target == TIMESTAMP and stored in (INT, BIGINT) and before is None:
@@ -313,7 +315,7 @@ def _cast(at: str, stored: ColumnType, target: ColumnType, old: Schema, new: Sch
 
 
 def _text_form(schema: Schema) -> str | None:
-    """What a column's text says that Avro has as bytes: a UUID, a decimal of many digits."""
+    """Return the text form of a column whose Avro type is bytes: a UUID, or a wide decimal."""
     logical = getattr(schema, "logical", None)
     if logical is None or schema.kind == "string" or column_type(schema) != STRING:
         return None
@@ -321,7 +323,7 @@ def _text_form(schema: Schema) -> str | None:
 
 
 def _convert_text(at: str, old: Schema, new: Schema) -> str:
-    """Bytes as the text of a UUID, or the other way; a wide decimal's digits are no bytes."""
+    """Return bytes as the text of a UUID, or the reverse; a wide decimal does not convert."""
     if isinstance(old, Fixed) and isinstance(new, Fixed) and old.size == new.size == 16:
         if (_text_form(old), _text_form(new)) == (None, "uuid"):
             parts = "".join(f"(.{{{n}}})" for n in (8, 4, 4, 4, 12))
@@ -357,7 +359,7 @@ def _enum_symbol(at: str, old: EnumType, new: EnumType) -> str:
 
 
 def _value_type(schema: Schema) -> Schema:
-    """The one value type of a union that became one column; other schemas as they are."""
+    """Return the one value type of a union that became one column; other schemas unchanged."""
     if not isinstance(schema, Union):
         return schema
     values = _value_branches(schema)

@@ -1,11 +1,11 @@
-"""What a table's columns become when a topic's schema changes, and what Parquet cannot follow.
+"""How a table's columns follow a topic's schema, and which changes Parquet cannot follow.
 
 Rules (measured with Spark 4.3's native Parquet reader; files are never rewritten):
 
-- Columns and members are matched by name. A new one is added, a dropped one stays in the table
-  (the view hides it), an order is the latest schema's.
-- A type may go from int to bigint or double, and between string and binary; a decimal may gain
-  precision. Everything else is refused: the table would read old files wrongly, or not at all.
+- Columns and members are matched by name. A new one is added, and a dropped one stays in the table,
+  where the view hides it. The order is the latest schema's.
+- A type may go from int to bigint or double, and between string and binary. A decimal may gain
+  precision. Every other change is refused: the table would read old files wrongly, or not at all.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _READABLE = {(INT, BIGINT), (INT, DOUBLE), (STRING, BINARY), (BINARY, STRING)}
 def widen(
     table: Sequence[StructField], new: Sequence[StructField], at: str = ""
 ) -> tuple[StructField, ...]:
-    """The columns that hold both what `table` held and what `new` needs; `at` is the path so far.
+    """Return columns that hold what `table` held and what `new` needs; `at` is the path so far.
 
     Raises IncompatibleError, naming the column, for a change that old files cannot follow.
     """
