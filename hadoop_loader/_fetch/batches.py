@@ -1,10 +1,11 @@
-"""Record batches as they lie in a broker's reply, to messages in columns.
+"""Record batches of a broker's response, turned into messages in columns.
 
 Rules:
 
-- Every batch is checked (CRC32C) before it is believed; control records and those of aborted
-  transactions are no messages, but their offsets are behind us all the same.
-- What is unpacked at a time is bounded, whatever a small batch unpacks to.
+- Every batch is checked (CRC32C) before it is decoded.
+- Control records and records of aborted transactions are no messages, but their offsets count as
+  read.
+- The bytes decompressed at a time are bounded, however large a small batch becomes.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from headworks.errors import CorruptError
 
 __all__ = ["PartitionBatch", "data_batches", "decode_batches"]
 
-_MAX_DECODED_BYTES = 64 << 20  # bytes of batches that become messages together
+_MAX_DECODED_BYTES = 64 << 20  # of the batches that become messages together
 _MAX_BATCH_BYTES = 256 << 20
-_MIN_RECORD_BYTES = 7  # bytes
+_MIN_RECORD_BYTES = 7
 
 
 class PartitionBatch(NamedTuple):
-    """A batch with messages, the partition that it is of, and the reply that it lies in."""
+    """A batch with messages, its partition, and the response that it lies in."""
 
     partition: int
     batch: Batch
@@ -38,9 +39,9 @@ class PartitionBatch(NamedTuple):
 
 
 def data_batches(fetched: FetchedPartition, start: int) -> tuple[list[PartitionBatch], int]:
-    """The batches that hold messages from offset `start` on, and the offset behind them all.
+    """Return the batches that hold messages from offset `start` on, and the offset after them all.
 
-    InvalidBatchError for damage, or ("magic") for a format that only old brokers write.
+    Raises InvalidBatchError for damage, and InvalidBatchError("magic") for an old record format.
     """
     found: list[PartitionBatch] = []
     position = start
@@ -61,7 +62,7 @@ def data_batches(fetched: FetchedPartition, start: int) -> tuple[list[PartitionB
 def decode_batches(
     found: Sequence[PartitionBatch], backend: BackendSelector
 ) -> Iterator[MessageColumns]:
-    """All messages of the batches, in lists of bounded size."""
+    """Yield all messages of the batches, in groups of bounded size."""
     pending: list[tuple[PartitionBatch, bytes | memoryview]] = []
     size = 0
     for block in found:

@@ -1,13 +1,13 @@
-"""Reading a log without an object for each message: plain sockets, batches as they are.
+"""Reading a log without an object per message: plain sockets, and batches decoded in place.
 
 Rules:
 
-- The same promises as `fetch.KafkaFetcher`: every message of the ranges, once, in order by
-  partition; nothing is committed or reset; a broker that goes silent ends the fetch with an error.
-- What this client does not speak (TLS, logins, brokers before Kafka 0.11, logs that still hold
-  their formats) is read through librdkafka, from where this one came to.
-- One request at a time for each broker, sent before the reply of the one before is worked on: the
-  broker and this process work at the same time, and two replies are all the memory it takes.
+- It promises the same as KafkaFetcher. It yields every message of the ranges, once, in order by
+  partition. It commits and resets no offset. A silent broker ends the fetch with an error.
+- librdkafka reads on from the current offset if this client lacks a feature: TLS, logins, brokers
+  before Kafka 0.11, and logs that still hold their formats.
+- Each broker has one request in flight, sent before the previous response is decoded. The broker
+  and this process work at the same time, and two responses are all the memory needed.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from headworks.errors import CorruptError, UnreachableError
 __all__ = ["BrokerFetcher"]
 
 Address = tuple[str, int]
-_TopicPartition = tuple[str, int]  # a topic, and the number of a partition
-_Remaining = dict[_TopicPartition, tuple[int, int]]  # offsets that are still to be read
+_TopicPartition = tuple[str, int]
+_Remaining = dict[_TopicPartition, tuple[int, int]]  # offsets still to be read: (next, end)
 _Parsed = TypeVar("_Parsed")
 
 _MAX_FETCH_BYTES = 8 << 20
@@ -61,17 +61,17 @@ _STALE_METADATA = frozenset(
 
 
 class _UnsupportedBrokerError(Exception):
-    """The broker, or its log, is of a kind that librdkafka knows and this client does not."""
+    """The broker or its log needs a feature that librdkafka has and this client lacks."""
 
 
 class _ConnectionLostError(UnreachableError):
-    """A connection that could not be made, or that broke."""
+    """A connection could not be made, or it broke."""
 
 
 class BrokerFetcher:
-    """A Kafka-protocol broker, for a task; `client` is properties of librdkafka.
+    """Fetches the ranges of a task from Kafka-protocol brokers.
 
-    `each`: the bytes that are asked of a partition at a time.
+    `client` are properties of librdkafka; a request asks for `partition_max_bytes` per partition.
     """
 
     def __init__(
@@ -82,13 +82,14 @@ class BrokerFetcher:
         backend: BackendSelector = PROCESS_SELECTOR,
         partition_max_bytes: int = _MAX_PARTITION_BYTES,
     ) -> None:
-        self._client = client
+        self._client = client  # properties of librdkafka
         self._bootstrap: str = client["bootstrap.servers"]
-        self._timeout = timeout
-        self._backend = backend
-        self._partition_max_bytes = partition_max_bytes
-        self._connections: dict[Address, _BrokerConnection] = {}
-        self._foreign = client.get("security.protocol", "plaintext").lower() != "plaintext"
+        self._timeout = timeout  # seconds without data until the fetch fails
+        self._backend = backend  # decides whether records are found by compiled code
+        self._partition_max_bytes = partition_max_bytes  # asked of each partition in a request
+        self._connections: dict[Address, _BrokerConnection] = {}  # open, by address of the broker
+        # Whether librdkafka reads everything.
+        self._unsupported = client.get("security.protocol", "plaintext").lower() != "plaintext"
 
     def __enter__(self) -> BrokerFetcher:
         return self
@@ -107,7 +108,7 @@ class BrokerFetcher:
         for group in consumer_assignments(ranges):
             remaining = {(r.topic, r.partition): (r.start, r.end) for r in group}
             try:
-                if self._foreign:
+                if self._unsupported:
                     raise _UnsupportedBrokerError
                 yield from self._read(remaining)
             except _UnsupportedBrokerError:
@@ -118,10 +119,10 @@ class BrokerFetcher:
                 yield from KafkaFetcher(self._client, timeout=self._timeout).fetch(rest)
 
     def _read(self, remaining: _Remaining) -> Iterator[tuple[str, MessageColumns]]:
-        """Read what is `left` (offsets by partition), and take from it what was given out.
+        """Read what is `remaining`, and remove from it what was yielded.
 
-        A broker that was there and goes away is waited for, as its leaders may move or it may
-        come back; one that was never there is not.
+        If a broker goes away, the fetch waits: its leaders may move, or it may come back. If no
+        broker was ever reached, the error is raised at once.
         """
         began = heard = time.monotonic()
         while remaining:
@@ -140,7 +141,7 @@ class BrokerFetcher:
     def _read_from_leaders(
         self, remaining: _Remaining, heard: float
     ) -> Iterator[tuple[str, MessageColumns]]:
-        """Read until nothing is left, or a partition is led by another broker."""
+        """Read until nothing remains, or another broker leads a partition."""
         at = {partition: start for partition, (start, _) in remaining.items()}
         by_leader = self._partitions_by_leader(remaining)
         asked: list[Address] = []
@@ -164,7 +165,7 @@ class BrokerFetcher:
                 _advance(remaining, by_leader[address], at)
                 self._check_heard(heard, remaining)
         finally:
-            for address in asked:  # a reply is on its way that nobody will wait for
+            for address in asked:  # its response would be taken for the next one
                 self._drop(address)
 
     def _send_fetch(
@@ -174,10 +175,10 @@ class BrokerFetcher:
         at: Mapping[_TopicPartition, int],
         remaining: _Remaining,
     ) -> bool:
-        """Send the next fetch to one broker; False if nothing of it is left there."""
+        """Send the next fetch to one broker; return False if nothing remains there."""
         wanted = [p for p in partitions if p in remaining and at[p] < remaining[p][1]]
         if wanted:
-            # Who is first in a request is served first: let all partitions have their turn.
+            # A broker serves the first partitions of a request first: rotate them.
             wanted.sort(key=lambda p: at[p] - remaining[p][0])
             offsets = [(topic, number, at[topic, number]) for topic, number in wanted]
             body = requests.fetch_request(
@@ -192,7 +193,10 @@ class BrokerFetcher:
     def _receive_fetch(
         self, address: Address, at: dict[_TopicPartition, int], remaining: _Remaining
     ) -> tuple[dict[str, list[PartitionBatch]], bool]:
-        """The batches of one reply, by topic, and whether a partition has moved; advances `at`."""
+        """Return the batches of one response by topic, and whether a leader has moved.
+
+        Advances the offsets in `at`.
+        """
         found: dict[str, list[PartitionBatch]] = {}
         moved = False
         for one in self._response(address, requests.parse_fetch_response):
@@ -215,7 +219,7 @@ class BrokerFetcher:
             if batches:
                 found.setdefault(one.topic, []).extend(batches)
             elif position == at[where] >= one.end:
-                position = remaining[where][1]  # the log ends here, if with a gap
+                position = remaining[where][1]  # the log ends here, after a gap
             at[where] = position
         return found, moved
 
@@ -231,7 +235,7 @@ class BrokerFetcher:
             raise silent_broker_error(self._bootstrap, where, self._timeout)
 
     def _partitions_by_leader(self, remaining: _Remaining) -> dict[Address, list[_TopicPartition]]:
-        """Which broker to ask for which partition; those without a leader are left out."""
+        """Return the partitions to read from each broker, without those that have no leader."""
         connection = self._any_connection()
         topics = sorted({topic for topic, _ in remaining})
         self._send(connection.address, requests.METADATA, requests.metadata_request(topics))
@@ -247,7 +251,7 @@ class BrokerFetcher:
         return by_leader
 
     def _any_connection(self) -> _BrokerConnection:
-        """A connection to some broker; the bootstrap addresses are tried in turn."""
+        """Return a connection to some broker; the bootstrap addresses are tried in turn."""
         for connection in self._connections.values():
             return connection
         failed: UnreachableError | None = None
@@ -284,7 +288,7 @@ class BrokerFetcher:
                 raise _UnsupportedBrokerError
 
     def _response(self, address: Address, read: Callable[[memoryview], _Parsed]) -> _Parsed:
-        """The reply to what was asked last; a connection that breaks is forgotten."""
+        """Return the response to the last request; a connection that breaks is dropped."""
         try:
             return read(self._connections[address].receive())
         except (OSError, struct.error, ValueError) as error:
@@ -309,13 +313,13 @@ class BrokerFetcher:
 
 
 class _BrokerConnection:
-    """A socket to one broker, with at most one request on its way."""
+    """A socket to one broker, with at most one request in flight."""
 
     def __init__(self, address: Address, timeout: float) -> None:
-        self.address = address
+        self.address = address  # host and port
         self._socket = socket.create_connection(address, timeout)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._asked = 0
+        self._asked = 0  # correlation id of the last request
 
     def ask(self, api: tuple[int, int], body: bytes) -> None:
         """Send a request."""
@@ -323,7 +327,7 @@ class _BrokerConnection:
         self._socket.sendall(requests.request_frame(api, self._asked, body))
 
     def receive(self) -> memoryview:
-        """The body of the reply to the request on its way."""
+        """Return the body of the response to the request in flight."""
         size, answered = _RESPONSE_HEADER.unpack(self._exactly(_RESPONSE_HEADER.size))
         if answered != self._asked or not 4 <= size <= _MAX_RESPONSE_BYTES:
             raise ValueError("the reply is none of Kafka's protocol")
@@ -345,7 +349,7 @@ class _BrokerConnection:
 
 
 def _within_ranges(topic: str, chunk: MessageColumns, remaining: _Remaining) -> MessageColumns:
-    """The messages inside a topic's ranges: a batch may begin before its range, or end behind."""
+    """Return the messages inside the ranges: a batch may begin before one, or end after it."""
     wanted = {partition: ends for (name, partition), ends in remaining.items() if name == topic}
     bounds = np.zeros((max(wanted) + 1, 2), np.int64)
     for partition, ends in wanted.items():

@@ -1,14 +1,14 @@
-"""Reading a log: what topics there are, where they end, and the messages of a range.
+"""Reading a log through librdkafka: topics, watermarks, and the messages of a range.
 
 Rules:
 
-- A fetcher gives every message of the ranges it was asked for, once, in order by partition, and
-  says when it is done; offsets without a message (compacted, control records) end nothing. Topics
-  that it is asked for together come as they come.
-- Offsets are never committed to the broker and never reset: the commit log alone knows them.
-- A broker that goes silent ends the fetch with an error after `timeout` seconds.
-- Where no leader answers for a partition, it has no watermarks: never ones that are guessed. If
-  none answers for any, the broker is unreachable.
+- A fetcher yields every message of its ranges once, in order by partition, and then ends. Offsets
+  without a message (compacted, control records) end nothing. Messages of several topics arrive
+  interleaved.
+- No offset is committed to the broker, and none is reset: the commit log alone knows them.
+- A silent broker ends the fetch with an error after `timeout` seconds.
+- A partition without a leader has no watermarks: they are never guessed. If no leader answers for
+  any partition, the broker counts as unreachable.
 """
 
 from __future__ import annotations
@@ -48,42 +48,43 @@ class Fetcher(Protocol):
     """Reads ranges, of one topic or of several."""
 
     def fetch(self, ranges: Sequence[FetchRange]) -> Iterator[tuple[str, Sequence[FetchedMessage]]]:
-        """Yield all messages of `ranges`: a topic, and a list (or `Messages`) of bounded length."""
+        """Yield all messages of `ranges`, as a topic and a bounded number of its messages."""
         ...
 
 
 class Log(Protocol):
-    """What the driver asks a broker."""
+    """The questions that the driver asks a broker."""
 
     def partitions(self) -> Mapping[str, Sequence[int]]:
-        """Every topic but the broker's own (`__...`), with its partitions."""
+        """Return every topic except the broker's own (`__...`), with its partitions."""
         ...
 
     def watermarks(
         self, topics: Mapping[str, Sequence[int]]
     ) -> Mapping[str, Mapping[int, Watermarks]]:
-        """The first and next offset of the partitions of `topics` whose leader answers.
+        """Return the first and next offset of each partition whose leader answers.
 
-        Every topic is in the answer. UnreachableError if no leader answers for any partition.
+        Every topic is in the result. UnreachableError if no leader answers for any partition.
         """
         ...
 
     def offsets_at(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
-        """The first offset of each partition whose record is of `time_ms` or later, or its end.
+        """Return each partition's first offset with a record of `time_ms` or later, or its end.
 
-        UnreachableError if the leader of one does not answer.
+        UnreachableError if the leader of a partition does not answer.
         """
         ...
 
 
 class KafkaLog:
-    """A Kafka-protocol broker, for the driver; `client` is properties of librdkafka."""
+    """The Kafka-protocol brokers that the driver asks; `client` are properties of librdkafka."""
 
     def __init__(self, client: Mapping[str, Any], *, timeout: float = 15.0) -> None:
         from confluent_kafka.admin import AdminClient
 
         self._bootstrap: str = client["bootstrap.servers"]
-        self._timeout = timeout
+        self._timeout = timeout  # seconds that a request may take
+        # Librdkafka's admin client.
         self._admin = AdminClient({**client, "logger": _quiet_logger()})
 
     def partitions(self) -> Mapping[str, Sequence[int]]:
@@ -110,7 +111,7 @@ class KafkaLog:
             )
         return {
             topic: {
-                # Asked at the same time: retention may have passed what was the end a moment ago.
+                # Asked at the same time: retention may have passed the end reported.
                 p: Watermarks(low[topic, p], max(low[topic, p], high[topic, p]))
                 for p in partitions
                 if (topic, p) in low and (topic, p) in high
@@ -132,7 +133,7 @@ class KafkaLog:
     def _offsets(
         self, topics: Mapping[str, Sequence[int]], *specs: Any
     ) -> list[dict[tuple[str, int], int]]:
-        """The offsets that leaders tell of each spec; without partitions for which none answers."""
+        """Return the offsets that leaders report for each spec; no leader, no offset."""
         from confluent_kafka import TopicPartition
 
         places = [TopicPartition(t, p) for t, ps in topics.items() for p in ps]
@@ -162,15 +163,15 @@ class KafkaLog:
 
 
 class KafkaFetcher:
-    """A Kafka-protocol broker, for a task; `client` is properties of librdkafka."""
+    """Fetches the ranges of a task through librdkafka; `client` are its properties."""
 
     def __init__(
         self, client: Mapping[str, Any], *, timeout: float = 30.0, batch: int = 10_000
     ) -> None:
-        self._client = client
+        self._client = client  # properties of librdkafka
         self._bootstrap: str = client["bootstrap.servers"]
-        self._timeout = timeout
-        self._batch = batch
+        self._timeout = timeout  # seconds without data until the fetch fails
+        self._batch = batch  # most messages of one consume call
 
     def fetch(self, ranges: Sequence[FetchRange]) -> Iterator[tuple[str, list[FetchedMessage]]]:
         """See Fetcher.fetch."""
@@ -222,7 +223,7 @@ class KafkaFetcher:
     def _sort_out(
         self, found: list[Any], ends: dict[tuple[str, int], int]
     ) -> tuple[dict[str, list[FetchedMessage]], list[tuple[str, int]]]:
-        """The messages inside the ranges, by topic; takes finished partitions out of `ends`."""
+        """Return the messages inside the ranges by topic; remove finished ones from `ends`."""
         messages: dict[str, list[FetchedMessage]] = {}
         done: list[tuple[str, int]] = []
         for m in found:
@@ -251,13 +252,13 @@ class KafkaFetcher:
 
 
 def _offset_of_leader(result: Callable[[], Any]) -> int | None:
-    """The offset that a leader told; None if there is no leader."""
+    """Return the offset that a leader reported; None if there is no leader."""
     from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
     none = (
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError._NOENT,  # no partition that was asked for has one
+        KafkaError._NOENT,  # none of the requested partitions has one
     )
     try:
         offset: int = result().offset
@@ -265,7 +266,7 @@ def _offset_of_leader(result: Callable[[], Any]) -> int | None:
         if error.args[0].code() in none:
             return None
         raise
-    # What librdkafka gives, without an error, for a leader that is named and does not answer.
+    # librdkafka reports no error for a leader that is known and does not answer.
     return None if offset == OFFSET_INVALID else offset
 
 
@@ -291,7 +292,7 @@ def _quiet_logger() -> Any:
 
 
 def silent_broker_error(bootstrap: str, where: Sequence[str], timeout: float) -> UnreachableError:
-    """What is said of a broker that sends nothing for these ranges."""
+    """Return the error for a broker that sends nothing for these ranges."""
     more = f" and {len(where) - _MAX_NAMED_RANGES} more" if len(where) > _MAX_NAMED_RANGES else ""
     return UnreachableError(
         f"broker {bootstrap} sends nothing for {', '.join(where[:_MAX_NAMED_RANGES])}{more} "
@@ -301,7 +302,7 @@ def silent_broker_error(bootstrap: str, where: Sequence[str], timeout: float) ->
 
 
 def unreachable_error(bootstrap: str, error: object) -> UnreachableError:
-    """What is said of a broker that does not answer, or not as it should."""
+    """Return the error for a broker that does not answer, or answers with an error."""
     from confluent_kafka import KafkaError, KafkaException
 
     reason = error.args[0] if isinstance(error, KafkaException) else error

@@ -1,7 +1,7 @@
-"""Messages of a topic as columns: where each one's key and value lie in one buffer.
+"""Messages of a topic as columns: the positions of each key and value in one buffer.
 
-Rules: a message costs no object until someone asks for it by number, which only the quarantine
-does; a part of the messages shares the buffer of all.
+Rules: a message becomes an object only when it is asked for by number, which only the quarantine
+does. A selection of the messages shares the buffer of all.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ MAX_TIMESTAMP_MS = 253_402_300_799_999  # the end of the year 9999
 
 
 def clamp_timestamp(timestamp: int) -> int:
-    """A record's timestamp, which may be any number, as a time that has a date: 1970 to 9999."""
+    """Return a record timestamp, which may be any number, cut to the years 1970 to 9999."""
     return min(max(timestamp, 0), MAX_TIMESTAMP_MS)
 
 
 class FetchedMessage(NamedTuple):
-    """A record as the log has it; `timestamp` in ms, and `dated`."""
+    """A record as it is in the log; `timestamp` in ms, from 1970 to 9999."""
 
     partition: int
     offset: int
@@ -49,8 +49,8 @@ class FetchedMessage(NamedTuple):
 class MessageColumns(Sequence[FetchedMessage]):
     """Records in the order of the log, by partition.
 
-    `keys` and `values` have a row for each message, where it begins and ends in `data`; a null
-    begins at -1.
+    `keys` and `values` have a row per message: where it begins and ends in `data`. A null begins
+    at -1.
     """
 
     __slots__ = ("data", "keys", "offsets", "partitions", "timestamps", "values")
@@ -64,16 +64,16 @@ class MessageColumns(Sequence[FetchedMessage]):
         keys: Numbers,
         values: Numbers,
     ) -> None:
-        self.data = data
+        self.data = data  # the buffer that keys and values lie in
         self.partitions = partitions
         self.offsets = offsets
-        self.timestamps = timestamps
-        self.keys = keys
-        self.values = values
+        self.timestamps = timestamps  # in ms
+        self.keys = keys  # (begin, end) of each key
+        self.values = values  # (begin, end) of each value
 
     @classmethod
     def of(cls, messages: Iterable[FetchedMessage]) -> MessageColumns:
-        """The columns of messages that are objects already."""
+        """Return the columns of messages that are objects."""
         rows = list(messages)
         spans = np.full((len(rows), 2, 2), -1, np.int64)
         pieces: list[bytes] = []
@@ -114,7 +114,7 @@ class MessageColumns(Sequence[FetchedMessage]):
         )
 
     def where(self, chosen: Any) -> MessageColumns:
-        """The messages that a mask, a slice or numbers choose."""
+        """Return the messages that a mask, a slice, or numbers select."""
         return MessageColumns(
             self.data,
             self.partitions[chosen],
@@ -126,12 +126,12 @@ class MessageColumns(Sequence[FetchedMessage]):
 
     @property
     def sizes(self) -> Numbers:
-        """Bytes of each value; 0 for none."""
+        """Bytes of each value; 0 for a null."""
         sizes: Numbers = self.values[:, 1] - self.values[:, 0]
         return sizes
 
     def schema_ids(self) -> Numbers:
-        """The schema id before each value, NO_SCHEMA where there is none."""
+        """Return the schema id before each value; NO_SCHEMA if there is none."""
         ids = np.full(len(self), NO_SCHEMA, np.int64)
         framed = np.flatnonzero(self.sizes >= HEADER_SIZE)
         starts = self.values[framed, 0]

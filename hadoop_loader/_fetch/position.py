@@ -1,4 +1,4 @@
-"""Where in a topic to go back to, as people say it: an offset, a time, the beginning. Pure."""
+"""The place in a topic that a rewind goes back to: an offset, a time, or the start. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class RewindPosition:
-    """One of: `offset` (of `partition`, or of every one), `time_ms`, or the earliest message."""
+    """One of: `offset` (of `partition`, or of each one), `time_ms`, or the earliest message."""
 
     offset: int | None = None
     partition: int | None = None
@@ -25,7 +25,7 @@ class RewindPosition:
 
     @classmethod
     def parse(cls, text: str) -> RewindPosition:
-        """`earliest`, `1200`, `2:1200` (partition 2), or an ISO time (UTC if it has no zone)."""
+        """Read `earliest`, `1200`, `2:1200` (partition 2), or an ISO time (UTC if without zone)."""
         if text == "earliest":
             return cls()
         found = re.fullmatch(r"(?:(\d+):)?(\d+)", text)
@@ -40,13 +40,13 @@ class RewindPosition:
                 "(2026-05-01T12:00:00Z), or earliest",
             ) from None
         time = time if time.tzinfo else time.replace(tzinfo=UTC)
-        # No record is older than 1970; to a broker a time before it is "the end", or an error.
+        # No record is older than 1970, and brokers take an earlier time for "the end" or an error.
         return cls(time_ms=int(time.timestamp() * 1000)) if time > _EPOCH else cls()
 
     def starts(
         self, marks: Mapping[int, Watermarks], offsets_at: Callable[[int], Mapping[int, int]]
     ) -> dict[int, int]:
-        """The offset of each partition; `offsets_at` gives the first ones at a time or after."""
+        """Return the offset of each partition; `offsets_at` gives the first at a time or later."""
         if self.time_ms is not None:
             return dict(offsets_at(self.time_ms))
         if self.offset is None:

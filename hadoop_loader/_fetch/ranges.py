@@ -1,14 +1,15 @@
-"""What a load reads, and which task reads what. Pure.
+"""The offset ranges that a load reads, and their assignment to tasks. Pure.
 
 Rules:
 
-- A range is [start, end) of one partition, from the last commit's offset to the end that the
-  broker had when the load began. Every offset of it goes into exactly one bin.
-- Worst-fit decreasing over a fixed number of bins: the heaviest piece into the lightest bin.
-- A topic up to an eighth of a bin is one piece, so that it is opened, and its files are written,
-  once. Of a heavier one each range is a piece, and those heavier than half a bin are split.
-- A piece's weight is its bytes, as the topic's last load measured them, plus the cost of opening
-  a topic: many small topics must not count as nothing.
+- A range is [start, end) of one partition: from the last commit's offset to the log end offset when
+  the load began. Every offset of it is assigned to exactly one task.
+- Ranges are packed into a fixed number of tasks, worst fit decreasing: the heaviest piece goes to
+  the lightest task.
+- A topic up to an eighth of a task is one piece, so that it is opened, and its files are written,
+  once. In a heavier topic each range is a piece, and ranges above half a task are split.
+- A piece weighs its bytes, measured in the topic's last load, plus the cost of opening a topic:
+  otherwise many small topics would weigh nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ __all__ = [
 OPEN_COST_BYTES = 500_000.0
 DEFAULT_RECORD_BYTES = 200.0
 MIN_SPLIT_OFFSETS = 5_000
-# Shares of a bin: a topic that stays in one, and the largest piece of one that does not.
+# Shares of a task's weight: a topic that is not split, and the largest piece of one that is.
 _WHOLE_TOPIC_SHARE, _MAX_PIECE_SHARE = 1 / 8, 1 / 2
 
 
@@ -53,13 +54,13 @@ class FetchRange:
 
     @property
     def size(self) -> int:
-        """Offsets in the range (not all of them need hold a message)."""
+        """Number of offsets in the range; some may hold no message."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class Watermarks:
-    """The first offset that a partition still has, and the one it will give out next."""
+    """The log start offset of a partition, and the offset that its next message gets."""
 
     low: int
     high: int
@@ -75,7 +76,7 @@ class OffsetGap:
 
 
 class OffsetGapError(HeadworksError):
-    """A topic whose log no longer joins on to what was loaded."""
+    """A topic whose log no longer continues where the last load ended."""
 
 
 def new_ranges(
@@ -85,10 +86,10 @@ def new_ranges(
     *,
     skip_lost: bool,
 ) -> tuple[list[FetchRange], list[OffsetGap]]:
-    """What is new in a topic, and what was lost.
+    """Return the new ranges of a topic, and its lost offsets.
 
-    Raises GapError if messages were lost (unless `skip_lost`) or the log is shorter than what
-    was loaded from it.
+    Raises OffsetGapError if messages were lost (unless `skip_lost`), or if the log ends before the
+    offset that was loaded.
     """
     ranges, gaps = [], []
     for partition, mark in sorted(marks.items()):
@@ -112,7 +113,7 @@ def new_ranges(
 def retention_gap_error(
     topic: str, partition: int, start: int, low: int | None = None
 ) -> OffsetGapError:
-    """The error for messages that retention removed before they were loaded."""
+    """Return the error for messages that retention removed before they were loaded."""
     what = (
         f"offset {start}, and perhaps more, was"
         if low is None
@@ -126,7 +127,7 @@ def retention_gap_error(
 
 
 def no_leader_error(topic: str, partitions: Sequence[int]) -> UnreachableError:
-    """The error for partitions of a topic for which no leader answers."""
+    """Return the error for partitions of a topic for which no leader answers."""
     which = ", ".join(map(str, partitions))
     return UnreachableError(
         f"no leader answers for partition{'s' * (len(partitions) > 1)} {which} of {topic}",
@@ -138,7 +139,7 @@ def no_leader_error(topic: str, partitions: Sequence[int]) -> UnreachableError:
 def assign_to_tasks(
     ranges: Iterable[FetchRange], bins: int, record_bytes: Mapping[str, float] | None = None
 ) -> list[tuple[FetchRange, ...]]:
-    """Distribute ranges over at most `bins` bins, the heaviest bin first; no bin is empty."""
+    """Distribute ranges over at most `bins` tasks, the heaviest first; no task is empty."""
     sizes = record_bytes or {}
 
     def weight(piece: Sequence[FetchRange]) -> float:
@@ -167,12 +168,12 @@ def assign_to_tasks(
 
 
 def estimated_bytes(ranges: Iterable[FetchRange], record_bytes: Mapping[str, float]) -> float:
-    """How many bytes of messages the ranges are thought to hold, by the mean of each topic."""
+    """Return the estimated bytes of messages in the ranges, by the mean size of each topic."""
     return sum(r.size * record_bytes.get(r.topic, DEFAULT_RECORD_BYTES) for r in ranges)
 
 
 def consumer_assignments(ranges: Iterable[FetchRange]) -> list[list[FetchRange]]:
-    """Ranges in groups in which no partition occurs twice, as a consumer can be assigned them."""
+    """Return ranges in groups without a repeated partition, as a consumer can be assigned them."""
     groups: list[list[FetchRange]] = []
     seen: dict[tuple[str, int], int] = {}
     for r in sorted(ranges):
@@ -196,7 +197,7 @@ def _split(r: FetchRange, limit: float, record_bytes: float) -> list[FetchRange]
 
 
 def _merge_adjacent(ranges: list[FetchRange]) -> tuple[FetchRange, ...]:
-    """A bin's ranges in order, neighbours made one."""
+    """Return a task's ranges in order, adjacent ones merged."""
     joined: list[FetchRange] = []
     for r in sorted(ranges):
         last = joined[-1] if joined else None

@@ -1,6 +1,6 @@
-"""The records of batches, found by a compiled loop: where each one's key and value lie.
+"""The compiled loop that finds the records of batches: where each key and value lie.
 
-Rule: every length is checked against the batch; the first batch that breaks the format is named.
+Rule: every length is checked against the batch; the first batch that breaks the format is reported.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def _find_records(
     keys: Any,
     values: Any,
 ) -> Any:
-    """Fill the last four with the records of batches; -1, or the number of a broken batch.
+    """Fill the last four arrays with the records; return -1, or the number of a broken batch.
 
-    A batch lies at `starts`..`ends`, has `counts` records, `bases` as first offset and `times` as
-    first timestamp; `stamps` is the log's own time for all its records, -1 if it has none.
+    A batch lies at `starts`..`ends`, and has `counts` records. `bases` and `times` are the first
+    offset and timestamp. `stamps` is the append time of all its records, -1 if it has none.
     """
     row = 0
     for batch in range(starts.size):

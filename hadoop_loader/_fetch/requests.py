@@ -1,10 +1,10 @@
-"""The three requests that reading a log needs, as bytes, and their replies: no sockets here.
+"""The three requests that reading a log needs, as bytes, and their responses: no sockets here.
 
-ApiVersions 0, Metadata 4 and Fetch 4: versions that Kafka has answered since 0.11 and still does,
-and that this project's broker answers.
+ApiVersions 0, Metadata 4, and Fetch 4: Kafka has answered these versions since 0.11 and still does,
+and this project's broker answers them.
 
-Rules: what a reply claims is checked against the bytes there are (struct.error otherwise); record
-batches stay where they are in the reply.
+Rules: each length in a response is checked against the bytes there are (struct.error otherwise).
+Record batches are not copied out of the response.
 """
 
 from __future__ import annotations
@@ -45,32 +45,32 @@ _READ_COMMITTED = 1
 
 
 class PartitionLeader(NamedTuple):
-    """Where a partition is read: error of the metadata, host and port (None: not known)."""
+    """Where a partition is read: error of the metadata, host and port (None: unknown)."""
 
     error: int
     address: tuple[str, int] | None
 
 
 class FetchedPartition(NamedTuple):
-    """What a partition answered; `aborted` are (producer, first offset), `records` batches."""
+    """One partition of a fetch response."""
 
     topic: str
     partition: int
     error: int
-    end: int
-    aborted: tuple[tuple[int, int], ...]
-    records: memoryview
+    end: int  # last stable offset
+    aborted: tuple[tuple[int, int], ...]  # (producer id, first offset) of each transaction
+    records: memoryview  # record batches
 
 
 def request_frame(api: tuple[int, int], correlation: int, body: bytes = b"") -> bytes:
-    """A request frame."""
+    """Return a request with its length and header."""
     key, version = api
     head = _HEADER.pack(10 + len(_CLIENT) + len(body), key, version, correlation, len(_CLIENT))
     return head + _CLIENT + body
 
 
 def metadata_request(topics: Sequence[str]) -> bytes:
-    """Body of the question for topics' leaders, which must not create the topics."""
+    """Return the body of a metadata request, which must not create the topics."""
     return _INT.pack(len(topics)) + b"".join(map(_text, topics)) + b"\0"
 
 
@@ -81,9 +81,9 @@ def fetch_request(
     max_bytes: int,
     partition_max_bytes: int,
 ) -> bytes:
-    """Body of a fetch of (topic, partition, offset)s: at most `most` bytes, `each` of a partition.
+    """Return the body of a fetch of (topic, partition, offset)s.
 
-    What is wanted first is served first, but for a topic's partitions, which stay together.
+    Partitions are served in the order of `wanted`, except that those of a topic stay together.
     """
     topics: dict[str, list[bytes]] = {}
     for topic, partition, offset in wanted:
@@ -97,7 +97,7 @@ def fetch_request(
 
 
 def parse_api_versions_response(response: memoryview) -> dict[int, tuple[int, int]]:
-    """Least and greatest version of each API that the broker answers; empty if it refuses."""
+    """Return the least and greatest version of each API; empty if the broker refuses."""
     (error,) = _SHORT.unpack_from(response)
     if error:
         return {}
@@ -109,8 +109,8 @@ def parse_api_versions_response(response: memoryview) -> dict[int, tuple[int, in
 def parse_metadata_response(
     response: memoryview,
 ) -> dict[str, tuple[int, Mapping[int, PartitionLeader]]]:
-    """Error of each topic, and the leader of each of its partitions."""
-    (count,) = _INT.unpack_from(response, 4)  # behind the throttle time
+    """Return the error of each topic, and the leader of each of its partitions."""
+    (count,) = _INT.unpack_from(response, 4)  # after the throttle time
     at = 8
     brokers: dict[int, tuple[str, int]] = {}
     for _ in range(count):
@@ -120,7 +120,7 @@ def parse_metadata_response(
         _, at = _read_text(response, at + 4)  # the rack
         brokers[node] = (host, port)
     _, at = _read_text(response, at)  # the cluster
-    (count,) = _INT.unpack_from(response, at + 4)  # behind the controller
+    (count,) = _INT.unpack_from(response, at + 4)  # after the controller
     at += 8
     topics: dict[str, tuple[int, Mapping[int, PartitionLeader]]] = {}
     for _ in range(count):
@@ -140,7 +140,7 @@ def _read_partitions(
     for _ in range(count):
         wrong, partition, node = _PARTITION_METADATA.unpack_from(response, at)
         at += _PARTITION_METADATA.size
-        for _ in range(2):  # replicas, and those in sync
+        for _ in range(2):  # replicas, and in-sync replicas
             (replicas,) = _INT.unpack_from(response, at)
             at += 4 + 4 * replicas
         found[partition] = PartitionLeader(wrong, brokers.get(node))
@@ -148,7 +148,7 @@ def _read_partitions(
 
 
 def parse_fetch_response(response: memoryview) -> list[FetchedPartition]:
-    """What each partition answered."""
+    """Return each partition of a fetch response."""
     (topics,) = _INT.unpack_from(response, 4)
     at = 8
     found: list[FetchedPartition] = []

@@ -1,7 +1,7 @@
 """Rows of an older file in the columns of its table, as Spark would read them.
 
-Rules: members are found by name, whatever the case; what is missing is null; a null struct stays
-null. Types are those that `widening` lets a table follow, so that no value changes.
+Rules: members are matched by name, ignoring case. A missing member is null, and a null struct stays
+null. Types change only as `widening` lets a table change, so no value changes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["conform"]
 def conform(
     batch: pa.RecordBatch, columns: Sequence[StructField], schema: pa.Schema
 ) -> pa.RecordBatch:
-    """`batch` in `columns`, whose Arrow form is `schema`."""
+    """Return `batch` in `columns`, whose Arrow form is `schema`."""
     known = {name.lower(): i for i, name in enumerate(batch.schema.names)}
     arrays = []
     for column in columns:
@@ -46,7 +46,7 @@ def _value(array: Any, target: ColumnType) -> Any:
     if isinstance(target, StructColumn):
         return _struct(array, target, wanted)
     if isinstance(target, ListColumn):
-        # The offsets of a sliced array do not begin at nought: flatten() would shift them.
+        # The offsets of a sliced array do not begin at 0: flatten() would shift them.
         whole = pc.take(array, pa.array(range(len(array)), pa.int64())) if array.offset else array
         items = _value(whole.values, target.item)
         return pa.ListArray.from_arrays(whole.offsets, items, type=wanted, mask=_nulls(whole))
@@ -60,7 +60,7 @@ def _value(array: Any, target: ColumnType) -> Any:
         return pa.Array.from_buffers(
             wanted, len(whole), whole.buffers()[:2], whole.null_count, children=[entries]
         )
-    # Bytes that are no UTF-8 are shown as they are, as Spark does.
+    # Bytes that are not UTF-8 stay as they are, as in Spark.
     return array.cast(wanted, safe=not pa.types.is_binary(array.type))
 
 

@@ -1,14 +1,15 @@
-"""One bin of a load: fetch, unframe, decode into the latest schema, write files, count.
+"""One task of a load: fetch, decode into the latest schema, write files, count.
 
 Rules:
 
-- Knows nothing of Spark: a bin and a fetcher in, a manifest out. Everything it writes lies in a
-  staging folder of its own attempt, so a retried or abandoned attempt leaves nothing that counts.
-- Every offset that holds a message becomes a row or a quarantined message, never nothing.
-- One file per topic, day and flush of a bin: memory is bounded by FLUSH_ROWS and FLUSH_BAD, not
-  by the range.
-- Topics of which there is little are read together, TOGETHER of them and CHUNK offsets at most: a
-  broker is asked once for all of them.
+- It knows nothing of Spark: it takes a LoadTask and a fetcher, and returns a TaskManifest.
+- Everything it writes lies in a staging folder of its own attempt, so a retried or abandoned
+  attempt leaves nothing that counts.
+- Every offset that holds a message becomes a row or a quarantined message.
+- It writes one file per topic, day, and flush. FLUSH_ROWS and FLUSH_QUARANTINED bound the memory,
+  whatever the range.
+- Topics with few messages are fetched together: at most MAX_TOPICS_PER_FETCH topics and
+  CHUNK_MESSAGES offsets, so that a broker is asked once for all of them.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ MAX_TOPICS_PER_FETCH = 32
 
 @dataclass(frozen=True, slots=True)
 class WriterSchema:
-    """A registered version that messages may be written in."""
+    """A registered version that messages may be written with."""
 
     schema_id: int
     version: int
@@ -82,9 +83,9 @@ class TopicPlan:
 
 @dataclass(frozen=True, slots=True)
 class LoadTask:
-    """A bin: ranges, how to read their topics, and where to stage (an absolute folder).
+    """The ranges of one task, how to read their topics, and where to stage (an absolute folder).
 
-    `expected` is how many bytes of messages the ranges are thought to hold.
+    `expected` is the estimated bytes of messages in the ranges.
     """
 
     load: int
@@ -105,23 +106,23 @@ class WindowCounts:
 
 @dataclass(slots=True)
 class TopicManifest:
-    """What a task found in one topic."""
+    """The counts of one topic in a task."""
 
     topic: str
     ranges: tuple[FetchRange, ...]
     rows: int = 0
     quarantined: int = 0
     bytes: int = 0
-    versions: dict[int, int] = field(default_factory=dict)
-    windows: dict[int, WindowCounts] = field(default_factory=dict)
-    first_event: int | None = None
-    last_event: int | None = None
-    first_bad: str = ""
+    versions: dict[int, int] = field(default_factory=dict)  # rows by schema version
+    windows: dict[int, WindowCounts] = field(default_factory=dict)  # by start of the window, in ms
+    first_event: int | None = None  # earliest event time, in ms
+    last_event: int | None = None  # latest event time, in ms
+    first_bad: str = ""  # the first quarantined message, for reports
 
 
 @dataclass(frozen=True, slots=True)
 class TaskManifest:
-    """What a task did: files in staging, counts by topic, and what took how many seconds."""
+    """The result of a task: staged files, counts by topic, and seconds by phase."""
 
     files: tuple[StagedFile, ...]
     topics: tuple[TopicManifest, ...]
@@ -129,14 +130,14 @@ class TaskManifest:
 
 
 class PhaseTimer:
-    """Sums up the time since the last lap by what it was spent on."""
+    """Sums up the seconds of each phase of a task."""
 
     def __init__(self) -> None:
-        self.seconds = dict.fromkeys(("fetch", "decode", "write"), 0.0)
-        self._last = time.perf_counter()
+        self.seconds = dict.fromkeys(("fetch", "decode", "write"), 0.0)  # by phase
+        self._last = time.perf_counter()  # when the last phase ended
 
     def end_phase(self, name: str) -> None:
-        """What was done since the last lap was `name`."""
+        """Count the time since the last phase ended as `name`."""
         now = time.perf_counter()
         self.seconds[name] += now - self._last
         self._last = now
@@ -145,7 +146,7 @@ class PhaseTimer:
 def run_load_task(
     task: LoadTask, fetcher: Fetcher, backend: BackendSelector = PROCESS_SELECTOR
 ) -> TaskManifest:
-    """Load one bin."""
+    """Load the ranges of one task."""
     attempt = task.staging / uuid.uuid4().hex
     stager, meter = Stager(attempt, task.load), ProgressFile(attempt)
     backend.expect_bytes(task.expected)
@@ -175,7 +176,7 @@ def run_load_task(
 
 
 def _fetch_groups(ranges: Sequence[FetchRange]) -> Iterator[dict[str, tuple[FetchRange, ...]]]:
-    """The topics of a bin, with their ranges, in groups to be read together."""
+    """Yield the topics of a task, with their ranges, in groups to be fetched together."""
     group: dict[str, tuple[FetchRange, ...]] = {}
     size = 0
     for topic, found in groupby(sorted(ranges), key=lambda r: r.topic):
@@ -191,17 +192,17 @@ def _fetch_groups(ranges: Sequence[FetchRange]) -> Iterator[dict[str, tuple[Fetc
 
 
 class RowWriter(Protocol):
-    """Where rows go, table by table."""
+    """Takes rows, table by table."""
 
     def write(
         self, topic: str, table: str, rows: pa.Table, days: Sequence[tuple[str, int, int]]
     ) -> None:
-        """Take rows; `days`: (partition, first row, number of rows) of each."""
+        """Write rows; `days` are (partition, first row, number of rows)."""
         ...
 
 
 class TopicLoader:
-    """Turns the messages of one topic into files, or into what else a sink makes of them."""
+    """Turns the messages of one topic into files, or whatever a RowWriter makes of the rows."""
 
     def __init__(
         self,
@@ -212,23 +213,25 @@ class TopicLoader:
         timer: PhaseTimer | None = None,
         ranges: tuple[FetchRange, ...] = (),
     ) -> None:
-        self.found = TopicManifest(plan.topic, ranges)
-        self._quarantined: list[QuarantinedMessage] = []
+        self.found = TopicManifest(plan.topic, ranges)  # counts so far
+        self._quarantined: list[QuarantinedMessage] = []  # messages that are not written yet
         self._plan = plan
-        self._load = load_number
+        self._load = load_number  # number of the load
         self._stager = stager
         self._backend = backend
         self._timer = timer or PhaseTimer()
-        self._reader = parse(plan.latest.text, strict=False)
+        self._reader = parse(plan.latest.text, strict=False)  # the latest schema
+        # Versions of the subject, by schema id.
         self._writers = {writer.schema_id: writer for writer in plan.writers}
-        self._decoders: dict[int, ColumnDecoder] = {}
-        self._columns = table_columns(self._reader)
+        self._decoders: dict[int, ColumnDecoder] = {}  # by schema id
+        self._columns = table_columns(self._reader)  # the table's data columns
+        # Rows that are not written yet.
         self._batch = TopicBatch(
             self._columns, _event_time(self._reader), load_number, hourly=plan.hourly
         )
 
     def add(self, messages: MessageColumns) -> None:
-        """Decode messages; what cannot be decoded is set aside."""
+        """Decode messages; set aside those that do not decode."""
         ids = messages.schema_ids()
         for schema_id in _distinct(ids):
             chosen = np.flatnonzero(ids == schema_id)
@@ -241,7 +244,7 @@ class TopicLoader:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was decoded, and what was set aside, a file for each day."""
+        """Write the decoded rows and the quarantined messages, one file per day."""
         self._timer.end_phase("decode")
         if self._batch.rows:
             self._stager.write(self._plan.topic, self._plan.table, *self._batch.take())
@@ -290,7 +293,7 @@ class TopicLoader:
         self._count(accepted.messages, writer.version, accepted.events)
 
     def _parsed(self, text: str) -> Schema:
-        """A writer's schema; nearly always it is the reader's."""
+        """Return a writer's schema, which is nearly always the reader's."""
         same = text == self._plan.latest.text
         return self._reader if same else parse(text, strict=False)
 
@@ -325,19 +328,19 @@ class TopicLoader:
 
 
 def _distinct(ids: Numbers) -> list[int]:
-    """The ids that occur; nearly always it is one."""
+    """Return the distinct ids; there is nearly always one."""
     if (ids == ids[0]).all():
         return [int(ids[0])]
     return [int(schema_id) for schema_id in np.unique(ids)]
 
 
 def _framing_error(value: bytes) -> str:
-    """What is wrong with the head of a value."""
+    """Return why a value has no schema id."""
     try:
         unframe(value)
     except FramingError as error:
         return error.message
-    raise AssertionError("a value with a schema id is not asked for")
+    raise AssertionError("the value has a schema id")
 
 
 def _event_time(reader: Schema) -> tuple[str, ...] | None:

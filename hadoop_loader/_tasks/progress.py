@@ -1,7 +1,7 @@
-"""How far the tasks of a load are, for whoever waits: a number in a hidden file of each attempt.
+"""How far the tasks of a load are: a number in a hidden file of each attempt.
 
-Rules: it decides nothing and is never durable; a retried attempt may make it run ahead, so what is
-told is never more than everything.
+Rules: nothing depends on it, and it is never synced. A retried attempt may count messages twice, so
+the reported share is cut to 100%.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ __all__ = ["ProgressFile", "report_progress"]
 
 _NAME = ".messages"
 _INTERVAL_SECONDS = 0.25
-# Where writing it down takes long, it is done the less often: a twentieth of the time at most.
+# If a write takes long, the next one waits: writes take at most a twentieth of the time.
 _COST_FACTOR = 20
 
 
 class ProgressFile:
-    """Counts messages of one attempt in its staging folder."""
+    """Counts the messages of one attempt in its staging folder."""
 
     def __init__(self, folder: AnyPath) -> None:
         self._path = folder / _NAME
-        self._messages = 0
-        self._due = 0.0
+        self._messages = 0  # counted so far
+        self._due = 0.0  # earliest time of the next write
 
     def add(self, messages: int) -> None:
-        """So many more; nobody looks more often than it is written down."""
+        """Count messages; the file is written at most every 0.25 s."""
         self._messages += messages
         now = time.monotonic()
         if now < self._due:
@@ -44,7 +44,7 @@ class ProgressFile:
 def report_progress(
     staging: AnyPath, total: int, report: Callable[[float], None] | None
 ) -> Iterator[None]:
-    """Tell the share of `total` messages that is done, while the block runs."""
+    """Report the share of `total` messages that is done, while the block runs."""
     if report is None or total <= 0:
         yield
         return

@@ -1,12 +1,13 @@
-"""One partition's files, written anew: without rows that are replaced, or fewer and larger.
+"""One rewrite of a partition's files: without replaced rows, or with fewer and larger files.
 
 Rules:
 
-- Knows nothing of Spark, changes nothing: reads a partition's folder, writes into staging.
-- A file that stays as it is is linked, not copied. Rows keep their metadata columns: where a row
-  came from, and the load that projected it, by which the view shows it.
-- Files of several schemas become one in the table's columns: what a file lacks is null there, as
-  it would be if the file were read by the table.
+- It knows nothing of Spark and changes nothing in place: it reads a partition's folder and writes
+  into staging.
+- A file that does not change is linked, not copied. Rows keep their metadata columns: where a row
+  came from, and the load that projected it, which tells the view how to show it.
+- Files of several schemas become one file in the table's columns. A column that a file lacks is
+  null, as it is when the table reads the file.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ from headworks._audit_counting import WINDOW_MS
 
 __all__ = ["SMALL_FILE_BYTES", "DroppedRows", "RewriteResult", "RewriteTask", "run_rewrite_task"]
 
-# A file that is large enough to be left alone.
+# Files of at least this size are not merged.
 SMALL_FILE_BYTES = 64 * 2**20
 _BATCH_ROWS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class DroppedRows:
-    """Rows that do not go along: of a topic, from an offset of each partition on.
+    """The rows to drop: of a topic, from an offset of each partition on.
 
-    `topic` is None in the topic's own table, which has no column of it.
+    `topic` is None in the topic's own table, which has no such column.
     """
 
     topic: str | None
@@ -56,9 +57,9 @@ class DroppedRows:
 
 @dataclass(frozen=True, slots=True)
 class RewriteTask:
-    """What to write anew, where to (an absolute folder), and how.
+    """The files to rewrite, and the folder to write to (absolute).
 
-    `columns`: merge the small files into one with these columns. Without, files stay apart.
+    With `columns`, small files are merged into one with these columns; otherwise files stay apart.
     """
 
     load: int
@@ -73,7 +74,7 @@ class RewriteTask:
 
 @dataclass(slots=True)
 class RewriteResult:
-    """The partition's files in staging; `dropped`: rows left out, by audit window."""
+    """The partition's files in staging; `dropped` counts dropped rows by audit window."""
 
     table: str
     day: str
@@ -82,7 +83,7 @@ class RewriteResult:
 
 
 def run_rewrite_task(job: RewriteTask) -> RewriteResult:
-    """Do one rewrite. Without dropped rows, or columns to merge by, the files are only linked."""
+    """Run one rewrite. Without dropped rows or columns, the files are only linked."""
     stager = Stager(job.staging / uuid.uuid4().hex, job.load)
     done = RewriteResult(job.table, job.day)
     small = []
@@ -101,7 +102,7 @@ def run_rewrite_task(job: RewriteTask) -> RewriteResult:
 
 
 def _may_drop(source: AnyPath, dropped: DroppedRows) -> bool:
-    """Whether a file may have such rows, by the statistics of its footer."""
+    """Return whether a file may have such rows, by the statistics in its footer."""
     meta = pq.read_metadata(parquet_source(source))
     names = [meta.schema.column(i).path for i in range(meta.num_columns)]
     at = names.index("_offset")
@@ -182,7 +183,7 @@ def _batches(sources: Sequence[AnyPath]) -> Iterator[pa.RecordBatch]:
 
 
 def _open_parquet(source: AnyPath) -> pq.ParquetFile:
-    """A file whose timestamps are microseconds, in whatever form some Spark has written them."""
+    """Open a file with timestamps in microseconds, in whatever form Spark wrote them."""
     return pq.ParquetFile(parquet_source(source), coerce_int96_timestamp_unit="us")
 
 
