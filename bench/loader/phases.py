@@ -51,14 +51,14 @@ def _ours(given: Measure, ranges: Sequence[FetchRange], folder: Path, after: int
     writer = WriterSchema(given["schema_id"], 1, given["schema"])
     plan = TopicPlan(given["topic"], "t", given["topic"], writer, (writer,))
     client = client_properties(given["bootstrap"])
-    choice = BackendSelector(after)
+    backend = BackendSelector(after)
 
     def run(name: str, part: Sequence[FetchRange]) -> TaskManifest:
         staging = folder / name
         staging.mkdir(parents=True)
         task = LoadTask(1, tuple(part), {given["topic"]: plan}, staging)
-        with BrokerFetcher(client, choice=choice) as fetcher:
-            return run_load_task(task, fetcher, choice)
+        with BrokerFetcher(client, backend=backend) as fetcher:
+            return run_load_task(task, fetcher, backend)
 
     began = time.perf_counter()
     run("warm", [FetchRange(r.topic, r.partition, 0, min(r.end, 100)) for r in ranges])
