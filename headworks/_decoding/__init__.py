@@ -1,8 +1,8 @@
-"""Reading Avro data of one schema as values of another: what every compiled decoder is made from.
+"""Reading Avro data of one schema as values of another: the base of every generated decoder.
 
-- `resolution`: writer schema and reader schema to a program, decided once per pair;
-- `generated_decoder`: actions as the source of a Python decoder; the back ends add its values;
-- `primitives`: numbers and skipped values, bounded by the bytes that are there.
+- `resolution`: writer schema and reader schema to actions, decided once per pair.
+- `generated_decoder`: actions as the source of a Python decoder; each back end adds its values.
+- `primitives`: numbers and skipped values, bounded by the bytes that there are.
 
-Rules: pure; a back end (the loader's columns, the consumer's objects) only carries a program out.
+Rules: pure. A back end (the loader's columns, the consumer's objects) only carries actions out.
 """

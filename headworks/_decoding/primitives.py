@@ -1,7 +1,10 @@
-"""Reading numbers and passing over values: the parts of decoding that the schema does not shape.
+"""Reading numbers and skipping values: the parts of decoding that the schema does not shape.
 
-Rules: bytes in, new position out; never past the end (IndexError), never for longer than the
-bytes justify; recursion is as deep as the data, and Python's own limit ends a hostile one.
+Rules:
+
+- Bytes in, new position out. A read past the end raises IndexError, and no loop runs longer than
+  the bytes justify.
+- Recursion is as deep as the data; Python's own limit ends hostile data.
 """
 
 from __future__ import annotations
@@ -26,11 +29,14 @@ _WIDTHS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
 class BadDatumError(ValueError):
-    """Bytes that are not a datum of the writer's schema, or that the reader's cannot take."""
+    """Bytes that are not a datum of the writer's schema, or that the reader cannot take."""
 
 
 def read_long(data: bytes, at: int, first: int) -> tuple[int, int]:
-    """The rest of a zig-zag varint whose first byte, `first`, says that there is more."""
+    """Return a zig-zag varint and the position after it.
+
+    `first` is its first byte, which says that more follow.
+    """
     byte = data[at]
     at += 1
     value, shift = first - 128 + (byte << 7), 14
@@ -47,7 +53,7 @@ def read_long(data: bytes, at: int, first: int) -> tuple[int, int]:
 
 
 def read_int(data: bytes, at: int, first: int) -> tuple[int, int]:
-    """Like read_long, for numbers of 32 bits."""
+    """Do the same as read_long for numbers of 32 bits."""
     value, at = read_long(data, at, first)
     if not -(2**31) <= value < 2**31:
         raise BadDatumError(f"{value} has more than 32 bits")
@@ -55,12 +61,12 @@ def read_int(data: bytes, at: int, first: int) -> tuple[int, int]:
 
 
 def skipper(schema: Schema) -> Skipper:
-    """The function that passes over one datum of `schema`."""
+    """Return the function that skips one datum of `schema`."""
     return _skipper(schema, {})
 
 
 def takes_nothing(schema: Schema, inside: tuple[Schema, ...] = ()) -> bool:
-    """Whether every datum of `schema` takes no bytes at all."""
+    """Return whether a datum of `schema` never takes a byte."""
     if isinstance(schema, Fixed):
         return schema.size == 0
     if isinstance(schema, Record):
@@ -71,7 +77,7 @@ def takes_nothing(schema: Schema, inside: tuple[Schema, ...] = ()) -> bool:
 
 
 def _skipper(schema: Schema, known: dict[int, Skipper]) -> Skipper:
-    """`known` are the records around, by identity, so that recursive schemas are finite."""
+    """Return a skipper; `known` are those of the records around, so recursion ends."""
     if isinstance(schema, Record):
         if id(schema) not in known:
             known[id(schema)] = _skip_record(schema, known)

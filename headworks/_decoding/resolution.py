@@ -1,13 +1,14 @@
-"""Writer schema and reader schema to a program that reads the one and yields the other's values.
+"""Writer schema and reader schema to actions that read data of one as values of the other.
 
-Rules (Avro 1.12.0, "Schema Resolution"):
+Rules (Avro 1.12.0, "Schema Resolution"; the actions have the names of Avro Java's Resolver):
 
-- Pure. A program says how to read every byte of a datum: take, convert, skip, fill with a default.
-- Resolution is decided here, once per pair; a back end only carries it out, in its own values.
-- What cannot be resolved fails where it is met, not before: a union's other branches still read.
-- Records match whatever their names (the registry has judged the pair); inside unions names
-  decide, the full one before the simple one before a promotion.
-- A pair of records that is met again inside itself is `Again`: programs of recursive schemas end.
+- Pure. The actions say how to read every byte of a datum: take, convert, skip, or default.
+- Resolution is decided here, once per pair. A back end only carries it out, in its own values.
+- A part that does not resolve fails when a datum holds it, not before: a union's other branches
+  still read.
+- Records match whatever their names, because the registry has judged the pair. Inside unions names
+  decide: full names, then simple names, then promotions.
+- A pair of records met again inside itself is a RecursionAction, so the actions always end.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ RecordPair = tuple[int, int]  # a writer's and a reader's record, by identity
 
 @dataclass(frozen=True, slots=True)
 class LeafAction:
-    """Read a value of `writer` and convert it to what `reader` is."""
+    """Read a value of `writer` and convert it to the type of `reader`."""
 
     writer: Primitive | Fixed
     reader: Primitive | Fixed
@@ -59,7 +60,7 @@ class LeafAction:
 
 @dataclass(frozen=True, slots=True)
 class EnumAction:
-    """Read a symbol's number; None where the reader knows neither the symbol nor a default."""
+    """Read a symbol's number; None for a symbol without a default in the reader."""
 
     reader: EnumType
     symbols: tuple[str | None, ...]
@@ -84,21 +85,24 @@ class MapAction:
 
 @dataclass(frozen=True, slots=True)
 class SkipAction:
-    """Read a value of the writer that the reader does not know."""
+    """Skip a value that the reader does not know."""
 
     schema: Schema
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultAction:
-    """Read nothing: the default of the reader's field."""
+    """Read nothing: take the default of the reader's field."""
 
     field: Field
 
 
 @dataclass(frozen=True, slots=True)
 class RecordAction:
-    """In the writer's order: the reader's field to fill (None: skip) and how; then the defaults."""
+    """Fill a record: (reader's field, action) in the writer's order, then the defaults.
+
+    A field of None means that the value is skipped.
+    """
 
     pair: RecordPair
     reader: Record
@@ -107,21 +111,21 @@ class RecordAction:
 
 @dataclass(frozen=True, slots=True)
 class RecursionAction:
-    """The RecordRead of this pair, inside itself."""
+    """Carry out the RecordAction of this pair again, inside itself."""
 
     pair: RecordPair
 
 
 @dataclass(frozen=True, slots=True)
 class WriterUnionAction:
-    """Read a branch number, then that branch."""
+    """Read a branch number, then carry out the action of that branch."""
 
     branches: tuple[Action, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderUnionAction:
-    """Fill branch number `at` of the reader's `union`."""
+    """Fill branch number `branch` of the reader's union."""
 
     union: Union
     branch: int
@@ -130,7 +134,7 @@ class ReaderUnionAction:
 
 @dataclass(frozen=True, slots=True)
 class ErrorAction:
-    """This datum cannot be read by the reader; `reason` says why."""
+    """Refuse a datum that the reader cannot take, with the reason."""
 
     reason: str
 
@@ -159,7 +163,7 @@ _PROMOTIONS = {
 
 
 def resolve(writer: Schema, reader: Schema) -> Action:
-    """The program that reads data of `writer` as values of `reader`."""
+    """Return the action that reads data of `writer` as values of `reader`."""
     return _resolve(writer, reader, frozenset())
 
 
@@ -192,7 +196,7 @@ def _resolve(writer: Schema, reader: Schema, inside: frozenset[RecordPair]) -> A
 
 
 def source_field(writer: Record, reader: Record, field: Field) -> Field | None:
-    """The writer's field that feeds a reader's field: by name, else by one of its aliases."""
+    """Return the writer's field that feeds a reader's field: by name, else by an alias."""
     direct = writer.field(field.name)
     if direct is not None:
         return direct
@@ -204,7 +208,7 @@ def source_field(writer: Record, reader: Record, field: Field) -> Field | None:
 
 
 def compatible_name(writer: Record | EnumType | Fixed, reader: Record | EnumType | Fixed) -> bool:
-    """Whether the names match: whole, by an alias of the reader, or the simple ones."""
+    """Return whether names match: in full, by an alias of the reader, or simple names."""
     return _same_name(writer, reader) or _simple(writer.name) == _simple(reader.name)
 
 
@@ -232,7 +236,7 @@ def _record(writer: Record, reader: Record, inside: frozenset[RecordPair]) -> Ac
 
 
 def resolve_branch(writer: Schema, reader: Union) -> int | None:
-    """The branch of `reader` that takes data of `writer`, or None."""
+    """Return the branch of `reader` that takes data of `writer`, or None."""
     for test in (_has_same_name, _has_compatible_name, _matches):
         for i, branch in enumerate(reader.branches):
             if test(writer, branch):
@@ -282,7 +286,7 @@ _MIN_SIZES = {"null": 0, "float": 4, "double": 8}
 
 
 def _min_size(schema: Schema, inside: tuple[Schema, ...] = ()) -> int:
-    """The fewest bytes that a datum of `schema` takes."""
+    """Return the fewest bytes that a datum of `schema` takes."""
     if isinstance(schema, Fixed):
         return schema.size
     if isinstance(schema, Record):

@@ -1,12 +1,13 @@
-"""The compatibility model: one verdict for the registry, the gate and everything that asks.
+"""The compatibility model: one verdict for the registry, the gate, and the console.
 
-- `finding`: levels, policies, versions and findings, the values of the question and the answer.
-- `rules`: the catalogue of stable rule ids.
-- `resolution`: Avro's schema resolution, equal in verdict to Avro Java 1.12.1.
-- `soundness`: what Java lets through although data does not survive it (`strict`).
-- `table`: what a Hive table on Parquet cannot follow (`warehouse`).
-- `budget`: how much work one question may cost.
-- `levels`: the question itself, `check_level` and `check_pair`.
+- `_finding`: levels, policies, versions, and findings.
+- `_rules`: the catalogue of stable rule ids.
+- `_resolution`: Avro's schema resolution, equal in verdict to Avro Java 1.12.1.
+- `_soundness`: data loss that Java allows (`strict`).
+- `_hive`: changes that a Hive table on Parquet cannot follow (`warehouse`).
+- `_messages`, `_wording`: the text of findings.
+- `_budget`: the work that one question may cost.
+- `_levels`: the questions, `check_level` and `check_pair`.
 
 Pure: no files, no network, no clock.
 """

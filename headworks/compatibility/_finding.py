@@ -1,7 +1,7 @@
-"""What a compatibility check is asked and what it answers: levels, policies, versions, findings.
+"""Levels, policies, versions, and findings: the values of a compatibility check.
 
-Frozen values without behaviour beyond their own form; the rules are in `rules`, the checks in
-`resolution` and `table`.
+Frozen values without behavior beyond their own form. The rules are in `_rules`, the checks in
+`_resolution` and `_hive`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Finding", "Level", "Policy", "Version"]
 
 
 class Level(StrEnum):
-    """Who must be able to read whose data: the registry's compatibility level.
+    """The registry's compatibility level: which schemas must read which data.
 
     BACKWARD: consumers on the new schema read the old data. FORWARD: consumers on the old schema
     read the new data. FULL: both. _TRANSITIVE: against every version, not only the latest.
@@ -33,7 +33,7 @@ class Level(StrEnum):
 
     @classmethod
     def read(cls, text: str) -> Level:
-        """The level of that name, in any case; UsageError if there is none."""
+        """Return the level of that name, in any case; UsageError if there is none."""
         try:
             return cls(text.upper())
         except ValueError:
@@ -58,7 +58,7 @@ class Level(StrEnum):
 
 
 class Policy(StrEnum):
-    """Which changes count as breaking, from lax to strict; each adds to the one before it."""
+    """The changes that count as breaking, from lax to strict; each adds to the one before it."""
 
     AVRO = "avro"
     STRICT = "strict"
@@ -66,7 +66,7 @@ class Policy(StrEnum):
 
     @classmethod
     def read(cls, text: str) -> Policy:
-        """The policy of that name, in any case; UsageError if there is none."""
+        """Return the policy of that name, in any case; UsageError if there is none."""
         try:
             return cls(text.lower())
         except ValueError:
@@ -103,12 +103,12 @@ class Finding:
     writer_version: int | None = None
 
     def as_dict(self) -> dict[str, str | int | None]:
-        """The finding as JSON: what the registry answers and the gate prints."""
+        """Return the finding as JSON, as the registry answers and the gate prints it."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, value: Mapping[str, object]) -> Finding:
-        """Read what `as_dict` gave; members that are not known are left out."""
+        """Read the result of `as_dict`; unknown members are ignored."""
 
         def text(key: str) -> str:
             return str(value.get(key) or "")

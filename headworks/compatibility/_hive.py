@@ -1,13 +1,15 @@
-"""What a Hive table on Parquet cannot follow (policy `warehouse`).
+"""The changes that a Hive table on Parquet cannot follow (policy `warehouse`).
 
-The table of a topic is made from its schemas one after the other, and the files written under the
-old ones stay. A table takes new columns at the end, at any depth; a column keeps its name for
-ever; a column type may only become one that Parquet readers give for old files too: int to bigint
-or double, string and binary to each other, a decimal that keeps all its digits. Avro's float is
-stored as double. A union of several types is a struct with a member for each, in order.
+The table of a topic follows its schemas one after the other, and files of old schemas stay:
 
-Rules: judges the step from an old schema to the next one, whatever the level's direction; says
-nothing of what the old schema had already.
+- A table takes new columns at the end, at any depth. A column keeps its name forever.
+- A column type may only become one that Parquet readers give for old files. Int may become bigint
+  or double, string and binary each other, and a decimal may gain digits. Avro's float is stored as
+  double.
+- A union of several types is a struct with a member for each, in order.
+
+Rules: it judges the step from an old schema to the next one, whatever the level's direction. It
+reports no problem that the old schema had already.
 """
 
 from __future__ import annotations
@@ -63,21 +65,23 @@ _READABLE: Final = frozenset(
 def table_findings(
     new: Schema, old: Schema, budget: Budget, old_version: int | None = None
 ) -> list[Finding]:
-    """What the table of `old` cannot follow when `new` comes after it."""
+    """Return the changes from `old` to `new` that the table cannot follow."""
     budget.next_pair()
     return list(_TableEvolution(old_version, budget).compare(new, old))
 
 
 def column_problems(schema: Schema) -> list[Finding]:
-    """What a first table made from `schema` cannot hold."""
+    """Return why a first table cannot hold `schema`."""
     return list(_TableEvolution(None, Budget()).compare(schema, Record("", pointer=schema.pointer)))
 
 
 @dataclass(slots=True)
 class _TableEvolution:
-    version: int | None
+    """One step of a table from an old schema to a new one."""
+
+    version: int | None  # of the old schema; None if it has none
     budget: Budget
-    seen: set[tuple[int, int]] = field(default_factory=set)
+    seen: set[tuple[int, int]] = field(default_factory=set)  # pairs compared already, by id
     # Records that are known not to hold themselves, nor any that does.
     finite: set[int] = field(default_factory=set)
 
@@ -181,7 +185,7 @@ class _TableEvolution:
                 stack += [(where, branch) for branch in reversed(node.branches)]
 
     def _recursive(self, schema: Schema) -> Record | None:
-        """A record below `schema` (or itself) that holds itself, if any."""
+        """Return a record at or below `schema` that holds itself, or None."""
         open_: dict[int, Record] = {}
         stack: list[tuple[Schema, bool]] = [(schema, False)]
         while stack:
@@ -244,7 +248,7 @@ class _TableEvolution:
 
 
 def _one_type(schema: Schema) -> Schema:
-    """The type that a column holds: null taken away, and numbers of one union widened."""
+    """Return the type that a column holds: without null, and with the wider of two numbers."""
     if not isinstance(schema, Union):
         return schema
     rest = _branches(schema)
@@ -264,7 +268,7 @@ def _branches(union: Union) -> list[Schema]:
 
 
 def _shape(schema: Schema) -> str:
-    """The column type in a word or two; equal texts are equal columns, nested ones apart."""
+    """Return the column type in a few words; equal columns have equal texts."""
     schema = _one_type(schema)
     if isinstance(schema, Record):
         return "struct"

@@ -1,7 +1,7 @@
-"""The question people ask: may this schema follow those versions, at that level and policy?
+"""The question: may this schema follow those versions, at this level and policy?
 
-`check_level` is the one verdict of the registry and of the gate, so that what passes in a pull
-request cannot be refused at registration.
+`check_level` is the one verdict of the registry and of the gate. A change that passes in a pull
+request is never refused at registration.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["check_level", "check_pair"]
 
 
 def check_pair(reader: Schema, writer: Schema, policy: Policy = Policy.AVRO) -> list[Finding]:
-    """Every reason why `reader` cannot decode data of `writer`; empty if it always can.
+    """Return every reason why `reader` cannot decode data of `writer`; empty if it always can.
 
-    Under the `warehouse` policy also what a table of `writer` cannot follow when `reader` is the
-    schema that comes next.
+    Under the `warehouse` policy, `reader` is also taken as the schema that follows `writer`, and
+    changes that a table cannot follow are reported.
     """
     budget = Budget()
     found = resolution_findings(reader, writer, policy, Sides(), budget)
@@ -34,11 +34,11 @@ def check_pair(reader: Schema, writer: Schema, policy: Policy = Policy.AVRO) -> 
 def check_level(
     new: Schema, history: Sequence[Version], level: Level, policy: Policy = Policy.AVRO
 ) -> list[Finding]:
-    """Every reason why `new` may not follow `history` (oldest first), all versions named.
+    """Return every reason why `new` may not follow `history` (oldest first), for all versions.
 
-    Newest version first; for each, what new consumers cannot read, then what old ones cannot,
-    then what its table cannot follow. No history, or level NONE: no findings. Of more than
-    MAX_FINDINGS the rest is left out, but each version that fails is named.
+    The newest version comes first. For each: data that new consumers cannot read, then data that
+    old consumers cannot read, then changes that its table cannot follow. Without history, or at
+    level NONE, there are no findings. Beyond MAX_FINDINGS, each failing version has only one.
     """
     if level is Level.NONE or not history:
         return []

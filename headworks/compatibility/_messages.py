@@ -1,7 +1,7 @@
-"""What `resolution` says of a pair: one function per reason, from the two nodes to a note.
+"""The text of `_resolution`: one function per reason, from the two nodes to a Reason.
 
-Pure text. Every sentence says which reader fails on which data; every fix is something that can
-still be done, so it differs with the side that is already in use (`Sides.proposed_reads`).
+Pure text. Every sentence says which reader fails on which data. Every fix is possible for the side
+that can still change (`Sides.proposed_reads`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Reason(NamedTuple):
 
 
 def type_mismatch(sides: Sides, reader: Schema, writer: Schema) -> Reason:
-    """Two types that do not become each other; the writer's may be a null."""
+    """Report types that do not become each other; the writer's may be a null."""
     if writer.kind == "null":
         message = (
             f"{sides.cannot_read}: the value can be null there, and {sides.reader_subject} need "
@@ -62,13 +62,13 @@ def type_mismatch(sides: Sides, reader: Schema, writer: Schema) -> Reason:
 def changed_meaning(
     sides: Sides, reader: Schema, writer: Schema, rule: str, why: str, fix: str
 ) -> Reason:
-    """Bytes that decode, and mean something else."""
+    """Report bytes that decode to a value with another meaning."""
     message = f"{sides.reader_subject} misread {sides.writer_data}: {why}"
     return Reason(rule, message, fix, reader.pointer, writer.pointer)
 
 
 def name_mismatch(sides: Sides, reader: Named, writer: Named) -> Reason:
-    """Named types of different names."""
+    """Report named types of different names."""
     message = (
         f"{sides.cannot_read}: the {writer.kind} is called {writer.name} there and {reader.name} "
     )
@@ -80,7 +80,7 @@ def name_mismatch(sides: Sides, reader: Named, writer: Named) -> Reason:
 
 
 def fixed_size_mismatch(sides: Sides, reader: Fixed, writer: Fixed) -> Reason:
-    """Fixed types of different sizes."""
+    """Report fixed types of different sizes."""
     message = f"{sides.cannot_read}: {simple_name(writer.name)} has {writer.size} bytes there and "
     message += f"{reader.size} here"
     fix = "keep the size, or add a new field of a new fixed type, with a default"
@@ -90,7 +90,7 @@ def fixed_size_mismatch(sides: Sides, reader: Fixed, writer: Fixed) -> Reason:
 def missing_symbols(
     sides: Sides, reader: EnumType, writer: EnumType, missing: Sequence[str]
 ) -> Reason:
-    """Enum symbols that the reader neither knows nor has a default for."""
+    """Report enum symbols that the reader lacks, without a default symbol."""
     message = (
         f"{sides.cannot_read}: it can hold {listed(missing)}, which {simple_name(reader.name)} "
     )
@@ -104,9 +104,9 @@ def missing_symbols(
 
 
 def missing_default(sides: Sides, mine: Field, old: Field | None, writer: Record) -> Reason:
-    """A reader's field that the data does not have, without a default.
+    """Report a reader's field that the data lacks and that has no default.
 
-    `old` is the data's field that it may be the new name of.
+    `old` is the data's field that may have been renamed to it.
     """
     message = f'{sides.cannot_read}: "{mine.name}" is not in it, and has no default to take instead'
     return Reason(
@@ -133,7 +133,7 @@ def _missing_default_fix(sides: Sides, mine: Field, old: Field | None) -> str:
 
 
 def unusable_default(sides: Sides, mine: Field, writer: Record, problem: str) -> Reason:
-    """A default that the data needs and that cannot be decoded."""
+    """Report a default that the data needs and that cannot be decoded."""
     message = (
         f'{sides.cannot_read}: "{mine.name}" is not in it, and its default cannot be decoded: '
     )
@@ -143,7 +143,7 @@ def unusable_default(sides: Sides, mine: Field, writer: Record, problem: str) ->
 
 
 def ambiguous_field(sides: Sides, mine: Field, other: Field, rule: str = "HW007") -> Reason:
-    """A name and an alias that both match."""
+    """Report a name and an alias that both match."""
     message = (
         f'{sides.cannot_read}: several of its fields match "{mine.name}", by name and by alias, '
     )
@@ -153,7 +153,7 @@ def ambiguous_field(sides: Sides, mine: Field, other: Field, rule: str = "HW007"
 
 
 def field_feeds_two(sides: Sides, first: Field, second: Field, other: Field) -> Reason:
-    """One field of the data that would fill two of the reader's."""
+    """Report a field of the data that would fill two of the reader's."""
     message = (
         f'{sides.cannot_read}: its field "{other.name}" would have to fill both "{first.name}" '
     )
@@ -165,7 +165,7 @@ def field_feeds_two(sides: Sides, first: Field, second: Field, other: Field) -> 
 def unreached_alias(
     sides: Sides, mine: Field, other: Field, reader: Record, writer: Record
 ) -> Reason:
-    """A field alias in a record whose own full name does not match."""
+    """Report a field alias in a record whose full name does not match."""
     message = f'{sides.cannot_read}: the alias "{other.name}" of "{mine.name}" counts only inside '
     message += f"{reader.name}, and the data is {writer.name}"
     fix = f'give {reader.name} "aliases": ["{writer.name}"], or keep the namespace'
@@ -173,7 +173,7 @@ def unreached_alias(
 
 
 def alias_in_use(sides: Sides, mine: Named, other: Named) -> Reason:
-    """A type alias that another type of the reader answers to as well."""
+    """Report a type alias that another type of the reader matches as well."""
     message = f"{sides.cannot_read}: {mine.name} has the alias {other.name}, so that every "
     message += f"{other.name} in the data is taken for it, and another type answers to it"
     fix = f'remove the alias "{other.name}" from {mine.name}'
@@ -181,7 +181,7 @@ def alias_in_use(sides: Sides, mine: Named, other: Named) -> Reason:
 
 
 def missing_branch(sides: Sides, reader: Union, writer: Schema) -> Reason:
-    """A type that no branch of the reader's union takes."""
+    """Report a type that no branch of the reader's union takes."""
     what = "a null" if writer.kind == "null" else f"a value of type {type_name(writer)}"
     message = (
         f"{sides.cannot_read}: it can hold {what}, and {type_name(reader)} here has no branch for "
@@ -195,7 +195,7 @@ def missing_branch(sides: Sides, reader: Union, writer: Schema) -> Reason:
 
 
 def ambiguous_branch(sides: Sides, reader: Union, writer: Named, rivals: int) -> Reason:
-    """Branches of one simple name: readers disagree on which is meant."""
+    """Report branches with one simple name: readers disagree on which is meant."""
     message = f"{sides.cannot_read} reliably: the union holds {rivals} types called "
     message += f'"{simple_name(writer.name)}", and which of them takes {writer.name} is left to '
     message += "the reader's library"
@@ -204,7 +204,7 @@ def ambiguous_branch(sides: Sides, reader: Union, writer: Named, rivals: int) ->
 
 
 def moved_branch(sides: Sides, branch: Named, writer: Named) -> Reason:
-    """An enum or fixed under another namespace, inside a union."""
+    """Report an enum or fixed in another namespace, inside a union."""
     message = (
         f"{sides.cannot_read} with every library: the {writer.kind} is {writer.name} there, and "
     )

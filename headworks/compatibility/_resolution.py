@@ -1,15 +1,16 @@
-"""Schema resolution: can this reader decode everything that writer wrote (Avro 1.12.0, same title)?
+"""Schema resolution: can this reader decode all data of that writer (Avro 1.12.0, same title)?
 
-The verdict is that of Avro Java 1.12.1's `SchemaCompatibility`, order of work and memo included,
-because a pair of recursive types takes its answer from what was assumed on the way. What differs:
+The verdict is that of Avro Java 1.12.1's `SchemaCompatibility`. It keeps Java's order of work and
+its memo, because the answer for recursive types depends on what was assumed on the way. It differs
+from Java in two ways:
 
-- Every cause is reported, and inside a union the cause in the branch that was meant, where Java
-  says only "missing branch".
-- Under the strict policies the same walk also notes what Java lets through although the data does
-  not survive it. Such notes never change which branches resolve.
+- Every cause is reported. Inside a union, it is the cause in the branch that was meant; Java only
+  says "missing branch".
+- Under the strict policies, the same walk also reports data loss that Java allows. Such reasons
+  never change which branches resolve.
 
-Rules: nothing recurses on the schema (pairs wait on an explicit stack), each pair of nodes is
-compared once, and a Budget bounds the whole; the order of findings is that of the reader's fields.
+Rules: nothing recurses on the schema (pairs wait on an explicit stack). Each pair of nodes is
+compared once, and a Budget bounds the whole. Findings are in the order of the reader's fields.
 """
 
 from __future__ import annotations
@@ -63,17 +64,18 @@ _PROMOTED: Final = frozenset(
 def resolution_findings(
     reader: Schema, writer: Schema, policy: Policy, sides: Sides, budget: Budget
 ) -> list[Finding]:
-    """Every reason why `reader` cannot decode what `writer` wrote; none if it always can."""
+    """Return every reason why `reader` cannot decode data of `writer`; empty if it can."""
     budget.next_pair()
     return _Resolution(policy is not Policy.AVRO, sides, budget).run(reader, writer)
 
 
 @dataclass(eq=False, slots=True)
 class _Outcome:
-    """What came of one pair: whether it resolves, its own notes, and the pairs below it."""
+    """The result of one pair."""
 
-    ok: bool
-    reasons: list[Reason] = field(default_factory=list)
+    ok: bool  # whether it resolves
+    reasons: list[Reason] = field(default_factory=list)  # its own
+    # Outcomes below it, by step of the path.
     inner: list[tuple[str, _Outcome]] = field(default_factory=list)
 
 
@@ -83,10 +85,11 @@ _Walk = Generator[tuple[Schema, Schema], _Outcome, _Outcome]
 
 @dataclass(slots=True)
 class _Resolution:
-    strict: bool
-    sides: Sides
+    strict: bool  # whether data loss that Java allows is reported
+    sides: Sides  # the version numbers, for messages
     budget: Budget
-    memo: dict[tuple[int, int], _Outcome] = field(default_factory=dict)
+    memo: dict[tuple[int, int], _Outcome] = field(default_factory=dict)  # outcomes by pair of ids
+    # Fields by name, by id of the record.
     fields_of: dict[int, dict[str, Field]] = field(default_factory=dict)
     # Pairs for which Java throws instead of answering: final, wherever they occur.
     ambiguous: list[_Outcome] = field(default_factory=list)
@@ -105,7 +108,7 @@ class _Resolution:
             key = (id(asked[0]), id(asked[1]))
             answer = self.memo.get(key)
             if answer is None:
-                # Until its answer is known, a pair met again below itself counts as fine.
+                # Until its answer is known, a pair met again below itself resolves.
                 self.memo[key] = _RESOLVES
                 stack.append((key, self._pair(*asked)))
             while stack:
@@ -161,7 +164,7 @@ class _Resolution:
         return _Outcome(ok=True, reasons=reasons)
 
     def _mismatch(self, reason: Reason) -> _Outcome:
-        """A pair that does not resolve; to say why costs more than to see it."""
+        """Return the outcome of a pair that does not resolve; a reason costs more steps."""
         self.budget.spend(_REASON_STEPS)
         return _Outcome(ok=False, reasons=[reason])
 
@@ -277,7 +280,7 @@ class _Resolution:
     # Unions.
 
     def _from_union(self, reader: Schema, writer: Union) -> _Walk:
-        """Whatever branch was written, the reader must resolve it."""
+        """Resolve each branch of the writer: the reader must take all of them."""
         ok, inner = True, list[tuple[str, _Outcome]]()
         for branch in writer.branches:
             if isinstance(reader, Union) and isinstance(branch, Primitive):
@@ -290,7 +293,7 @@ class _Resolution:
         return _Outcome(ok, [], inner) if inner else _RESOLVES
 
     def _primitive_into_union(self, reader: Union, writer: Primitive) -> _Outcome:
-        """`_into_union` for a primitive: no pair below it has to wait."""
+        """Do the same as `_into_union` for a primitive: no pair below it has to wait."""
         chosen = None
         for branch in reader.branches:
             if isinstance(branch, Primitive):
@@ -304,7 +307,7 @@ class _Resolution:
         return self._no_branch(reader, writer, [])
 
     def _into_union(self, reader: Union, writer: Schema) -> _Walk:
-        """Some branch must resolve it: the first that does, as Java decides."""
+        """Return the outcome of the first branch that resolves, as Java decides."""
         if isinstance(writer, Primitive):
             return self._primitive_into_union(reader, writer)
         self.budget.spend(len(reader.branches))
@@ -321,7 +324,7 @@ class _Resolution:
     def _named_branch(
         self, reader: Union, branch: Schema, writer: Schema, outcome: _Outcome
     ) -> _Outcome:
-        """Java resolves by simple name what it then decodes by full name: say where these part."""
+        """Report where Java resolves by simple name and decodes by full name."""
         assert isinstance(writer, (Record, EnumType, Fixed))
         assert isinstance(branch, (Record, EnumType, Fixed))
         reasons = []
@@ -348,7 +351,7 @@ class _Resolution:
 
 
 def _intended_branch(writer: Schema, tried: Sequence[tuple[Schema, _Outcome]]) -> _Outcome | None:
-    """The failed branch that was meant for `writer`: of its kind and name, if there is one."""
+    """Return the outcome of the branch of the same kind and name, or None."""
     alike = [(branch, outcome) for branch, outcome in tried if branch.kind == writer.kind]
     if isinstance(writer, (Record, EnumType, Fixed)):
         for branch, outcome in alike:
@@ -360,12 +363,12 @@ def _intended_branch(writer: Schema, tried: Sequence[tuple[Schema, _Outcome]]) -
 
 
 def _same_full_name(reader: Named, writer: Named) -> bool:
-    """Whether the names are equal in full, as a decoder wants them."""
+    """Return whether the full names are equal, as a decoder needs."""
     return reader.name == writer.name or writer.name in reader.aliases
 
 
 def _shares_simple_name(branch: Named, writer: Named) -> bool:
-    """Whether the branch has, by name or alias, the simple name of the writer's type."""
+    """Return whether the branch has the simple name of the writer's type, or an alias with it."""
     simple = simple_name(writer.name)
     return any(simple_name(name) == simple for name in (branch.name, *branch.aliases))
 

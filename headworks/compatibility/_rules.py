@@ -1,9 +1,9 @@
-"""The catalogue of rules: every reason for which a change can be refused, with a stable id.
+"""The catalogue of rules: every reason to refuse a change, with a stable id.
 
-An id is never reused and never changes its meaning: people write it in waivers and search for it.
-Ids below 100 are Avro's own (policy `avro`), from 101 what Avro lets through although data does
-not survive it (`strict`), from 201 what a Hive table cannot follow (`warehouse`). Each id is
-documented in docs/compatibility.md; a test fails on one that is not.
+An id is never reused and never changes its meaning, because people write it in waivers and search
+for it. Ids below 100 are Avro's own (policy `avro`). Ids from 101 are data loss that Avro allows
+(`strict`). Ids from 201 are changes that a Hive table cannot follow (`warehouse`). A test fails on
+an id that docs/compatibility.md does not document.
 """
 
 from __future__ import annotations

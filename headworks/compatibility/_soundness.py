@@ -1,6 +1,6 @@
-"""What Avro Java calls compatible although the data does not survive it (policy `strict`).
+"""Data loss that Avro Java calls compatible (policy `strict`).
 
-Pure questions about one pair of types, or about one default; `resolution` asks them where it
+Pure questions about one pair of types, or about one default; `_resolution` asks them where it
 meets them.
 """
 
@@ -34,11 +34,11 @@ _NUMBERS: Final = ("int", "long", "float", "double")
 
 
 def aliases_in_use(reader: Schema, writer: Schema) -> Iterator[tuple[Named, Named]]:
-    """Types of the reader with an alias that another of its types answers to as well.
+    """Yield types of the reader with an alias that another of its types matches as well.
 
-    A reader renames the writer's types by its aliases before it looks at them: all of them, twice
-    (so that an alias which names a type with an alias of its own leads on), and whatever type was
-    meant to take the values because its simple name is the same.
+    A reader first renames the writer's types by its aliases: all of them, and twice. So an alias
+    that names a type with an alias of its own leads on to that. A type is renamed even if another
+    type was meant to take its values because the simple name is the same.
     """
     mine = list(named_types(reader))
     theirs = {node.name: node for node in named_types(writer)}
@@ -60,10 +60,10 @@ def aliases_in_use(reader: Schema, writer: Schema) -> Iterator[tuple[Named, Name
 
 
 def field_aliases_in_use(reader: Schema, writer: Schema) -> Iterator[tuple[Field, Field]]:
-    """Fields with an alias that the writer's record of that name has beside the field itself.
+    """Yield fields with an alias that the writer's record has beside the field itself.
 
-    Also in records that resolution never meets: aliases are applied to all of the writer's schema,
-    and twice, so that an alias which names a field with an alias of its own leads on.
+    Records that resolution never meets count as well: aliases apply to all of the writer's schema,
+    and twice. So an alias that names a field with an alias of its own leads on to that.
     """
     theirs = {node.name: node for node in named_types(writer) if isinstance(node, Record)}
     for node in named_types(reader):
@@ -89,7 +89,7 @@ def _aliases_in_use_in(mine: Record, other: Record) -> Iterator[tuple[Field, Fie
 def logical_problem(
     reader: Primitive | Fixed, writer: Primitive | Fixed
 ) -> tuple[str, str, str] | None:
-    """Rule, reason and fix if a value means something else to the reader; None if it does not."""
+    """Return rule, reason, and fix if a value has another meaning to the reader, or None."""
     mine, other = reader.logical, writer.logical
     if reader.kind == "string" and writer.kind == "bytes":
         why = "bytes that are not UTF-8 are no string"
@@ -106,22 +106,22 @@ def logical_problem(
 
 
 def default_problem(field: Field) -> str | None:
-    """Why the default of `field` cannot be decoded as its type; None if it can."""
+    """Return why the default of `field` cannot be decoded as its type, or None."""
     if isinstance(field.type, Union) and field.default == []:
         return "Avro Java takes no empty list for a union"
     return _problem(field)
 
 
-# What is still to be looked at: a value of a type; with a field, its default; with an id, the end
-# of what lies below that field's default.
+# A step of the walk: a value of a type (of a field, if it is its default), or the id of a field
+# whose default has been walked.
 _Step = tuple[Schema, Json, Field | None] | int
 
 
 def _problem(top: Field) -> str | None:
-    """The first problem in the default of `top`, and in the defaults that it falls back on.
+    """Return the first problem in the default of `top`, and in the defaults that it needs.
 
-    Each type is asked once about each value, without recursion: defaults of defaults may double at
-    every step, and lead as far as there are records.
+    Each type is checked once with each value, without recursion: defaults of defaults may double
+    at every step and go as deep as there are records.
     """
     seen: set[tuple[int, int]] = set()
     around: set[int] = set()
@@ -148,7 +148,7 @@ def _problem(top: Field) -> str | None:
 
 
 def _inner_steps(schema: Schema, value: Json) -> str | list[_Step]:
-    """What is wrong with the value itself, or the values inside it."""
+    """Return the problem of the value itself, or the values inside it."""
     if isinstance(schema, Union):
         return _union_step(schema, value)
     if isinstance(schema, EnumType) and value not in schema.symbols:
@@ -172,9 +172,10 @@ def _inner_steps(schema: Schema, value: Json) -> str | list[_Step]:
 
 
 def _union_step(union: Union, value: Json) -> str | list[_Step]:
-    """Java encodes a default with the first branch that is no simple type, or that takes it.
+    """Return the step into the branch by which Java encodes a default, or the problem.
 
-    Any number is taken by any type of numbers, and cut to it.
+    Java takes the first branch that is not a simple type, or that takes the value. Any type of
+    numbers takes any number, and cuts it.
     """
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     for branch in union.branches:

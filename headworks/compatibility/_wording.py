@@ -1,4 +1,4 @@
-"""The words of a finding: how a type, a side and a rename are called in a sentence.
+"""The words of a finding: the names of a type, a side, and a rename in a sentence.
 
 Pure text. Every name that comes from a schema is cut to a bounded length, so that a hostile
 schema cannot make a message of any size.
@@ -26,16 +26,16 @@ from headworks.schema._model import (
 __all__ = ["Sides", "default_hint", "listed", "rename_of", "simple_name", "type_name"]
 
 _MAX_LISTED = 8
-# Renames are guessed in records of at most so many fields, both sides together: names are compared
-# each with each.
+# Renames are guessed in records of at most this many fields, both sides together, because each name
+# is compared with each.
 _MAX_COMPARED_FIELDS = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Who reads and who wrote: their version numbers, None for the proposed schema.
+    """The version numbers of the reader and the writer; None for the proposed schema.
 
-    `between_versions` is false when two bare schemas are compared.
+    `between_versions` is false if two bare schemas are compared.
     """
 
     reader: int | None = None
@@ -58,7 +58,7 @@ class Sides:
 
     @property
     def writer_data(self) -> str:
-        """The writer's data."""
+        """The data of the writer, in a sentence."""
         if not self.between_versions:
             return "the writer's data"
         if self.writer is None:
@@ -72,12 +72,12 @@ class Sides:
 
 
 def simple_name(name: str) -> str:
-    """A full name without its namespace."""
+    """Return a full name without its namespace."""
     return name.rpartition(".")[2]
 
 
 def type_name(schema: Schema, depth: int = 2) -> str:
-    """A type in a few words: `int`, `long (timestamp-millis)`, `array of record a.Leg`."""
+    """Return a type in a few words: `int`, `long (timestamp-millis)`, `array of record a.Leg`."""
     if isinstance(schema, Primitive):
         return _with_logical(schema.kind, schema)
     if isinstance(schema, Fixed):
@@ -106,7 +106,7 @@ def _with_logical(text: str, schema: Primitive | Fixed) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names in a sentence, quoted, at most a handful: `"A", "B" and 3 more`."""
+    """Return names in a sentence, quoted, at most a handful: `"A", "B" and 3 more`."""
     every = list(names)
     shown = ", ".join(f'"{_shortened(name)}"' for name in every[:_MAX_LISTED])
     return shown if len(every) <= _MAX_LISTED else f"{shown} and {len(every) - _MAX_LISTED} more"
@@ -117,7 +117,7 @@ def _shortened(text: str) -> str:
 
 
 def default_hint(schema: Schema) -> str:
-    """An example of a default for a field of that type."""
+    """Return an example of a default for a field of that type."""
     if isinstance(schema, Union):
         return default_hint(schema.branches[0]) if schema.branches else "null"
     if isinstance(schema, EnumType):
@@ -137,7 +137,7 @@ def default_hint(schema: Schema) -> str:
 
 
 def rename_of(missing: Field, reader: Record, writer: Record) -> Field | None:
-    """The writer's field that `missing` may be the new name of: unread, alike, of its type."""
+    """Return the writer's unread field that was probably renamed to `missing`, or None."""
     if len(reader.fields) + len(writer.fields) > _MAX_COMPARED_FIELDS:
         return None
     known = {name for f in reader.fields for name in (f.name, *f.aliases)}

@@ -1,11 +1,12 @@
 """The schema model: an Avro schema parsed once into typed nodes that every part walks.
 
-- `model`: the nodes (Primitive, Fixed, EnumType, Array, MapType, Union, Record, Field).
-- `parse`: text to nodes, with Avro Java's strictness; `defaults`: what a default may be.
-- `quoting`: values as an error message shows them.
-- `canonical`: the printed forms and fingerprints, equal to Avro Java's.
-- `difference`: what changed between two schemas, field by field.
-- `governance`: what Headworks itself reads from a schema (topic, event time, key).
+- `_model`: the nodes (Primitive, Fixed, EnumType, Array, MapType, Union, Record, Field).
+- `_parse`, `_attributes`: text to nodes, as strict as Avro Java.
+- `_defaults`, `_default_fold`: whether a JSON value is a default, and its value.
+- `_quoting`: values as an error message shows them.
+- `_canonical`: the printed forms and fingerprints, equal to Avro Java's.
+- `_difference`: the changes between two schemas, field by field.
+- `_governance`: what Headworks itself reads from a schema (topic, event time, key).
 """
 
 from headworks.schema._governance import (

@@ -1,14 +1,14 @@
 """The printed forms of a schema: canonical text, parsing form, normalized text, fingerprints.
 
-- `canonical_text` is character for character what Avro Java 1.12.1 prints: compact, namespaces
-  written only where they change, a type spelt out once and named afterwards, everything that is
-  not structure (doc, aliases, defaults, properties) kept. The registry stores it, and two schemas
-  are the same schema when it is equal.
+- `canonical_text` is character for character the text that Avro Java 1.12.1 prints. It is compact,
+  writes a namespace only where it changes, and defines each type once. It keeps what is not
+  structure (doc, aliases, defaults, properties). The registry stores it, and two schemas are the
+  same if their canonical texts are equal.
 - `parsing_form` is the specification's Parsing Canonical Form: structure only, full names.
-- `normalized_text` is the canonical text with properties and aliases sorted and names in full,
-  so that texts that differ only in such order are one.
+- `normalized_text` is the canonical text with sorted properties and aliases and full names, so that
+  texts that differ only in such order are one.
 
-Rules: printing never recurses (an explicit stack), so depth costs no Python stack; numbers are
+Rules: printing never recurses (an explicit stack), so depth costs no Python stack. Numbers are
 printed as Java prints a double, strings as Jackson escapes them.
 """
 
@@ -46,44 +46,46 @@ _SHORT["\r"] = "\\r"
 
 
 def canonical_text(schema: Schema) -> str:
-    """The schema's text exactly as Avro Java 1.12.1's `Schema.toString()` prints it."""
+    """Return the text that Avro Java 1.12.1's `Schema.toString()` prints."""
     return _Printer().text(schema)
 
 
 def normalized_text(schema: Schema) -> str:
-    """The canonical text with properties and aliases sorted and every name written in full."""
+    """Return the canonical text with sorted properties and aliases and full names."""
     return _Printer(in_full=True, ordered=True).text(schema)
 
 
 def parsing_form(schema: Schema) -> str:
-    """The Parsing Canonical Form (Avro 1.12.0, "Transforming into Parsing Canonical Form")."""
+    """Return the Parsing Canonical Form.
+
+    See Avro 1.12.0, "Transforming into Parsing Canonical Form".
+    """
     return _Printer(in_full=True, structure_only=True, decoration=False).text(schema)
 
 
 def structure_text(schema: Schema) -> str:
-    """The canonical text without docs and aliases: what Java compares to call two types equal."""
+    """Return the canonical text without docs and aliases, by which Java compares two types."""
     return _Printer(decoration=False).text(schema)
 
 
 def fingerprint(schema: Schema) -> str:
-    """SHA-256, in hexadecimal, of the canonical text in UTF-8."""
+    """Return the SHA-256 of the canonical text in UTF-8, in hexadecimal."""
     return hashlib.sha256(canonical_text(schema).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-# What is still to be printed: text as it is, or a type with the namespace around it.
+# A part still to be printed: finished text, or a type with the namespace around it.
 _Part = str | tuple[Schema, str]
 
 
 @dataclass(slots=True)
 class _Printer:
-    """Prints one schema. `in_full`: full names, no namespaces; `ordered`: sorted attributes;
-    `decoration`: docs and aliases; `structure_only`: nothing but structure."""
+    """Prints one schema."""
 
-    in_full: bool = False
-    ordered: bool = False
-    decoration: bool = True
-    structure_only: bool = False
-    seen: set[str] = field(default_factory=set)
+    in_full: bool = False  # full names, no namespaces
+    ordered: bool = False  # sorted properties and aliases
+    decoration: bool = True  # docs and aliases
+    structure_only: bool = False  # nothing but structure
+    seen: set[str] = field(default_factory=set)  # types that are printed already
 
     def text(self, schema: Schema) -> str:
         out: list[str] = []
@@ -203,7 +205,7 @@ def _json(value: Json) -> str:
 
 
 def _double(value: float) -> str:
-    """`Double.toString`: plain between 1e-3 and 1e7, else one digit before the point and E."""
+    """Print a double as Java: plain from 1e-3 to 1e7, else one digit, a point, and E."""
     if not math.isfinite(value):
         return '"NaN"' if math.isnan(value) else ('"Infinity"' if value > 0 else '"-Infinity"')
     if value == 0:

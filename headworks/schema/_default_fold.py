@@ -1,11 +1,12 @@
-"""One walk over a default: a JSON value of a type, turned into values of another kind.
+"""One walk over a default: a JSON value of a type, turned into a value of another kind.
 
 The loader's columns, the consumer's objects, the rows of a DataFrame, and the generated classes
-each fold a default in their own way. They share what the specification says about it: the first
-branch of a union that a default is a value of takes it, and a member that a record's default lacks
-has the default of its field.
+each fold defaults in their own way. They share two rules of the specification:
 
-Rule: values nest no deeper than `parse` lets them, so the walk recurses.
+- A union's default belongs to the first branch that it is a value of.
+- A field that a record's default lacks has its own default.
+
+Values nest no deeper than `parse` lets them, so the walk recurses.
 """
 
 from __future__ import annotations

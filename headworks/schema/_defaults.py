@@ -30,7 +30,7 @@ _RANGES = {"int": (-(2**31), 2**31 - 1), "long": (-(2**63), 2**63 - 1)}
 def check_default(schema: Schema, value: Json, at: str, open_names: Set[str]) -> None:
     """Raise SchemaError, at the JSON pointer `at`, unless `value` is a default of `schema`.
 
-    `open_names` are records still being defined: as in Java, no default can be a value of theirs.
+    `open_names` are records still being defined: as in Java, a default cannot hold a value of them.
     """
     if not is_default(schema, value, open_names):
         raise SchemaError(
@@ -60,10 +60,10 @@ def is_default(
     open_names: Set[str] = frozenset(),
     seen: dict[tuple[int, int], bool] | None = None,
 ) -> bool:
-    """Whether `value` is a default of `schema`, in Java's eyes: any text is a symbol.
+    """Return whether `value` is a default of `schema`; as in Java, any text is a symbol.
 
-    `seen` holds the answers below the value that was asked about: branches of unions ask the same
-    again and again. Values nest no deeper than `parse` lets them.
+    `seen` holds the answers below the value, because branches of unions ask the same again.
+    Values nest no deeper than `parse` lets them.
     """
     if isinstance(schema, Primitive):
         return _is_primitive(schema.kind, value)

@@ -1,8 +1,8 @@
-"""What changed between two schemas, field by field, as people talk about it.
+"""The changes between two schemas, field by field.
 
-Not text lines: a field added, removed, renamed by an alias, of another type, default or doc. Order
-of members and white space are no difference. Types are matched by field, so a type that moved to
-another namespace is one change, not two trees.
+A change is a field that is added, removed, or renamed by an alias, or that has another type,
+default, or doc. The order of members and white space are no change. Types are matched by field,
+so a type that moved to another namespace is one change, not two trees.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Difference:
 
 
 def differences(old: Schema, new: Schema) -> list[Difference]:
-    """Every change from `old` to `new`, in the order of the new fields, then the removed ones."""
+    """Return every change from `old` to `new`: new fields in order, then removed ones."""
     return list(_Comparison().compare(old, new))
 
 
@@ -162,7 +162,7 @@ def _text(value: object) -> str:
 
 
 def _shape(schema: Schema) -> str:
-    """A type without what is compared below it."""
+    """Return a type in words, without the parts that are compared below it."""
     if isinstance(schema, Primitive):
         return canonical_text(schema).strip('"')
     if isinstance(schema, Fixed):

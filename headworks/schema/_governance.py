@@ -1,12 +1,12 @@
-"""What Headworks reads from a schema, so that no topic needs configuration anywhere else.
+"""The `headworks` attribute of a schema: the only configuration that a topic has.
 
 A top-level record may carry one attribute `headworks`, an object with these members:
 
 - `topic`: the topic of these events (default: the record's simple name, lower-cased);
-- `event_time`: dotted path of the field that says when the event happened, a
-  timestamp-millis or timestamp-micros; it becomes the record timestamp and the table partition;
+- `event_time`: dotted path of the field with the time of the event, a timestamp-millis or
+  timestamp-micros; it becomes the record timestamp and the table partition;
 - `key`: list of dotted paths whose values, joined by "|", are the message key;
-- `owner`: who answers for the topic.
+- `owner`: the person or team responsible for the topic.
 
 The attribute is part of the schema text, so the registry keeps it with every version.
 """
@@ -74,19 +74,19 @@ def governance_of(schema: Schema) -> Governance:
 
 
 def subject_of(topic: str) -> str:
-    """The registry subject of the values of `topic` (Confluent's TopicNameStrategy)."""
+    """Return the registry subject of a topic's values (Confluent's TopicNameStrategy)."""
     return f"{topic}-value"
 
 
 def key_subject_of(topic: str) -> str:
-    """The registry subject of the keys of `topic`, where they have a schema."""
+    """Return the registry subject of a topic's keys."""
     return f"{topic}-key"
 
 
 def topic_of(subject: str) -> str | None:
-    """The topic whose values a subject governs; None if it is named in another way.
+    """Return the topic whose values a subject governs; None if the name has another form.
 
-    Subjects of another context than the default one govern topics of other clusters.
+    Subjects of a context other than the default one govern topics of other clusters.
     """
     topic = subject.removesuffix("-value")
     return topic if topic and topic != subject and not topic.startswith(":.") else None

@@ -6,9 +6,9 @@ Rules:
   recursive; compare canonical texts to compare schemas.
 - A named type that is used again by name is the same node object.
 - `pointer` is the JSON pointer of the node's definition in the text it was parsed from.
-- `props` keeps every attribute that Avro does not define, in order; `logicalType` and its
-  `precision` and `scale` stay in `props` too, and are read into `logical` when they are valid
-  (an invalid logical type is ignored, as the specification asks).
+- `props` keeps every attribute that Avro does not define, in order. `logicalType`, `precision`, and
+  `scale` stay in `props`. If they are valid, they are read into `logical` as well; the
+  specification asks to ignore an invalid logical type.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Fixed:
 
 @dataclass(eq=False, slots=True)
 class EnumType:
-    """An enum; `default` is the symbol a reader takes for one it does not know, or None."""
+    """An enum; a reader takes the symbol `default` for one that it does not know."""
 
     name: str
     symbols: tuple[str, ...]
@@ -148,7 +148,7 @@ class Union:
 class Field:
     """A field of a record; `default` is JSON, or NO_DEFAULT.
 
-    A `shared` one is the same node in many texts: no named type is in it (see `parse`).
+    A `shared` field is the same node in many texts: it holds no named type (see `parse`).
     """
 
     name: str
@@ -169,7 +169,7 @@ class Field:
 
 @dataclass(eq=False, slots=True)
 class Record:
-    """A record (or error) type; `fields` is filled once, when its definition has been read."""
+    """A record (or error) type; `fields` is set once, when its definition has been read."""
 
     name: str
     fields: tuple[Field, ...] = ()

@@ -2,12 +2,12 @@
 
 Rules:
 
-- Refuses what Avro Java 1.12.1 refuses with default validation; every refusal is a SchemaError
+- It refuses what Avro Java 1.12.1 refuses with default validation. Every refusal is a SchemaError
   with the JSON pointer of the offending place.
-- Two texts that Java reads are refused on purpose: a type named before it is defined (the
-  specification forbids it and most other readers cannot follow), and types nested more than
-  MAX_DEPTH deep (Java overflows its stack somewhere).
-- `strict=False` reads what a registry once accepted: defaults are then not validated.
+- It also refuses two kinds of text that Java reads. One names a type before its definition, which
+  the specification forbids and most readers cannot follow. The other nests types more than
+  MAX_DEPTH deep, where Java overflows its stack at some depth.
+- `strict=False` reads what a registry once accepted: defaults are not validated.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from headworks.schema._quoting import quote
 __all__ = ["MAX_DEPTH", "SharedFields", "decode", "parse", "without_comments"]
 
 MAX_DEPTH = 120
-# Fields read before, by pointer and by their JSON, packed.
+# Fields read before, by pointer and packed JSON.
 SharedFields = MutableMapping[tuple[str, bytes], Field]
 _NAME = re.compile(r"[^\W\d]\w*\Z")
 # Attributes that Avro defines for any type: never kept as properties, as in Java.
@@ -61,7 +61,7 @@ _RESERVED = frozenset((*_NAMED_RESERVED, "fields", "items", "values", "symbols",
 _ENUM_RESERVED = _RESERVED | {"default"}
 _FIELD_RESERVED = frozenset(("name", "type", "doc", "default", "order", "aliases"))
 _ORDERS = ("ascending", "descending", "ignore")
-# What does not end goes to the end of the text, so that no text takes more than one pass.
+# An unterminated string or comment extends to the end of the text: one pass is enough.
 _COMMENT = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|/\*.*?(?:\*/|\Z)|//[^\n]*', re.DOTALL)
 
 
@@ -75,21 +75,20 @@ def parse(
 ) -> Schema:
     """Parse schema text, or JSON already decoded, into nodes.
 
-    `references` are named types defined elsewhere, by full name. `base` goes before every pointer:
-    the name of the document, when nodes of several will meet. Raises SchemaError, naming the
-    place as a JSON pointer and the rule, if the text is not JSON or not an Avro schema.
+    `references` are named types defined elsewhere, by full name. `base` is put before every
+    pointer: the name of the document, if nodes of several meet. Raises SchemaError, with the place
+    as a JSON pointer and the rule, if the text is not JSON or not an Avro schema.
 
-    `shared` makes many versions of one schema cheap to hold and to compare: a field without named
-    types that stands, word for word, where it stood in an earlier text is that text's node. Lenient
-    texts add theirs. A strict one is validated all the same, and adds none: what is proposed may
-    be anything.
+    `shared` makes many versions of one schema cheap to hold and to compare. A field without named
+    types is the node of an earlier text that has the same field at the same place. Lenient texts
+    add theirs. A strict text is still validated and adds none, because it is only proposed.
     """
     value = decode(source) if isinstance(source, str) else source
     return _Parser(dict(references or {}), strict, shared).schema(value, "", base, 0)
 
 
 def decode(text: str) -> Json:
-    """Decode schema text as JSON with Avro's comments; SchemaError if it is not."""
+    """Decode schema text as JSON with comments; SchemaError if it is not."""
     if not text.strip():
         raise SchemaError("the schema is empty", rule="json")
     try:
@@ -109,22 +108,24 @@ def _no_constant(name: str) -> Json:
 
 
 def without_comments(text: str) -> str:
-    """The text with white space in the place of comments: every position stays."""
+    """Return the text with comments replaced by white space: every position stays."""
     return _COMMENT.sub(_blank, text)
 
 
 def _blank(match: re.Match[str]) -> str:
-    """A comment becomes as much white space (Avro allows them); a string stays."""
+    """Return a comment as white space of the same size; a string stays."""
     text = match.group()
     return text if text[0] == '"' else re.sub(r"[^\n]", " ", text)
 
 
 @dataclass(slots=True)
 class _Parser:
-    names: dict[str, Named]
-    strict: bool
-    shared: SharedFields | None = None
-    # How often a named type was used or defined: what does neither means the same in any text.
+    """The state of parsing one text."""
+
+    names: dict[str, Named]  # types defined so far, by full name
+    strict: bool  # whether defaults are validated
+    shared: SharedFields | None = None  # see parse
+    # How often a named type was used or defined. A field that does neither can be shared.
     touched: int = 0
     # Records whose definition is being read: named already, fields not yet known.
     open: set[str] = field(default_factory=set)
@@ -315,7 +316,7 @@ class _Parser:
         return cast(Fixed, self._define(node, self.names.get(name)))
 
     def _define(self, node: Named, known: Named | None) -> Named:
-        """Enter a definition. The same one a second time is the first one again, as in Java."""
+        """Enter a definition; as in Java, an equal second one is the first one again."""
         self.touched += 1
         if known is None:
             self.names[node.name] = node

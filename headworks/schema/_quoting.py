@@ -1,6 +1,6 @@
-"""A JSON value as an error message quotes it: short and printable, whatever it is.
+"""A JSON value as an error message quotes it: short and printable, for any value.
 
-Rule: what comes out is bounded, in length and in the work it takes; a schema may hold anything.
+Rule: the text is bounded, and so is the work to make it, because a schema may hold anything.
 """
 
 from __future__ import annotations
@@ -20,5 +20,5 @@ class _ShortRepr(Repr):
 
 
 def quote(value: object) -> str:
-    """The value as Python writes it, with dots for what is too long or too deep."""
+    """Return the value as Python writes it, with dots where it is too long or too deep."""
     return _ShortRepr().repr(value)
