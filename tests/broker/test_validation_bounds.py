@@ -34,7 +34,7 @@ def _many(count: int, value: bytes) -> bytes:
 @pytest.mark.parametrize("sizes", [(100_001,), (50_000, 50_001)])
 def test_what_is_looked_at_for_one_request_is_bounded(sizes: tuple[int, ...]) -> None:
     config = SimpleNamespace(
-        inspected=True, compacted=False, schema_validation=True, max_message_bytes=1 << 20
+        validates_records=True, compacted=False, schema_validation=True, max_message_bytes=1 << 20
     )
     partition = SimpleNamespace(topic="t", config=config)
     hosted = SimpleNamespace(
