@@ -24,7 +24,7 @@ class Ledger:
     """Increments by topic, tier, and window."""
 
     def __init__(self) -> None:
-        self._seen: set[str] = set()
+        self._seen: set[str] = set()  # ids of the counted increments
         self._counts: defaultdict[tuple[str, str, int], Counter[str]] = defaultdict(Counter)
 
     def add(self, increment: Increment) -> bool:

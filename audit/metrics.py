@@ -60,7 +60,7 @@ def take_snapshot(store: AuditStore, now: int, found: Sequence[AuditFinding]) ->
                 state,
                 total(rows),
                 tuple(row for row in rows[:_MAX_WORST_TOPICS] if not row.complete),
-                # Of windows that have ended: one that runs is complete by chance alone.
+                # Only ended windows: a current one may look complete by chance.
                 queries.time_to_complete(store, state.tier, since=since, until=now - WINDOW_MS + 1),
             )
         )
@@ -75,9 +75,9 @@ class AuditMetrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.registry.register(self)
-        self.progress = ReconcilerProgress(0, 0)
-        self.increments = 0
-        self.last: MetricsSnapshot | None = None
+        self.progress = ReconcilerProgress(0, 0)  # set after each batch
+        self.increments = 0  # new ones since the start
+        self.last: MetricsSnapshot | None = None  # of the last check
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics as of the last check."""

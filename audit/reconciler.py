@@ -67,18 +67,18 @@ class Reconciler:
         self._store = store
         self._now = now
         self._decode = IncrementDecoder(RegistryClient(registry))
-        self._ends: dict[int, int] = {}
-        self._refreshed_at = 0.0
-        self._messages_read = 0
-        self._positions: dict[int, int] = {}
-        self._needs_seek = False
+        self._ends: dict[int, int] = {}  # last known end offset by partition
+        self._refreshed_at = 0.0  # when the ends were asked for, by the monotonic clock
+        self._messages_read = 0  # since the start
+        self._positions: dict[int, int] = {}  # next offset by partition, as in the store
+        self._needs_seek = False  # the consumer is ahead of the store, or elsewhere
         self._metadata_consumer = audit_consumer(bootstrap, "error")
         self._consumer = audit_consumer(bootstrap, "error")
         try:
             self._check_cluster()
             try:
                 self._seek()
-            except UnreachableError:  # a part of the topic is at a broker that is away
+            except UnreachableError:  # the leader of a partition is down
                 self._needs_seek = True
         except BaseException:
             self.close()
@@ -166,7 +166,7 @@ class Reconciler:
             except CorruptError as problem:
                 unreadable[partition, offset] = problem.message
             end[partition] = offset + 1
-        # What lay there before it was waited for says nothing about its writer's clock.
+        # Only an increment that is read as it is written shows its writer's clock.
         at = self._positions
         live = len(messages) < _MAX_BATCH_MESSAGES and all(
             at.get(p, 0) >= e for p, e in self._ends.items()

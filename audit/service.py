@@ -38,11 +38,11 @@ class AuditService:
     metrics: AuditMetrics
     thresholds: Thresholds
     retention: Retention
-    post: SendAlert | None
-    check_seconds: float
+    post: SendAlert | None  # sends alerts, if there is a webhook
+    check_seconds: float  # between two checks of the store
     now: Callable[[], int] = lambda: time.time_ns() // 1_000_000
-    _next_check: float = field(default=0.0, init=False)
-    _next_removal: float = field(default=0.0, init=False)
+    _next_check: float = field(default=0.0, init=False)  # by the monotonic clock
+    _next_removal: float = field(default=0.0, init=False)  # of expired rows
 
     def run(self, stop: threading.Event) -> None:
         """Follow the topic until `stop` is set."""
@@ -58,7 +58,7 @@ class AuditService:
         self.metrics.progress = self.reconciler.progress
         if time.monotonic() >= self._next_check:
             self._check()
-            # A look at a large store takes its time; most of it belongs to the topic.
+            # A check of a large store is slow, and reading the topic comes first.
             self._next_check = time.monotonic() + self.check_seconds
         if time.monotonic() >= self._next_removal:
             remove_expired(self.store, self.now(), self.retention)

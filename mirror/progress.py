@@ -28,13 +28,14 @@ class TopicLag:
 class MirrorProgress:
     """The counts of one source, mostly by topic."""
 
-    source: str
+    source: str  # its bootstrap servers
+    # By topic: acknowledged messages, bytes of their values, skipped messages, and lost offsets.
     messages: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
     too_large: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
-    errors: Counter[str] = field(default_factory=Counter)
-    sessions: int = 0
+    errors: Counter[str] = field(default_factory=Counter)  # by kind
+    sessions: int = 0  # started
     refused_topics: int = 0
     lags: Mapping[str, TopicLag] = field(default_factory=dict)
-    acknowledged_at: float = 0.0
+    acknowledged_at: float = 0.0  # Unix time of the last checkpoint; 0: none

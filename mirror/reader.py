@@ -50,11 +50,11 @@ class SourceReader:
     ) -> None:
         self._options, self._source, self._progress = options, source, progress
         self._before_revoke = before_revoke
-        self.committed: dict[tuple[str, int], int] = {}
+        self.committed: dict[tuple[str, int], int] = {}  # of the assigned partitions
         self._subscribed: set[str] = set()
-        self._failure: str | None = None
+        self._failure: str | None = None  # the error of a callback, for `check`
         self._closing = False
-        self._polled = time.monotonic()
+        self._polled = time.monotonic()  # when it last polled, to stay a member
         self._consumer = confluent_kafka.Consumer(
             {
                 **READ_AHEAD,
@@ -234,7 +234,7 @@ class SourceReader:
         if self._closing:
             return
         self._progress.errors[f"source:{error.name().lower()}"] += 1
-        # That all brokers are down is said once; each attempt to connect is not worth a warning.
+        # Warn once that all brokers are down, and not about each attempt to connect.
         level = logging.DEBUG if error.code() in CONNECTION_CODES else logging.WARNING
         _log.log(
             level,

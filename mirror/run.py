@@ -68,7 +68,7 @@ def _source_context(options: MirrorOptions, source: MirrorSource) -> SourceConte
     if source.registry is not None:
         theirs, ours = RegistryClient(source.registry), RegistryClient(options.registry)
         for registry in (theirs, ours):
-            registry.subjects()
+            registry.subjects()  # raises UnreachableError
         ids = SchemaIdCheck(theirs, ours, copy=options.copy_schemas)
     return SourceContext(topics, ids, None, MirrorProgress(source.bootstrap))
 

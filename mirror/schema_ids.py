@@ -29,7 +29,7 @@ class SchemaIdCheck:
         self._source = source
         self._target = target
         self._copy = copy
-        self._checked: set[bytes] = set()
+        self._checked: set[bytes] = set()  # prefixes of bytes whose id both sides agree on
 
     def check(self, data: bytes | None, where: Callable[[], str]) -> None:
         """Check the id at the start of a key or a value, if there is one; `where` names its

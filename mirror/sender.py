@@ -56,8 +56,8 @@ class TargetSender:
         self._options, self._topics, self._schema_ids = options, topics, schema_ids
         self._progress, self._count_skipped = progress, on_skipped
         self._careful = careful
-        self._failure: tuple[KafkaError, str] | None = None
-        self._closing = False
+        self._failure: tuple[KafkaError, str] | None = None  # the first error and its message
+        self._closing = False  # callbacks are ignored from now on
         one_per_batch: dict[str, Any] = {"batch.num.messages": 1}
         self._producer = confluent_kafka.Producer(
             {
@@ -203,7 +203,7 @@ class TargetSender:
         if self._closing:
             return
         self._progress.errors[f"target:{error.name().lower()}"] += 1
-        # That all brokers are down is said once; each attempt to connect is not worth a warning.
+        # Warn once that all brokers are down, and not about each attempt to connect.
         level = logging.DEBUG if error.code() in CONNECTION_CODES else logging.WARNING
         _log.log(
             level,

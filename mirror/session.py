@@ -69,11 +69,11 @@ class MirrorSession:
         self._topics, self._tier = context.topics, context.tier
         self._progress = context.progress
         self._stopping = stopping
-        self._careful_until = careful_until
-        self._pending: deque[confluent_kafka.Message] = deque()
-        self._sent: dict[tuple[str, int], int] = {}
-        self._last_times: dict[str, int] = {}
-        self._unacknowledged: Counts = {}
+        self._careful_until = careful_until  # empty: not careful
+        self._pending: deque[confluent_kafka.Message] = deque()  # read and not yet sent
+        self._sent: dict[tuple[str, int], int] = {}  # next offset by source partition
+        self._last_times: dict[str, int] = {}  # timestamp in ms of the last sent message
+        self._unacknowledged: Counts = {}  # attempted, pending ones included
         self._sender = TargetSender(
             options,
             context.topics,

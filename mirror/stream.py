@@ -19,7 +19,7 @@ __all__ = ["MirrorStream"]
 
 _log = logging.getLogger("headworks.mirror")
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 10.0
-_STABLE_SECONDS = 60.0  # a session that lasted so long was no failure of the one before
+_STABLE_SECONDS = 60.0  # after such a session, the pause starts from the beginning
 
 
 class MirrorStream:
@@ -37,7 +37,7 @@ class MirrorStream:
         self._source_context = context
         self._stopping = stopping
         self._ended = ended
-        self.failure: BaseException | None = None
+        self.failure: BaseException | None = None  # the error that ended the thread
         self._thread = threading.Thread(target=self._run, name=f"mirror-{source.bootstrap}")
 
     def start(self) -> None:

@@ -79,8 +79,8 @@ class MirroredTopics:
         self._source = AdminClient({**source, "log_level": 2})
         self._target = AdminClient({**target, "log_level": 2})
         self._wants = wants
-        self.mappings: dict[str, PartitionMapping] = {}
-        self.refused: dict[str, str] = {}
+        self.mappings: dict[str, PartitionMapping] = {}  # of the topics to copy, by name
+        self.refused: dict[str, str] = {}  # reason by topic
 
     def check(self) -> None:
         """Check that both sides answer and differ. Raises UnreachableError or UsageError."""

@@ -56,7 +56,8 @@ class AuditReader:
     def __init__(self, url: str, *, now: Callable[[], float] = time.time) -> None:
         self._url = url
         self._now = now
-        self._store: AuditStore | None = None
+        self._store: AuditStore | None = None  # None until there is one to open
+        # The store's revision, the time, and the snapshot of the last read.
         self._last: tuple[int, float, AuditSnapshot] | None = None
 
     def __call__(self) -> AuditSnapshot:

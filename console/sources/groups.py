@@ -55,7 +55,7 @@ class GroupReader:
         self._zookeeper = zookeeper
         self._clock = clock
         self._groups: Groups | None = None
-        self._samples: dict[str, deque[GroupSample]] = {}
+        self._samples: dict[str, deque[GroupSample]] = {}  # the last samples by group
 
     def __call__(self) -> GroupsSnapshot:
         """Read all groups. Raises UnreachableError if the broker or ZooKeeper does not answer."""

@@ -71,7 +71,7 @@ class LoadReader:
 
     def __init__(self, folder: AnyPath) -> None:
         self._folder = folder
-        self._runs: dict[int, LoadRun] = {}
+        self._runs: dict[int, LoadRun] = {}  # by number, as of the last read
 
     def __call__(self) -> LoadsSnapshot:
         """Read the commit log. Raises CorruptError for a damaged record."""

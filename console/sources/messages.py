@@ -113,8 +113,8 @@ class MessageReader:
         self.bootstrap = bootstrap
         self._registry = registry
         self.clock = clock
-        self._slots = threading.BoundedSemaphore(_MAX_READERS)
-        self._lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(_MAX_READERS)  # one per reading page
+        self._lock = threading.Lock()  # guards the three caches below
         self._decoders: OrderedDict[str, Decoder] = OrderedDict()
         self._masked_by_topic: OrderedDict[_SchemaVersions, _MaskedPaths] = OrderedDict()
         self._masked_by_schema: OrderedDict[int, Paths] = OrderedDict()

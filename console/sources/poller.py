@@ -65,17 +65,17 @@ class Poller(Generic[T]):
         idle_interval: float = _IDLE_INTERVAL_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.name = name
+        self.name = name  # as pages show it
         self._read = read
-        self._interval = interval
+        self._interval = interval  # seconds between reads
         self._idle_after, self._idle_interval = idle_after, idle_interval
         self._clock = clock
-        self._value: T | None = None
-        self._read_at: float | None = None
-        self._problem: HeadworksError | None = None
+        self._value: T | None = None  # the last good result
+        self._read_at: float | None = None  # when it was read
+        self._problem: HeadworksError | None = None  # of the last read, if that failed
         self._started_at = self._last_asked_at = clock()
-        self._first_read_done = threading.Event()
-        self._page_asked = threading.Event()
+        self._first_read_done = threading.Event()  # also by a failure
+        self._page_asked = threading.Event()  # ends a long pause
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"watch-{name}", daemon=True)
 

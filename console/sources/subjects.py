@@ -52,7 +52,7 @@ class SubjectReader:
 
     def __init__(self, client: RegistryClient) -> None:
         self._client = client
-        self._known: Mapping[str, SubjectRow] = {}
+        self._known: Mapping[str, SubjectRow] = {}  # the rows of the last read
 
     def __call__(self) -> SubjectsSnapshot:
         """Read all subjects. Raises UnreachableError if no registry answers."""
