@@ -24,7 +24,8 @@ from headworks._cli.warehouse_options import (
 from headworks.errors import FindingsError, UnreachableError
 
 if TYPE_CHECKING:
-    from hadoop_loader import Policy, Warehouse
+    from hadoop_loader import LoadReport, Policy, Warehouse
+    from hadoop_loader._operations.service import RunRecorder, WarehouseService
 
 __all__ = ["load_app"]
 
@@ -119,12 +120,7 @@ def run(
             LogOptions().configure()
             load_until_signal(interval_ms / 1000, service, runs)
             return
-        try:
-            report = service.load()
-        except Exception:  # the command reports it; the metrics count it
-            runs.count_failure()
-            raise
-        runs.loaded(report)
+        report = _load_once(service, runs)
         if hive is not None:
             print_status("serving until Ctrl-C")
             service.wait_until_dead()
@@ -136,6 +132,16 @@ def run(
             f"not everything was loaded ({report.left_out}); all else was loaded and committed",
             fix="remove the causes printed above, then run `headworks load run` for the rest",
         )
+
+
+def _load_once(service: WarehouseService[Warehouse], runs: RunRecorder) -> LoadReport:
+    try:
+        report = service.load()
+    except Exception:  # the command reports it; the metrics count it
+        runs.count_failure()
+        raise
+    runs.loaded(report)
+    return report
 
 
 @load_app.command()
