@@ -1,4 +1,4 @@
-"""ApiVersions: what is served. A version that is too high is answered in the oldest layout."""
+"""ApiVersions: the served APIs. A version that is too high is answered in the oldest layout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["api_versions"]
 
 @cache
 def api_versions(version: int, *, login: bool = False) -> bytes:
-    """The body of the reply to a request of `version`; with `login` if there are users."""
+    """Return the body of the reply to a request of `version`; `login`: the broker has users."""
     api = APIS[ApiKey.API_VERSIONS]
     known = api.serves(version)
     fields = {

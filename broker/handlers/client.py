@@ -149,11 +149,11 @@ class Client:
         return False
 
     def sees_topic(self, api: int, name: str) -> bool:
-        """Return whether a listing shows it this topic. What is hidden is not logged."""
+        """Return whether a listing shows it this topic. A hidden topic is not logged."""
         return self._permissions is None or self._permissions.topic(api, name)
 
     def sees_group(self, api: int, name: str) -> bool:
-        """Return whether a listing shows it this group. What is hidden is not logged."""
+        """Return whether a listing shows it this group. A hidden group is not logged."""
         return self._permissions is None or self._permissions.group(api, name)
 
     def count_error(self, api: int, error: int) -> None:

@@ -6,8 +6,8 @@ their correlation id and their records. Consecutive valid requests for one parti
 together.
 
 Rule: a coalesced produce contains only requests that succeed. The first request that needs more
-ends it and is handled on its own: a rejected batch, a duplicate of an idempotent producer, or a
-topic whose log stamps append times.
+ends it and is handled on its own. Examples are a rejected batch, a duplicate of an idempotent
+producer, and a topic whose log stamps append times.
 """
 
 from __future__ import annotations

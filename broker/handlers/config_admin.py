@@ -1,7 +1,7 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, of topics and of the broker.
+"""DescribeConfigs, AlterConfigs, and IncrementalAlterConfigs, of topics and of the broker.
 
-Rules: a topic's configs can be changed while it is served. The broker's are what it was started
-with: they are shown, and changing them is refused.
+Rules: the configs of a topic can change while it is served. Those of the broker are its start
+options: they are shown, and changing them is an error.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ __all__ = ["alter_configs", "describe_configs", "incremental_alter_configs"]
 _TOPIC, _BROKER = 2, 4
 _SOURCE_TOPIC, _SOURCE_STATIC, _SOURCE_DEFAULT = 1, 4, 5
 _SET, _DELETE = 0, 1
-_AT_A_TIME = 20
+_RESOURCES_PER_TURN = 20
 
 
 async def describe_configs(node: Node, request: Request) -> Fields:
-    """Every config with its value, where that comes from, its type and its meaning.
+    """Return each config with its value, source, type, and documentation.
 
-    Each resource once, however often it is named.
+    A resource that is named twice is described once.
     """
     results = []
     resources = {(r.resource_type, r.resource_name): r for r in request.message.resources}
     for number, resource in enumerate(resources.values(), 1):
-        if not number % _AT_A_TIME:
-            await asyncio.sleep(0)  # others want their turn
+        if not number % _RESOURCES_PER_TURN:
+            await asyncio.sleep(0)  # let other clients be served
         fields = _resource(resource)
         try:
             fields["configs"] = await _describe(node, request, resource)
@@ -117,7 +117,7 @@ def _resource(resource: Any) -> dict[str, Any]:
 
 
 async def _topic(node: Node, request: Request, name: str, *, now: bool = False) -> Any:
-    """The topic; `now`: with what another broker may just have changed."""
+    """Return the topic; with `now`, include a change that another broker may just have made."""
     if not request.may_use_topic(name):
         raise refused(
             ErrorCode.TOPIC_AUTHORIZATION_FAILED,

@@ -1,8 +1,7 @@
-"""What a broker counts while it works: plain numbers, which the server's metrics read.
+"""The counters of a broker: plain numbers, which the metrics read.
 
-Rules: counting costs nanoseconds and never fails. What the log knows anyway (offsets, sizes) is
-not counted again. Labels are API keys, error codes and a few fixed words: never what a client
-makes up.
+Rules: counting takes nanoseconds and never fails. Offsets and sizes are not counted: the log knows
+them. Labels are API keys, error codes, and a few fixed words, never text from a client.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from typing import Any
 
 __all__ = ["BOUNDS", "BrokerCounters", "Histogram"]
 
-# seconds; the last bucket of a histogram is what takes longer
+# seconds; a histogram has one more bucket, for longer durations
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
 class Histogram:
-    """How often something took how long."""
+    """Counts of durations by bucket, and their sum."""
 
     __slots__ = ("counts", "total")
 
@@ -29,14 +28,14 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, seconds: float, times: int = 1) -> None:
-        """It took so long, so many times."""
+        """Count a duration, `times` times."""
         self.counts[bisect_left(BOUNDS, seconds)] += times
         self.total += seconds * times
 
 
 @dataclass(slots=True)
 class BrokerCounters:
-    """Counted since the start; only grow."""
+    """Counted since the start; the numbers only grow."""
 
     requests: Counter[int] = field(default_factory=Counter)  # by API key
     errors: Counter[tuple[int, int]] = field(default_factory=Counter)  # by API key, error code
@@ -52,12 +51,12 @@ class BrokerCounters:
     refused: int = 0  # connections over the limit
 
     def forget_topics(self, served: Container[str]) -> None:
-        """Forget what was counted of topics that are not served any more."""
+        """Forget the counters of topics that are not served any more."""
         for topic in [name for name in self.fetched if name not in served]:
             del self.fetched[topic]
 
     def count_errors(self, api: int, answer: Mapping[str, Any]) -> None:
-        """Count every error in the fields of an answer."""
+        """Count every error code in the fields of a reply."""
         for code in _codes(answer):
             self.errors[api, code] += 1
 

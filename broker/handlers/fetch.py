@@ -1,14 +1,15 @@
-"""Fetch: read what is there, or wait until there is enough.
+"""Fetch: answer with the data that is there, or wait until there is enough.
 
 Rules:
 
-- Answer at once when there is an error, enough bytes, or nothing to wait for; otherwise park until
-  an append or the client's time limit. Never answer empty at once (clients spin), never forget to
-  answer (they hang), and leave nothing behind when the connection goes.
-- The first partition with data gives at least one whole batch, however small the client's limits.
-- A fetch of very many partitions that is woken in vain rests before it looks again: its looking
-  must not be what everybody else waits for.
-- Sessions are declined: the session id is 0, and a request that continues one is refused.
+- Answer at once if there is an error, enough data, or nothing to wait for. Otherwise wait for an
+  append or for the client's time limit. An empty answer at once would make clients spin, and a
+  missing answer would make them hang.
+- A closed connection leaves no waiting fetch behind.
+- The first partition with data returns at least one whole batch, however small the client's limits.
+- A fetch of very many partitions that wakes in vain pauses before it looks again, so that its
+  looking does not delay the other clients.
+- Fetch sessions are declined: the session id is 0, and continuing one is an error.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from headworks.errors import CorruptError
 _FETCH = int(ApiKey.FETCH)
 __all__ = ["Fetch"]
 
-_LONG_LOOK = 0.002  # seconds
-_REST = 50  # times as long as the look took
-_MOST = 1 << 30  # of one reply: its length must fit 31 bits
+_LONG_LOOK_SECONDS = 0.002
+_PAUSE_FACTOR = 50  # the pause is this many times as long as the look
+_MAX_REPLY_BYTES = 1 << 30  # its length must fit 31 bits
 
 
 class Fetch:
@@ -58,11 +59,11 @@ class Fetch:
         self._header = header
         self._request = request
         self._reply = reply
-        self._timer: asyncio.TimerHandle | None = None
-        self._rest: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None  # set while it waits
+        self._pause: asyncio.TimerHandle | None = None  # set while it may not look
 
     def start(self) -> None:
-        """Answer, or park until there is something to answer."""
+        """Answer, or wait until there is something to answer."""
         request = self._request
         if request.session_epoch > 0:
             self._reply(
@@ -84,10 +85,10 @@ class Fetch:
         self._timer = loop.call_later(request.max_wait_ms / 1000, self._expire)
 
     def cancel(self) -> None:
-        """Stop waiting, without an answer: the connection is gone."""
-        if self._rest is not None:
-            self._rest.cancel()
-            self._rest = None
+        """Stop waiting without an answer, because the connection is closed."""
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -95,7 +96,7 @@ class Fetch:
                 partition.unwatch(self._wake)
 
     def _wake(self) -> None:
-        if self._rest is not None:
+        if self._pause is not None:
             return
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -103,11 +104,11 @@ class Fetch:
         if enough:
             self.cancel()
             self._answer(reads)
-        elif (spent := loop.time() - began) > _LONG_LOOK:
-            self._rest = loop.call_later(spent * _REST, self._look_again)
+        elif (spent := loop.time() - began) > _LONG_LOOK_SECONDS:
+            self._pause = loop.call_later(spent * _PAUSE_FACTOR, self._look_again)
 
     def _look_again(self) -> None:
-        self._rest = None
+        self._pause = None
         self._wake()
 
     def _expire(self) -> None:
@@ -129,8 +130,8 @@ class Fetch:
         return [partition for partition in found if partition is not None]
 
     def _read(self) -> tuple[list[PartitionData], bool]:
-        """What there is now, and whether that is enough to answer."""
-        room = min(self._request.max_bytes, _MOST)
+        """Return what each partition has now, and whether that is enough to answer."""
+        room = min(self._request.max_bytes, _MAX_REPLY_BYTES)
         total, failed = 0, False
         reads = []
         for wanted in self._request.partitions:

@@ -1,6 +1,7 @@
-"""DescribeGroups, ListGroups, DeleteGroups, OffsetDelete: groups as an administrator sees them.
+"""DescribeGroups, ListGroups, DeleteGroups, and OffsetDelete: groups for an administrator.
 
-Rule: a broker answers for the groups that it coordinates; a client that lists asks every broker.
+Rule: a broker answers for the groups that it coordinates. To list all groups, a client asks every
+broker.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["delete_groups", "describe_groups", "list_groups", "offset_delete"]
 
 
 async def list_groups(node: Node, request: Request) -> Fields:
-    """Groups with members, and groups that only have offsets (which are empty)."""
+    """List groups with members, and groups that only have offsets, which are empty."""
     states = {state.lower() for state in getattr(request.message, "states_filter", ())}
     listed = {
         name: {
@@ -49,7 +50,7 @@ async def list_groups(node: Node, request: Request) -> Fields:
 
 
 async def describe_groups(node: Node, request: Request) -> Fields:
-    """State and members, of each group once; a group that nobody knows is dead."""
+    """Return state and members of each group. An unknown group is dead."""
     names = dict.fromkeys(request.message.groups)
     return {"groups": [await _describe(node, request, name) for name in names]}
 
@@ -84,7 +85,7 @@ async def _describe(node: Node, request: Request, name: str) -> dict[str, Any]:
 
 
 async def delete_groups(node: Node, request: Request) -> Fields:
-    """Forget groups that nobody is in, with their offsets."""
+    """Delete groups without members, and their committed offsets."""
     results = []
     for name in request.message.groups_names:
         if not request.may_use_group(name):
@@ -102,7 +103,7 @@ async def delete_groups(node: Node, request: Request) -> Fields:
 
 
 async def offset_delete(node: Node, request: Request) -> Fields:
-    """Forget a group's position in single partitions; not while somebody reads for the group."""
+    """Delete a group's offsets of single partitions, unless the group has members."""
     message = request.message
     error = ErrorCode.NONE
     if not request.may_use_group(message.group_id):

@@ -1,7 +1,7 @@
-"""Whether this broker answers for a partition or a group, and who does if not.
+"""Which broker answers for a partition or a group.
 
-Rules: looking up what is served is one look into a dictionary. A broker that is not sure of its id
-answers for nothing: the client then asks another, or this one again when it is sure.
+Rules: finding a hosted partition is one dictionary lookup. A broker without a valid lease answers
+for nothing. The client then asks another broker, or this one again when its lease is valid.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def partition_of(node: Node, topic: str, index: int) -> HostedPartition | ErrorCode:
-    """The partition if this broker answers for it, or the error that says why it does not."""
+    """Return the partition if this broker answers for it, and otherwise the error code."""
     partition = node.hosted.partition(topic, index)
     if partition is None or not node.coordination.lease_valid:
         return unavailable_error(node, topic, index)
@@ -31,7 +31,7 @@ def partition_of(node: Node, topic: str, index: int) -> HostedPartition | ErrorC
 
 
 def unavailable_error(node: Node, topic: str, index: int) -> ErrorCode:
-    """The error for a partition that this broker does not answer for."""
+    """Return the error code for a partition that this broker does not answer for."""
     served = node.hosted.topics.get(topic)
     if served is None or not 0 <= index < served.count:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -41,14 +41,14 @@ def unavailable_error(node: Node, topic: str, index: int) -> ErrorCode:
 
 
 def leader_of(node: Node, broker: int, *, served: bool) -> int:
-    """Who answers for a partition of `broker`; -1: nobody. `served`: by us, if it is ours."""
+    """Return the leader of a partition of `broker`, or -1. `served`: we host it, if it is ours."""
     if broker == node.node_id:
         return broker if served and node.coordination.lease_valid else -1
     return broker if broker in node.coordination.members else -1
 
 
 def coordinator(node: Node, group: str) -> ClusterMember | None:
-    """The living broker that coordinates a group."""
+    """Return the living broker that coordinates a group."""
     members = node.coordination.members
     broker = coordinator_of(group, members)
     if broker is None or (broker == node.node_id and not node.coordination.lease_valid):
@@ -57,11 +57,11 @@ def coordinator(node: Node, group: str) -> ClusterMember | None:
 
 
 def coordinates(node: Node, group: str) -> bool:
-    """Whether this broker coordinates a group."""
+    """Return whether this broker coordinates a group."""
     found = coordinator(node, group)
     return found is not None and found.broker == node.node_id
 
 
 def group_refusal(node: Node, group: str) -> ErrorCode:
-    """NOT_COORDINATOR unless this broker coordinates the group."""
+    """Return NOT_COORDINATOR unless this broker coordinates the group."""
     return ErrorCode.NONE if coordinates(node, group) else ErrorCode.NOT_COORDINATOR

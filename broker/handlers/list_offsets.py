@@ -1,11 +1,11 @@
-"""ListOffsets: the ends of a partition, or the first offset at or after a time.
+"""ListOffsets: the ends of a partition, or the first offset at or after a timestamp.
 
 Rules:
 
-- The search by time looks into batches, which may be large and compressed: it runs in a thread, one
-  search at a time, so that nobody else waits for it.
-- A negative number is a name of a place, never a time. Those of tiered storage belong to versions
-  that are not served, and are refused as Apache Kafka refuses them there.
+- The search by timestamp reads batches, which may be large and compressed. It runs in a thread, one
+  search at a time, so that no other client waits for it.
+- A negative number names an end of the log and is never a timestamp. Those of tiered storage belong
+  to versions that are not served, and get the error that Apache Kafka gives.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PLACES = frozenset({_LATEST, _EARLIEST, _MAX_TIMESTAMP})
 
 
 async def list_offsets(node: Node, request: Request) -> Fields:
-    """Answer every partition by itself."""
+    """Answer for each partition on its own."""
     return {
         "topics": [
             {

@@ -1,4 +1,4 @@
-"""DeleteRecords, OffsetForLeaderEpoch, DescribeLogDirs and DescribeCluster."""
+"""DeleteRecords, OffsetForLeaderEpoch, DescribeLogDirs, and DescribeCluster."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _BROKERS = 1
 
 
 async def delete_records(node: Node, request: Request) -> Fields:
-    """Move the start of partitions; whole segments before it are removed."""
+    """Advance the log start offset of partitions, and delete whole segments before it."""
     topics = []
     for topic in request.message.topics:
         answers = []
         for asked in topic.partitions:
             answers.append(_delete(node, request, topic.name, asked))
-            await asyncio.sleep(0)  # each may have waited for the disk: others want their turn
+            await asyncio.sleep(0)  # each may have waited for the disk: let other clients be served
         topics.append({"name": topic.name, "partitions": answers})
     return {"topics": topics}
 
@@ -53,7 +53,7 @@ def _delete(node: Node, request: Request, topic: str, asked: Any) -> dict[str, A
 
 
 async def offset_for_leader_epoch(node: Node, request: Request) -> Fields:
-    """There is one epoch, and it ends at the visible end."""
+    """Answer with the high watermark: there is one leader epoch."""
     return {
         "topics": [
             {
@@ -86,7 +86,7 @@ def _epoch_end(node: Node, request: Request, topic: str, asked: Any) -> dict[str
 
 
 async def describe_cluster(node: Node, request: Request) -> Fields:
-    """The living brokers."""
+    """Return the living brokers."""
     if getattr(request.message, "endpoint_type", _BROKERS) != _BROKERS:
         return {
             "error_code": ErrorCode.INVALID_REQUEST,
@@ -109,7 +109,7 @@ async def describe_cluster(node: Node, request: Request) -> Fields:
 
 
 async def describe_log_dirs(node: Node, request: Request) -> Fields:
-    """The one folder: size of every partition asked for, and the disk's."""
+    """Return the sizes of the requested partitions and of the disk. There is one log folder."""
     if not request.may_use_broker():
         return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
     asked = request.message.topics

@@ -1,7 +1,7 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup and FindCoordinator: being in a group.
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and FindCoordinator: membership in a group.
 
-Rules: these modules translate; what a group does is decided in `broker.groups`. Only the broker
-that coordinates a group answers for it.
+Rules: this module translates; `broker.groups` decides what a group does. Only the coordinator of a
+group answers for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 
 async def find_coordinator(node: Node, request: Request) -> Fields:
-    """The living broker that a group falls to; there are no transactions to coordinate."""
+    """Return the living broker that coordinates a group. Transactions have no coordinator."""
     message = request.message
     kind = getattr(message, "key_type", _GROUP)
     if request.version < 4:
@@ -56,7 +56,7 @@ def _coordinator(node: Node, request: Request, kind: int, key: str) -> dict[str,
 
 
 async def join_group(node: Node, request: Request) -> Fields:
-    """Answered when the group has gathered."""
+    """Answer when all members have joined."""
     message = request.message
     if not request.may_use_group(message.group_id):
         return _joined(
@@ -101,7 +101,7 @@ def _joined(request: Request, joined: JoinResponse) -> dict[str, Any]:
 
 
 async def sync_group(node: Node, request: Request) -> Fields:
-    """Answered when the leader has brought the assignment."""
+    """Answer when the leader has sent the assignment."""
     message = request.message
     if not request.may_use_group(message.group_id):
         return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED, "assignment": b""}
@@ -134,7 +134,7 @@ async def sync_group(node: Node, request: Request) -> Fields:
 
 
 async def heartbeat(node: Node, request: Request) -> Fields:
-    """The member is alive; the answer says whether to join again."""
+    """Keep the member alive; the error code says whether it must rejoin."""
     message = request.message
     if not request.may_use_group(message.group_id):
         return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
@@ -153,7 +153,7 @@ async def heartbeat(node: Node, request: Request) -> Fields:
 
 
 async def leave_group(node: Node, request: Request) -> Fields:
-    """One member, or from version 3 several."""
+    """Remove one member, or from version 3 on several."""
     message = request.message
     if not request.may_use_group(message.group_id):
         return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED, "members": []}
@@ -187,7 +187,7 @@ async def leave_group(node: Node, request: Request) -> Fields:
 
 
 def _settle(future: asyncio.Future[_T]) -> Callable[[_T], None]:
-    """A callback that completes `future`, unless its connection has gone meanwhile."""
+    """Return a callback that completes `future`, unless the connection is closed."""
 
     def settle(result: _T) -> None:
         if not future.done():

@@ -1,9 +1,12 @@
-"""Metadata: brokers, topics, partitions and who leads them; creates topics that are asked for.
+"""Metadata: brokers, topics, partitions, and leaders. It creates topics on demand.
 
-Rules: a reply without errors is kept as bytes until a topic or a broker changes. A partition that
-could not be opened is tried again when its topic is asked for by name. A topic that is
-not there is created only if the client allows it (producers do, consumers do not), the broker does,
-and the client may produce to it. Topics that the client may not see are left out of a listing.
+Rules:
+
+- A reply without errors is cached until a topic or a broker changes.
+- A partition that could not be opened is tried again when a client names its topic.
+- A missing topic is created only if the client and the broker allow it, and if the client may
+  produce to it. Producers ask for that, and consumers do not.
+- A listing omits the topics that the client may not see.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from headworks._kafka.protocol.messages import Fields, encode
 
 __all__ = ["broker_fields", "controller_of", "living", "metadata"]
 
-_AT_A_TIME = 200
+_TOPICS_PER_TURN = 200
 
 
 async def metadata(node: Node, request: Request) -> bytes:
@@ -48,7 +51,7 @@ async def metadata(node: Node, request: Request) -> bytes:
 async def _answer(
     node: Node, request: Request, names: tuple[str | None, ...] | None
 ) -> tuple[Fields, bool]:
-    """The reply's fields, and whether they stay true until the hosted topics change."""
+    """Return the fields of the reply, and whether they stay valid until the topics change."""
     if request.version == 0 and not names:
         names = None  # version 0 cannot say null: an empty list means all
     create = node.auto_create_topics and getattr(request.message, "allow_auto_topic_creation", True)
@@ -61,8 +64,8 @@ async def _answer(
     else:
         topics = []
         for number, name in enumerate(names):
-            if number % _AT_A_TIME == _AT_A_TIME - 1:
-                await asyncio.sleep(0)  # others want their turn
+            if number % _TOPICS_PER_TURN == _TOPICS_PER_TURN - 1:
+                await asyncio.sleep(0)  # let other clients be served
             topics.append(await _named(node, request, name, create=create))
     fields = {
         "brokers": [broker_fields(member) for member in living(node)],
@@ -79,19 +82,19 @@ def _lasts(node: Node, answer: dict[str, Any]) -> bool:
 
 
 def living(node: Node) -> list[ClusterMember]:
-    """The living brokers; a client is never told that there are none."""
+    """Return the living brokers, which are never none for a client."""
     return list(node.coordination.members.values()) or [
         ClusterMember(node.node_id, node.host, node.port)
     ]
 
 
 def controller_of(node: Node) -> int:
-    """Whom clients ask for changes of topics: any broker can, so that all name the same one."""
+    """Return the broker that clients ask for topic changes. Any can, so all name the same one."""
     return living(node)[0].broker
 
 
 def broker_fields(member: ClusterMember) -> dict[str, Any]:
-    """A broker, as replies name it."""
+    """Return the fields of a broker in a reply."""
     return {"node_id": member.broker, "host": member.host, "port": member.port}
 
 

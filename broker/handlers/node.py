@@ -1,4 +1,4 @@
-"""What handlers work with: the node and its parts. The server passes it to every handler."""
+"""The node and its parts, which the server passes to every handler."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class ReplyCache:
         self._left = self._size = size
 
     def find(self, question: Hashable, version: int) -> bytes | None:
-        """The reply to a question, if it was kept since the hosted topics had this version."""
+        """Return the reply to a question, if it is valid for this version of the topics."""
         return self._kept.get(question) if version == self._version else None
 
     def keep(self, question: Hashable, version: int, reply: bytes) -> None:
-        """Keep a reply that is true for this version of the hosted topics."""
+        """Store a reply that is valid for this version of the topics."""
         if len(reply) > self._size:
             return
         if version != self._version or len(self._kept) >= self._limit or len(reply) > self._left:
@@ -76,17 +76,17 @@ class Request(NamedTuple):
         return self.header.version
 
     def may_use_topic(self, name: str) -> bool:
-        """Whether the client may use this API on that topic."""
+        """Return whether the client may use this API on that topic."""
         return self.client.may_use_topic(self.header.key, name)
 
     def may_use_group(self, name: str) -> bool:
-        """Whether the client may use this API on that group."""
+        """Return whether the client may use this API on that group."""
         return self.client.may_use_group(self.header.key, name)
 
     def may_use_broker(self) -> bool:
-        """Whether the client may use this API on the broker as a whole."""
+        """Return whether the client may use this API on the whole broker."""
         return self.client.may_use_broker(self.header.key)
 
 
-# what a handler answers: the fields of the reply, or its body ready made
+# A handler returns the fields of the reply, or its encoded body
 Handler = Callable[[Node, Request], Awaitable[Fields | bytes]]

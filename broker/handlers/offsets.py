@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch: where a group has got to."""
+"""OffsetCommit and OffsetFetch: the committed offsets of a group."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from headworks._kafka.protocol.messages import Fields
 
 __all__ = ["offset_commit", "offset_fetch"]
 
-_MAX_METADATA = 4096
-_MOST_POSITIONS = 100_000  # in a reply; groups beyond are refused: they are to be asked for again
+_MAX_METADATA_CHARACTERS = 4096
+_MAX_OFFSETS = 100_000  # in a reply; further groups get an error
 
 
 async def offset_commit(node: Node, request: Request) -> Fields:
-    """Store what may be stored; every partition has its own answer."""
+    """Commit the offsets that may be committed; each partition has its own error code."""
     message = request.message
     group_error = _group_error(node, request) or await _others_error(node, message)
     accepted: dict[tuple[str, int], CommittedOffset] = {}
@@ -46,11 +46,11 @@ async def offset_commit(node: Node, request: Request) -> Fields:
 
 
 async def offset_fetch(node: Node, request: Request) -> Fields:
-    """Answer for the named partitions, or for all that have a position."""
+    """Answer for the named partitions, or for all with a committed offset."""
     message = request.message
     if request.version < 8:
         return await _fetched(node, request, message.group_id, message.topics)
-    answers, left = [], _MOST_POSITIONS
+    answers, left = [], _MAX_OFFSETS
     for name, group in {group.group_id: group for group in message.groups}.items():
         answer = await _fetched(node, request, name, group.topics, full=left <= 0)
         left -= sum(len(topic["partitions"]) for topic in answer["topics"])
@@ -107,7 +107,7 @@ def _group_error(node: Node, request: Request) -> ErrorCode:
 
 
 async def _others_error(node: Node, message: Any) -> ErrorCode:
-    """Whoever is no member moves no group whose members coordinate themselves."""
+    """Reject a commit without membership if the group has decentralized members."""
     if message.generation_id_or_member_epoch >= 0:
         return ErrorCode.NONE
     others = await node.coordination.has_members(message.group_id)
@@ -121,7 +121,7 @@ def _topic_error(request: Request, topic: str) -> ErrorCode:
 def _partition_error(served: HostedTopic | None, asked: Any) -> ErrorCode:
     if served is None or not 0 <= asked.partition_index < served.count:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len(asked.committed_metadata or "") > _MAX_METADATA:
+    if len(asked.committed_metadata or "") > _MAX_METADATA_CHARACTERS:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
 

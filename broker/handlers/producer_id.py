@@ -1,4 +1,4 @@
-"""InitProducerId: a number for an idempotent producer, never given out twice."""
+"""InitProducerId: a producer id for an idempotent producer, which is never assigned twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_EPOCH = (1 << 15) - 1
 
 
 async def init_producer_id(node: Node, request: Request) -> Fields:
-    """A new id, or the next epoch of the id that the producer has. Transactions are refused."""
+    """Return a new id, or the next epoch of the producer's id. Transactions are an error."""
     message = request.message
     if not request.may_use_broker():
         return {
@@ -37,7 +37,7 @@ async def init_producer_id(node: Node, request: Request) -> Fields:
         }
     try:
         new = await node.coordination.allocate_producer_ids(1)
-    except StoreFailureError:  # "not now" to every client
+    except StoreFailureError:  # every client retries this code
         return {
             "error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE,
             "producer_id": -1,

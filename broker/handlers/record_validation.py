@@ -44,17 +44,17 @@ __all__ = [
     "validate_batches",
 ]
 
-_MOST_NAMED = 100  # records of one refusal
-_MOST_MISSING = 64  # ids looked up for one request; with more it has to be sent again
-_MOST_RECORDS = 100_000  # looked at for one request: a third of a second of everybody's time
-_LARGE_RECORDS = 2_000  # more are not looked at in the loop, nor more compressed bytes than
+_MAX_NAMED_RECORDS = 100  # in one error
+_MAX_LOOKUPS = 64  # ids looked up for one request; with more, the client must retry
+_MAX_RECORDS = 100_000  # of one request, which take a third of a second
+_LARGE_RECORDS = 2_000  # a thread validates more than this, or more compressed bytes than:
 _LARGE_BYTES = 256 << 10
-_EXPANSION = 32  # times max.message.bytes
-_LEAST_LIMIT = 32 << 20
+_EXPANSION_FACTOR = 32  # times max.message.bytes
+_MIN_LIMIT_BYTES = 32 << 20
 
 
 class RejectedBatchError(RefusedError):
-    """Why a batch is refused; `records`: number in the batch and what is wrong, of each."""
+    """Why a batch is rejected; `records` are numbers in the batch, and what is wrong."""
 
     def __init__(
         self, code: ErrorCode, message: str, records: tuple[tuple[int, str], ...] = ()
@@ -64,7 +64,7 @@ class RejectedBatchError(RefusedError):
 
 
 class ValidationResult(NamedTuple):
-    """What looking found: refusals by the number of the part, and ids to be looked up first."""
+    """The errors by number of the partition in the request, and the ids to look up first."""
 
     refusals: dict[int, RejectedBatchError]
     unknown_ids: set[TopicSchemaId]
@@ -74,7 +74,7 @@ NOT_VALIDATED = ValidationResult({}, set())  # nothing was looked at
 
 
 class BatchToValidate(NamedTuple):
-    """A batch of a request that is to be looked into: the number of its part, and where it goes."""
+    """A batch that needs validation: its number in the request, and its partition."""
 
     number: int
     partition: HostedPartition
@@ -82,8 +82,8 @@ class BatchToValidate(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Left:
-    """What may still be looked at for a request."""
+class _Budget:
+    """The records and bytes that may still be read for a request."""
 
     records: int
     bytes: int
@@ -92,7 +92,7 @@ class _Left:
 def batches_to_validate(
     node: Node, client: Client, request: ProduceRequest, buffer: Buffer
 ) -> list[BatchToValidate]:
-    """The batches whose topics ask for a look; other mistakes are not judged."""
+    """Return the batches whose topics need validation. Other errors are not checked here."""
     found = []
     for number, part in enumerate(request.partitions):
         partition = node.hosted.partition(part.topic, part.partition)
@@ -114,7 +114,7 @@ def batches_to_validate(
 
 
 def is_large(asked: Sequence[BatchToValidate]) -> bool:
-    """Whether looking would keep the loop for longer than a few milliseconds."""
+    """Return whether validation would occupy the event loop for more than a few milliseconds."""
     records = sum(max(one.batch.record_count, 0) for one in asked)
     packed = sum(one.batch.size for one in asked if one.batch.codec)
     return records > _LARGE_RECORDS or packed > _LARGE_BYTES
@@ -123,10 +123,10 @@ def is_large(asked: Sequence[BatchToValidate]) -> bool:
 def validate_batches(
     asked: Sequence[BatchToValidate], buffer: Buffer, ids: SchemaIdCache | None
 ) -> ValidationResult:
-    """Look into the batches, which lie in `buffer`."""
+    """Validate the batches, which lie in `buffer`."""
     found = ValidationResult({}, set())
-    limits = [_EXPANSION * one.partition.config.max_message_bytes for one in asked]
-    left = _Left(_MOST_RECORDS, max([_LEAST_LIMIT, *limits]))
+    limits = [_EXPANSION_FACTOR * one.partition.config.max_message_bytes for one in asked]
+    left = _Budget(_MAX_RECORDS, max([_MIN_LIMIT_BYTES, *limits]))
     for number, partition, batch in asked:
         left.records -= max(batch.record_count, 0)
         refusal = (
@@ -145,7 +145,7 @@ def _judge(
     batch: Batch,
     ids: SchemaIdCache | None,
     missing: set[TopicSchemaId],
-    left: _Left,
+    left: _Budget,
 ) -> RejectedBatchError | None:
     config = partition.config
     if config.schema_validation and ids is None:
@@ -160,17 +160,17 @@ def _judge(
             wrong = _wrong(partition.topic, config, ids, batch, number, record, asked)
             if wrong is not None:
                 bad.append((number, wrong))
-                if len(bad) == _MOST_NAMED:
+                if len(bad) == _MAX_NAMED_RECORDS:
                     break
     except InvalidBatchError as error:
         return RejectedBatchError(ErrorCode.INVALID_RECORD, f"{partition}: {error}")
     wanted = [
         (partition.topic, one) for one, seen in asked.items() if seen is SchemaIdStatus.NOT_CACHED
     ]
-    missing.update(wanted[: max(0, _MOST_MISSING - len(missing))])
+    missing.update(wanted[: max(0, _MAX_LOOKUPS - len(missing))])
     if bad:
         number, wrong = bad[0]
-        least = "at least " if len(bad) == _MOST_NAMED else ""
+        least = "at least " if len(bad) == _MAX_NAMED_RECORDS else ""
         more = f" ({least}{len(bad)} of the batch's records are refused)" if len(bad) > 1 else ""
         message = f"{partition}: record {number} of the batch: {wrong}{more}"
         return RejectedBatchError(ErrorCode.INVALID_RECORD, message, tuple(bad))
@@ -192,7 +192,7 @@ def _wrong(
     record: Record,
     asked: dict[int, SchemaIdStatus],
 ) -> str | None:
-    """What is wrong with a record, if anything; ids that are not sure are noted in `asked`."""
+    """Return what is wrong with a record, or None; note ids that are not known in `asked`."""
     if record.offset - batch.base_offset != number:
         return f"it says that it is number {record.offset - batch.base_offset}"
     if config.compacted and record.key is None:
@@ -218,7 +218,7 @@ def _too_many(partition: HostedPartition) -> RejectedBatchError:
     return RejectedBatchError(
         ErrorCode.MESSAGE_TOO_LARGE,
         f"{partition}: the broker looks into the records of this topic, and into at most"
-        f" {_MOST_RECORDS} of a request: send smaller batches",
+        f" {_MAX_RECORDS} of a request: send smaller batches",
     )
 
 

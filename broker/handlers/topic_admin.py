@@ -1,6 +1,6 @@
-"""CreateTopics, DeleteTopics and CreatePartitions.
+"""CreateTopics, DeleteTopics, and CreatePartitions.
 
-Rule: when a change is answered it has happened, so that whoever asks next sees it.
+Rule: the reply is sent after the change, so the next request sees it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DEFAULT_SOURCE, _TOPIC_SOURCE = 5, 1
 
 
 async def create_topics(node: Node, request: Request) -> Fields:
-    """Create, or with `validate_only` say what would happen."""
+    """Create topics, or with `validate_only` check whether they could be created."""
     message = request.message
     named = Counter(topic.name for topic in message.topics)
     results = []
@@ -93,7 +93,7 @@ async def _create(node: Node, topic: Any, *, validate_only: bool) -> dict[str, A
 
 
 def _partition_count(node: Node, topic: Any) -> int:
-    """The partitions asked for by number, or the broker's default."""
+    """Return the requested number of partitions, or the broker's default."""
     if topic.replication_factor not in (-1, 1):
         raise refused(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -108,7 +108,7 @@ def _partition_count(node: Node, topic: Any) -> int:
 
 
 def _assignment(node: Node, assignments: Any) -> tuple[int, ...] | None:
-    """The broker of each partition, if the request says it."""
+    """Return the broker of each partition, if the request names them."""
     if not assignments:
         return None
     brokers = {assigned.partition_index: assigned.broker_ids for assigned in assignments}
@@ -118,7 +118,7 @@ def _assignment(node: Node, assignments: Any) -> tuple[int, ...] | None:
 
 
 def _brokers(node: Node, wanted: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """One living broker for each partition."""
+    """Return one living broker for each partition."""
     living = {*node.coordination.members, node.node_id}
     for brokers in wanted:
         if len(brokers) != 1 or brokers[0] not in living:
@@ -138,7 +138,7 @@ def _check_count(count: int) -> None:
 
 
 def _check_served(topic: HostedTopic) -> None:
-    """What is there now cannot be served if its disk was full in that moment."""
+    """Raise if a new topic has partitions that could not be opened, for lack of disk space."""
     for index, refusal in topic.refused.items():
         raise refused(
             ErrorCode.KAFKA_STORAGE_ERROR,
@@ -160,7 +160,7 @@ def _check_allowed(node: Node, request: Request, name: str) -> None:
 
 
 async def delete_topics(node: Node, request: Request) -> Fields:
-    """Delete; answered when the topics are gone."""
+    """Delete topics; the reply is sent when they are gone."""
     responses = []
     for name in request.message.topic_names:
         error, text = ErrorCode.NONE, None
@@ -176,7 +176,7 @@ async def delete_topics(node: Node, request: Request) -> Fields:
 
 
 async def create_partitions(node: Node, request: Request) -> Fields:
-    """Give topics more partitions."""
+    """Add partitions to topics."""
     results = []
     for asked in request.message.topics:
         error, text = ErrorCode.NONE, None

@@ -1,7 +1,8 @@
-"""Who comes in: accepts connections, does the TLS handshake, and drops those that are too slow.
+"""Accepts connections, does their TLS handshakes, and drops those that are too slow.
 
-Rules: a connection counts from the moment it is accepted, so that handshakes are limited too, all
-together and those from one address. What goes wrong with one is logged, counted, and ends that one.
+Rules: a connection counts from the moment it is accepted, so the limits include handshakes. The
+limits apply to all connections and to those of one address. An error of one connection is logged
+and counted, and ends only that connection.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from headworks._broker.server.handshake import Handshake
 __all__ = ["Acceptor"]
 
 _log = logging.getLogger(__name__)
-_ACCEPTS = 64  # connections taken per turn of the loop
-_PAUSE = 0.5
+_MAX_ACCEPTS = 64  # connections accepted per turn of the event loop
+_RETRY_SECONDS = 0.5
 
 
 class Acceptor:
@@ -31,9 +32,9 @@ class Acceptor:
     def __init__(
         self, listener: socket.socket, context: ServerContext, tls: ssl.SSLContext | None = None
     ) -> None:
-        self.connections: set[Connection] = set()
+        self.connections: set[Connection] = set()  # that are open
         self._handshakes: dict[ssl.SSLSocket, Handshake] = {}
-        self._from: Counter[str] = Counter()  # open ones, by address
+        self._from: Counter[str] = Counter()  # connections and handshakes by address
         self._listener = listener
         self._context = context
         self._tls = tls
@@ -41,11 +42,11 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
 
     def start(self) -> None:
-        """Let clients in."""
+        """Accept connections."""
         self._loop.add_reader(self._listener, self._accept)
 
     def stop(self) -> None:
-        """Let nobody in any more; connections go on."""
+        """Accept no more connections; open ones continue."""
         self._loop.remove_reader(self._listener)
         self._listener.close()
         for sock, handshake in self._handshakes.items():
@@ -54,7 +55,7 @@ class Acceptor:
         self._handshakes.clear()
 
     async def drop_slow(self) -> None:
-        """Look after silent and stalled connections, until cancelled."""
+        """Close idle and stalled connections, until cancelled."""
         limits, memory = self._context.limits, self._context.memory
         pause = min(limits.idle_seconds / 10, limits.stall_seconds / 10, 1.0)
         while True:
@@ -65,16 +66,16 @@ class Acceptor:
             memory.exhausted = False
 
     def _accept(self) -> None:
-        for _ in range(_ACCEPTS):
+        for _ in range(_MAX_ACCEPTS):
             try:
                 sock, address = self._listener.accept()
             except BlockingIOError:
                 return
             except OSError as error:  # out of files: the others must close some first
                 about = {"error": str(error), "connections": len(self.connections)}
-                _log.error("accept failed, again in %s s: %s", _PAUSE, error, extra=about)
+                _log.error("accept failed, again in %s s: %s", _RETRY_SECONDS, error, extra=about)
                 self._loop.remove_reader(self._listener)
-                self._loop.call_later(_PAUSE, self._accept_again)
+                self._loop.call_later(_RETRY_SECONDS, self._accept_again)
                 return
             host, port = address[:2]
             peer = f"{host}:{port}"
@@ -96,7 +97,7 @@ class Acceptor:
                 self._fail(sock, host, peer, str(error), "network")
 
     def _refusal(self, host: str, descriptor: int) -> str:
-        """Why one more connection from there cannot be taken; "" if it can."""
+        """Return why one more connection from there is refused, or ""."""
         limits, found = self._context.limits, self._from.get(host, 0)
         if len(self.connections) + len(self._handshakes) >= limits.max_connections:
             return f"{len(self.connections)} connections are open"
@@ -111,7 +112,7 @@ class Acceptor:
         return ""
 
     def _left(self, host: str) -> None:
-        """A connection from there is gone."""
+        """Count a closed connection from there."""
         self._from[host] -= 1
         if not self._from[host]:
             del self._from[host]

@@ -1,7 +1,7 @@
-"""How the bytes of a connection move: as they are, or through TLS.
+"""The bytes of a connection, in plaintext or through TLS.
 
-Rules: nothing blocks; what cannot move now raises BlockingIOError, for either kind. A connection
-chooses once. Plain sockets get their own methods, with no layer in between.
+Rules: nothing blocks. If no byte can move now, both kinds raise BlockingIOError. A plaintext stream
+uses the socket's own methods, with no layer in between.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from typing import Protocol
 
 __all__ = ["ByteStream", "PlainByteStream", "TlsByteStream", "prepare"]
 
-# A client that waits for us is never idle: only the kernel can see that its machine is gone.
+# A client that waits for the broker is never idle. Only the kernel notices that its machine died.
 _KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),  # seconds without a byte
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),  # between questions
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),  # questions without an answer
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),  # between probes
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),  # probes without an answer
 )
 
 
 class ByteStream(Protocol):
-    """A socket's two directions."""
+    """Both directions of a socket."""
 
-    sock: socket.socket
-    sends_files: bool  # whether sendfile may be used on the socket
-    receive: Callable[[memoryview], int]
-    send: Callable[[bytes | memoryview, int], int]
+    sock: socket.socket  # for the event loop
+    sends_files: bool  # whether sendfile works on the socket
+    receive: Callable[[memoryview], int]  # fills the view; returns the bytes received
+    send: Callable[[bytes | memoryview, int], int]  # data and flags; returns the bytes sent
 
     def pending(self) -> bool:
-        """Whether there is more to receive that the kernel does not know of."""
+        """Return whether received bytes wait where the event loop does not see them."""
 
     def close(self) -> None:
         """Close at once."""
 
 
 def prepare(sock: socket.socket) -> None:
-    """What every accepted socket is: non-blocking, without delays, and asked whether it lives."""
+    """Make an accepted socket non-blocking, without Nagle's delay, and with keepalive probes."""
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for option in _KEEPALIVE:
@@ -77,7 +77,7 @@ class TlsByteStream:
         self.send: Callable[[bytes | memoryview, int], int] = self._send
 
     def _receive(self, into: memoryview) -> int:
-        """Fill `into` as far as it goes: TLS gives one record at a time."""
+        """Fill `into` as far as possible, because TLS returns one record at a time."""
         total = 0
         try:
             while total < len(into):
@@ -103,7 +103,7 @@ class TlsByteStream:
         return self._tls.pending() > 0
 
     def close(self) -> None:
-        """See `ByteStream`; tells the other side that this was the end, if that goes at once."""
+        """See `ByteStream`. Send the TLS closure alert, if that does not block."""
         with contextlib.suppress(OSError, ValueError):
             self._tls.unwrap()
         self._tls.close()

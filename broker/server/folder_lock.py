@@ -1,4 +1,4 @@
-"""The lock of a data folder: one broker at a time."""
+"""The lock of a data folder, which only one broker at a time may use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["FolderLock"]
 
 
 class FolderLock:
-    """Holds `<folder>/lock`; the kernel lets go of it however the process ends."""
+    """Holds `<folder>/lock`. The kernel releases it however the process ends."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -37,7 +37,7 @@ class FolderLock:
             raise _unusable(folder, error) from None
 
     def release(self) -> None:
-        """Let go."""
+        """Release the lock."""
         os.close(self._fd)
 
 

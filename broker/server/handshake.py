@@ -1,7 +1,7 @@
-"""The TLS handshake of one connection, before anything else happens on it.
+"""The TLS handshake of one connection, which comes before everything else.
 
-Rules: nothing blocks, and it ends: well, in an error, or when its time is up. Whoever fails it is
-closed with a line in the log that says what they probably are.
+Rules: nothing blocks, and every handshake ends: in success, in an error, or at its time limit. The
+log line of a failed handshake names the probable cause.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HINTS = {
 
 
 class Handshake:
-    """Calls `done` once, with "" or with what went wrong; the socket is left open."""
+    """Calls `done` once, with "" or with the error. The socket stays open."""
 
     def __init__(self, sock: ssl.SSLSocket, seconds: float, done: Callable[[str], None]) -> None:
         self._sock = sock

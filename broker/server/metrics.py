@@ -1,9 +1,13 @@
-"""Prometheus metrics, for who asks for them with `--metrics HOST:PORT`.
+"""Prometheus metrics of the broker, served with `--metrics HOST:PORT`.
 
-Rules: nothing is measured for this that costs more than adding numbers; a scrape reads those
-numbers from its own thread and touches nothing else, but for the groups' positions, which the loop
-reads for it. Labels are bounded: so many topics, groups and principals, and the rest as one.
-prometheus-client is imported only here.
+Rules:
+
+- Measuring costs no more than adding numbers.
+- A scrape reads those numbers in its own thread. Only the positions of the groups are read for it
+  by the event loop.
+- Labels are bounded. Beyond 1,000 topics and 200 groups nothing is shown; beyond 100 principals the
+  rest is shown as one.
+- Only this module imports prometheus-client.
 """
 
 from __future__ import annotations
@@ -35,11 +39,11 @@ from headworks._server.metrics_page import MetricsEndpoint, MetricsPage
 __all__ = ["MetricsServer", "MetricsSource"]
 
 _TOPIC, _PARTITION = ["topic"], ["topic", "partition"]
-_MOST_TOPICS = 1000
-_MOST_GROUPS = 200
-_MOST_PRINCIPALS = 100
+_MAX_TOPICS = 1000
+_MAX_GROUPS = 200
+_MAX_PRINCIPALS = 100
 _OTHERS = "(others)"
-_LAG_SECONDS = 5.0
+_LAG_TIMEOUT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class MetricsSource:
 
 
 class MetricsServer(MetricsPage):
-    """Serves `/metrics` until `stop`, guarded as the broker is."""
+    """Serves `/metrics` until `stop`, with the security of the broker."""
 
     def __init__(
         self,
@@ -73,7 +77,7 @@ class _Collector:
         self._loop = loop
 
     def describe(self) -> list[Metric]:
-        """Nothing: registering must not collect."""
+        """Return nothing, so that registering does not collect."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -129,7 +133,7 @@ class _Collector:
         yield logins
         principals = Counter(c.client.principal.name for c in self._observed.connections())
         found = GaugeMetricFamily("broker_connections", "Open connections.", labels=["principal"])
-        for name, count in _bounded(principals, _MOST_PRINCIPALS).items():
+        for name, count in _bounded(principals, _MAX_PRINCIPALS).items():
             found.add_metric([name], count)
         yield found
 
@@ -205,7 +209,7 @@ class _Collector:
         )
         asked = asyncio.run_coroutine_threadsafe(self._lags(), self._loop)
         try:
-            for labels, value in asked.result(_LAG_SECONDS).items():
+            for labels, value in asked.result(_LAG_TIMEOUT_SECONDS).items():
                 lag.add_metric(labels, value)
         except TimeoutError:
             asked.cancel()
@@ -215,7 +219,7 @@ class _Collector:
         node = self._node
         lags: Counter[tuple[str, str]] = Counter()
         groups = [group for group in await node.coordination.groups() if coordinates(node, group)]
-        for group in sorted(groups)[:_MOST_GROUPS]:
+        for group in sorted(groups)[:_MAX_GROUPS]:
             for (topic, index), at in (await node.coordination.offsets(group)).items():
                 partition = node.hosted.partition(topic, index)
                 if partition is not None and at.offset >= 0:
@@ -224,7 +228,7 @@ class _Collector:
 
     def _served(self) -> Iterator[HostedTopic]:
         topics: Any = tuple(self._node.hosted.topics.values())
-        return islice(sorted(topics, key=lambda topic: topic.name), _MOST_TOPICS)
+        return islice(sorted(topics, key=lambda topic: topic.name), _MAX_TOPICS)
 
 
 def _add(family: HistogramMetricFamily, labels: list[str], histogram: Histogram) -> None:
@@ -236,7 +240,7 @@ def _add(family: HistogramMetricFamily, labels: list[str], histogram: Histogram)
 
 
 def _bounded(counts: Counter[str], most: int) -> dict[str, int]:
-    """The largest, and the sum of the others under one name."""
+    """Return the largest counts, and the sum of the others under one name."""
     kept = dict(counts.most_common(most))
     rest = counts.total() - sum(kept.values())
     return kept | ({_OTHERS: rest} if rest else {})

@@ -4,8 +4,8 @@ Rules:
 
 - Whole requests are handled where they lie. The buffer moves only between read passes, because
   produced batches lie in it until they are written.
-- What the buffer grows beyond 16 KiB comes from the memory that all connections share. A request
-  for which there is no memory waits.
+- Every byte beyond the first 16 KiB comes from the memory that all connections share. A request for
+  which there is no memory waits.
 - While half of the shared memory is available, a buffer grows as the bytes arrive: an announced
   length alone must not reserve memory that others need. Below that, a request gets all the memory
   that it needs or none, so that requests that have their memory can complete.

@@ -33,7 +33,7 @@ __all__ = ["StartOptions", "run"]
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """What the command line gives."""
+    """The options of `broker start`."""
 
     listen: str
     folder: Path
@@ -66,7 +66,7 @@ class StartOptions:
 
 
 def run(options: StartOptions) -> None:
-    """Serve until SIGTERM or SIGINT. UsageError for what cannot be, or must not be exposed."""
+    """Serve until SIGTERM or SIGINT. UsageError for options that are invalid, or unsafe."""
     configure(options.log_format, options.log_level)
     host, port = parse_listen(options.listen)
     advertise = None if options.advertise is None else parse_advertised(options.advertise)
@@ -108,14 +108,14 @@ def run(options: StartOptions) -> None:
         max_producers=options.max_producers,
         producer_seconds=options.producer_seconds,
     )
-    # Requests make many small objects and no cycles: looking for those less often is 10 % of speed
+    # Requests create many small objects and no cycles: collecting less often gains 10 % of speed
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
     asyncio.run(_serve(config, as_json=options.json))
 
 
 def parse_advertised(text: str) -> tuple[str, int]:
-    """Host (a name or an address) and port that clients are told; UsageError if it is neither."""
+    """Return the host (a name or an address) and port that clients are told, or UsageError."""
     host, separator, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not separator or not host or not port.isdigit() or int(port) > 65535 or "/" in host:

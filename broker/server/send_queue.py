@@ -3,7 +3,7 @@
 Rules:
 
 - Replies leave in the order of their requests. A reply that is ready waits for those before it.
-- Nothing blocks. What the socket does not accept stays in the queue, and `send` reports it.
+- Nothing blocks. Bytes that the socket does not accept stay in the queue, and `send` reports it.
 - `settle` charges the connection for the bytes that wait after a `send`. Bytes that leave at once
   cost nothing.
 - Slices of files leave by sendfile. Over TLS they pass through memory, 256 KiB at a time.

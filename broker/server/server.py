@@ -1,8 +1,8 @@
-"""The server: listen, keep time for retention and grants, stop without losing anything.
+"""The server: listens, applies retention and grants on time, and stops without losing anything.
 
-Rules: start opens every log before the first client is accepted and before other brokers are told.
-Stop tells the other brokers first, takes no more requests, flushes every log, lets the replies that
-were waiting for that leave, and closes.
+Rules: `start` opens every log before it accepts a client and before it tells the other brokers.
+`stop` tells the other brokers first, takes no more requests, and flushes every log. It then sends
+the replies that waited for the flush, and closes.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ __all__ = ["BrokerServer", "ServerConfig"]
 _log = logging.getLogger(__name__)
 _BACKLOG = 512
 _STOP_SECONDS = 5.0
-_GRANTS_SECONDS = 0.5
-_AGAIN_SECONDS = 0.5
+_GRANTS_CHECK_SECONDS = 0.5
+_RETRY_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """What a broker is started with; without users and access whoever reaches it may do all.
+    """The configuration of a broker. Without users and access, every client may do everything.
 
-    `advertise` is the address that clients are told, if it is another than where it listens (port
-    0: the port it listens on). Without `cluster` it is alone.
+    `advertise` is the address that clients are told, if it is not the listening one (port 0: the
+    listening port). Without `cluster` the broker is alone.
     """
 
     folder: Path
@@ -92,7 +92,7 @@ class ServerConfig:
 
 
 class BrokerServer:
-    """A broker; `start` serves, `stop` ends it."""
+    """A broker, from `start` to `stop`."""
 
     def __init__(self, config: ServerConfig) -> None:
         self.config = config
@@ -106,18 +106,18 @@ class BrokerServer:
 
     @property
     def address(self) -> str:
-        """HOST:PORT that clients reach it at."""
+        """HOST:PORT that clients connect to."""
         host, port = self._advertised
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     @property
     def failure(self) -> asyncio.Future[HeadworksError] | None:
-        """Becomes the error for which the broker has to end; None: it is alone."""
+        """Completes with the error that must end the broker. None if it is alone."""
         return self._failure
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """Those that are open."""
+        """The open connections."""
         return tuple(self._acceptor.connections)
 
     @property
@@ -126,7 +126,7 @@ class BrokerServer:
         return self._node
 
     async def start(self) -> None:
-        """Open the logs and listen. UsageError if the folder or the address is taken."""
+        """Open the logs and listen. UsageError if the folder or the address is in use."""
         config = self.config
         loop = asyncio.get_running_loop()
         raise_limit()
@@ -148,7 +148,7 @@ class BrokerServer:
             raise
         for version in range(
             APIS[ApiKey.API_VERSIONS].maximum + 1
-        ):  # or the first client waits for it
+        ):  # else the first client waits for this
             api_versions(version, login=config.users is not None)
         self._acceptor.start()
         self._tasks = [
@@ -162,7 +162,7 @@ class BrokerServer:
         await coordination.join(ClusterMember(config.node_id, *self._advertised))
 
     async def stop(self) -> None:
-        """Flush everything, answer who waits for it, close."""
+        """Flush everything, send the replies that wait for that, and close."""
         assert self._coordination is not None
         await self._coordination.leave()
         self._acceptor.stop()
@@ -175,7 +175,7 @@ class BrokerServer:
         for partition in self._hosted.partitions():
             partition.flush()
         await asyncio.to_thread(self._flusher.stop)
-        await asyncio.sleep(0)  # the flusher's last results
+        await asyncio.sleep(0)  # let the flusher's last results arrive
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STOP_SECONDS):
                 for connection in self.connections:
@@ -269,7 +269,7 @@ class BrokerServer:
         return store
 
     async def _follow_cluster(self) -> None:
-        """Do what other brokers have changed, and let go of groups that are theirs now."""
+        """Apply the changes of other brokers, and release groups that they coordinate now."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -279,14 +279,14 @@ class BrokerServer:
             except UnreachableError as error:
                 about = {"error": error.message}
                 _log.info("cannot follow the cluster now: %s", error, extra=about)
-                await asyncio.sleep(_AGAIN_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
                 self._changed.set()
             except Exception:  # one topic's trouble is not the others'; a later look may mend it
                 _log.exception("following the cluster failed", extra={"id": self.config.node_id})
 
     async def _watch_grants(self) -> None:
         while True:
-            await asyncio.sleep(_GRANTS_SECONDS)
+            await asyncio.sleep(_GRANTS_CHECK_SECONDS)
             self._authorizer.refresh()
 
     async def _keep_retention(self) -> None:

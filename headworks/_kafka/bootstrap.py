@@ -17,19 +17,19 @@ from headworks.errors import UnreachableError
 
 __all__ = ["Brokers", "resolve_bootstrap"]
 
-_WAIT = 5.0
-_RECONNECT_MS = 2_000
+_ZOOKEEPER_TIMEOUT_SECONDS = 5.0
+_MAX_RECONNECT_MS = 2_000
 
 
 def resolve_bootstrap(bootstrap: str | None = None, zookeeper: str | None = None) -> str:
-    """HOST:PORT[,HOST:PORT..] of brokers now, by these arguments and this process's settings.
+    """Return HOST:PORT[,HOST:PORT..] of brokers, by these arguments and the settings.
 
-    UnreachableError if ZooKeeper is asked and does not answer, or nobody is registered there.
+    UnreachableError if ZooKeeper does not answer, or if no broker is registered there.
     """
     ensemble = _ensemble(bootstrap, zookeeper)
     if ensemble is None:
         return resolve("bootstrap", bootstrap)
-    with open_session(ensemble, wait=_WAIT) as session:
+    with open_session(ensemble, wait=_ZOOKEEPER_TIMEOUT_SECONDS) as session:
         brokers = live_brokers(session)
     if not brokers:
         raise UnreachableError(
@@ -56,25 +56,25 @@ class Brokers:
             self.address = ",".join((*self._doorway.brokers, self._doorway.address))
 
     def client(self) -> dict[str, Any]:
-        """What `client_properties` says, for a client that begins there."""
+        """Return `client_properties` for a client that starts with these brokers."""
         properties = client_properties(self.address)
         if self.followed:
-            properties["reconnect.backoff.max.ms"] = _RECONNECT_MS  # ten seconds by default
+            properties["reconnect.backoff.max.ms"] = _MAX_RECONNECT_MS  # librdkafka's default: 10 s
         return properties
 
     @property
     def followed(self) -> bool:
-        """Whether brokers that take the place of these will be found."""
+        """Whether new brokers are found when they replace these."""
         return self._doorway is not None
 
     def close(self) -> None:
-        """Follow nobody any more."""
+        """Stop following ZooKeeper."""
         if self._doorway is not None:
             self._doorway.close()
 
 
 def _ensemble(bootstrap: str | None, zookeeper: str | None) -> str | None:
-    """The ZooKeeper to be asked, None if brokers are named."""
+    """Return the address of ZooKeeper, or None if brokers are named."""
     if bootstrap is not None:
         return None
     if zookeeper is not None:

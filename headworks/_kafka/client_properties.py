@@ -1,7 +1,7 @@
-"""How a client of ours reaches the broker: address, TLS and user, as librdkafka's properties.
+"""The librdkafka properties with which every client of ours reaches the broker.
 
-Rules: one place decides it, for SDKs, loader, audit and command line alike. A user speaks
-SCRAM-SHA-256, so that no password crosses the network; TLS is spoken when `tls_ca` is set.
+Rules: SDKs, loader, audit, and commands use this one module. A user authenticates with
+SCRAM-SHA-256, so that no password crosses the network. TLS is used if `tls_ca` is set.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from headworks.errors import UsageError
 
 __all__ = ["READ_AHEAD", "client_properties"]
 
-# How soon what was read ahead is looked at again once it is full: after librdkafka's own second a
-# quick reader has long emptied it, and waits.
+# When the prefetch queue is full, librdkafka pauses fetching for a second by default. A fast reader
+# empties the queue much sooner, and would wait.
 READ_AHEAD: Final = {"fetch.queue.backoff.ms": 20}
 
 
 def client_properties(bootstrap: str) -> dict[str, Any]:
-    """Properties for any client of the broker at `bootstrap`, by the settings of this process.
+    """Return the properties of any client of the broker at `bootstrap`, by the settings.
 
     UsageError for a user without a password, or for certificates that cannot be read.
     """

@@ -1,16 +1,16 @@
-"""librdkafka clients that a fork does not hurt.
+"""librdkafka clients that survive a fork.
 
-librdkafka's threads do not survive a fork. To destroy such a client in the child waits for them
-for ever, or reads the memory that their stacks had; and Python destroys it as soon as it collects
-it, be it garbage that the parent had not collected yet, or at the end of the interpreter.
+librdkafka's threads do not survive a fork. Destroying such a client in the child waits for them for
+ever, or reads the memory of their stacks. Python destroys a client as soon as it collects it: as
+garbage that the parent had not collected yet, or at the end of the interpreter.
 
 Rules:
 
-- Every client that a user's process may hold over a fork is made here.
-- In the child, what the parent had is kept for good: it is never destroyed, polled or flushed.
+- A client that a user's process may hold across a fork is created here.
+- The child keeps the parent's clients for ever: it never destroys, polls, or flushes them.
 - A child's own client is not destroyed at the end of the interpreter. The parent may have been
-  resolving a name when it forked; the lock of glibc's `getaddrinfo` is then held for ever in the
-  child, and to destroy a client waits for its thread that waits there.
+  resolving a name when it forked. The child then holds the lock of glibc's `getaddrinfo` for ever,
+  and destroying a client would wait for its thread, which waits for that lock.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _of_this_process: weakref.WeakSet[KafkaProducer | KafkaConsumer] = weakref.WeakS
 
 
 def _keep_for_good() -> None:
-    """One reference more than anyone will ever give back."""
+    """Add one reference that is never released."""
     for client in list(_of_this_process):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
     _of_this_process.clear()

@@ -1,4 +1,4 @@
-"""Error codes of the protocol that this broker answers with."""
+"""The error codes of the protocol that the broker answers with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["ErrorCode", "refused"]
 
 
 class ErrorCode(IntEnum):
-    """Codes as clients know them; the names are the protocol's."""
+    """The error codes by the protocol's names."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -71,5 +71,5 @@ class ErrorCode(IntEnum):
 
 
 def refused(code: ErrorCode, message: str) -> RefusedError:
-    """An error that is answered to the client: its code, and a sentence."""
+    """Return an error that the client is answered with: its code, and a sentence."""
     return RefusedError(message, code=code)

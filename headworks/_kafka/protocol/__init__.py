@@ -1,4 +1,4 @@
-"""The Kafka protocol without I/O: bytes in, requests out; replies in, bytes out."""
+"""The Kafka protocol without I/O: requests and connections out of bytes, replies into bytes."""
 
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.apis import APIS, Api, ApiKey

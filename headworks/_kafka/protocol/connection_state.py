@@ -71,7 +71,7 @@ _LOGIN = Phase.LOGIN
 
 
 class PhaseInput(enum.Enum):
-    """What moves a connection from one phase to the next."""
+    """The inputs that move a connection from one phase to the next."""
 
     LOGIN_SUCCEEDED = "login succeeded"
     STOP = "stop"

@@ -1,10 +1,10 @@
 """Fetch requests and replies, by hand: records go from the file to the socket by sendfile.
 
-A reply is a list of pieces in the order in which they are sent: bytes, and slices of segment files.
-Versions 4 to 12; 12 is the first with compact lengths and tagged fields.
+A reply is a list of pieces in sending order: bytes, and slices of segment files. Versions 4 to 12
+are served; 12 is the first with compact lengths and tagged fields.
 
-Rule: the length of a slice is fixed when the reply is encoded; the bytes of a segment before its
-end never change, so what is sent later is what was promised.
+Rule: the length of a slice is fixed when the reply is encoded. The bytes of a segment before its
+end never change, so the slice that is sent later is the one that was announced.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LONG = struct.Struct(">q")
 
 
 class FetchPartition(NamedTuple):
-    """One partition of a fetch."""
+    """One partition of a fetch request."""
 
     topic: str
     partition: int
@@ -50,7 +50,7 @@ class FetchPartition(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """A parsed fetch."""
+    """A parsed fetch request."""
 
     max_wait_ms: int
     min_bytes: int
@@ -61,7 +61,7 @@ class FetchRequest(NamedTuple):
 
 
 class PartitionData(NamedTuple):
-    """What one partition answers; `slice` None means no records."""
+    """The answer for one partition. `slice` is None if there are no records."""
 
     topic: str
     partition: int
@@ -72,7 +72,7 @@ class PartitionData(NamedTuple):
 
 
 def parse_request(buffer: Buffer, position: int, end: int, version: int) -> FetchRequest:
-    """Parse the body that lies at `position`..`end`."""
+    """Parse the body at `position`..`end`. MalformedError if it does not parse."""
     try:
         return _parse(buffer, position, end, version)
     except (struct.error, IndexError, ValueError, OverflowError) as error:
@@ -95,7 +95,7 @@ def _parse(buffer: Buffer, position: int, end: int, version: int) -> FetchReques
         partitions, position = _read_count(buffer, position, flexible)
         check_count("partitions", partitions)
         for _ in range(partitions):
-            item, position = _read_wanted(buffer, position, version, topic)
+            item, position = _read_partition(buffer, position, version, topic)
             wanted.append(item)
         check_count("partitions", len(wanted))
         if flexible:
@@ -104,10 +104,10 @@ def _parse(buffer: Buffer, position: int, end: int, version: int) -> FetchReques
         raise MalformedError("partitions run over the request")
     return FetchRequest(
         max_wait, min_bytes, max_bytes, session_id, session_epoch, tuple(wanted)
-    )  # the rest (forgotten topics, rack) concerns sessions and replicas, which we do not have
+    )  # the rest, forgotten topics and rack, belongs to sessions and replicas
 
 
-def _read_wanted(
+def _read_partition(
     buffer: Buffer, position: int, version: int, topic: str
 ) -> tuple[FetchPartition, int]:
     (partition,) = _INT.unpack_from(buffer, position)
@@ -152,7 +152,7 @@ def _read_text(buffer: Buffer, position: int, flexible: bool) -> tuple[str, int]
 def encode_reply(
     correlation: int, version: int, reads: Sequence[PartitionData], error: int = 0
 ) -> list[Piece]:
-    """The reply frame as pieces. The session id is always 0: sessions are declined."""
+    """Return the reply frame as pieces. The session id is 0: sessions are declined."""
     flexible = version >= _FLEXIBLE
     topics: dict[str, list[PartitionData]] = {}
     for read in reads:
@@ -187,7 +187,7 @@ def encode_reply(
 
 
 def _encode_head(out: bytearray, read: PartitionData, version: int) -> None:
-    """Everything of a partition up to and with the length of its records."""
+    """Encode the fields of a partition before its records, with their length."""
     flexible = version >= _FLEXIBLE
     out += _RESULT.pack(read.partition, read.error, read.high_watermark, read.high_watermark)
     if version >= 5:

@@ -1,12 +1,12 @@
 """Frames and request headers.
 
-A frame is a 4-byte length and that many bytes. A request opens with api key, version, correlation
-id and client id; where the API's version is flexible, tagged fields follow, which are skipped.
-A reply opens with the correlation id, and an empty tag section where flexible; only ApiVersions
-replies never have one.
+A frame is a 4-byte length and that many bytes. A request begins with API key, version, correlation
+id, and client id. If the version is flexible, tagged fields follow, which are skipped. A reply
+begins with the correlation id, and with an empty tag section if the version is flexible; only
+ApiVersions replies never have one.
 
-Rule: nothing here trusts a length; whatever does not fit raises `MalformedError`. So does a count
-that fits and is absurd: working through it would keep everybody else waiting.
+Rule: nothing here trusts a length. Bytes that do not fit raise `MalformedError`. So does an absurd
+count that would fit, because handling it would keep the other clients waiting.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ __all__ = [
     "skip_tags",
 ]
 
-MAX_ARRAY_ELEMENTS = 20_000  # of an array in a request
-MAX_REQUEST_ELEMENTS = 60_000  # of all its arrays, however they are nested
-_MOST_TAGS = 1000
+MAX_ARRAY_ELEMENTS = 20_000  # of one array in a request
+MAX_REQUEST_ELEMENTS = 60_000  # of all its arrays together
+_MAX_TAGS = 1000
 
 _FIXED = struct.Struct(">hhih")
 _LENGTH = struct.Struct(">i")
@@ -41,7 +41,7 @@ _REPLY = struct.Struct(">ii")
 
 
 class MalformedError(CorruptError):
-    """Bytes that are not a request of the protocol; the connection must be closed."""
+    """Bytes that are not a request of the protocol: the connection must be closed."""
 
 
 class RequestHeader(NamedTuple):
@@ -57,7 +57,7 @@ class RequestHeader(NamedTuple):
 
 
 def parse_header(buffer: Buffer, position: int, end: int) -> RequestHeader:
-    """Read the header of the request that lies at `position`..`end`.
+    """Parse the header of the request at `position`..`end`. MalformedError if it does not fit.
 
     For an unknown API, or a version that is not served, `body` is where the client id ends.
     """
@@ -79,7 +79,7 @@ def parse_header(buffer: Buffer, position: int, end: int) -> RequestHeader:
 
 
 def skip_tags(buffer: Buffer, position: int) -> int:
-    """The position after a section of tagged fields."""
+    """Return the position after a section of tagged fields."""
     if buffer[position] == 0:
         return position + 1
     count, position = read_tag_count(buffer, position)
@@ -93,20 +93,20 @@ def skip_tags(buffer: Buffer, position: int) -> int:
 
 
 def read_tag_count(buffer: Buffer, position: int) -> tuple[int, int]:
-    """How many tagged fields follow."""
+    """Return the number of tagged fields, and the position after it."""
     count, position = read_unsigned(buffer, position)
-    if count > _MOST_TAGS:
-        raise MalformedError(f"{count} tagged fields are more than {_MOST_TAGS}")
+    if count > _MAX_TAGS:
+        raise MalformedError(f"{count} tagged fields are more than {_MAX_TAGS}")
     return count, position
 
 
 def check_count(what: str, count: int) -> None:
-    """MalformedError for an array that nobody needs so large."""
+    """Raise MalformedError for an array that no client needs so large."""
     if count > MAX_ARRAY_ELEMENTS:
         raise MalformedError(f"{count} {what} are more than {MAX_ARRAY_ELEMENTS}")
 
 
 def seal(api: Api, version: int, correlation: int, body: bytes) -> bytes:
-    """A reply frame: length, header and body."""
+    """Return a reply frame: length, header, and body."""
     tags = b"\0" if api.is_flexible(version) and api.key != ApiKey.API_VERSIONS else b""
     return _REPLY.pack(4 + len(tags) + len(body), correlation) + tags + body

@@ -1,14 +1,14 @@
-"""Read a message of the protocol from bytes that somebody sent: kio's schemas, our reader.
+"""Read a message from bytes that a client sent: kio's schemas, and a reader of our own.
 
-Why not kio's own: it allocates what an array's length promises, and a client's single packet that
-promises much ends the whole process. Here nothing is allocated before it is known to be there.
+kio's reader allocates what the length of an array announces, so one packet could end the process.
+This reader allocates nothing before the bytes are there.
 
 Rules:
 
-- Every length is checked against the bytes that are left; a count of elements cannot exceed them,
-  as each element takes at least one byte, nor what any client needs; nor can all counts together.
+- Every length is checked against the remaining bytes. A count of elements cannot exceed them,
+  because an element takes at least one byte. Single counts and their sum are limited as well.
 - The result is an instance of kio's dataclass of that version. Unknown tagged fields are skipped.
-- Whatever does not fit raises `MalformedError`.
+- Bytes that do not fit raise `MalformedError`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["Body", "Shape", "message_reader", "shape_of"]
 
 
 class Body(bytes):
-    """What was sent, and how many elements its arrays may still have."""
+    """The body of a request, and how many array elements it may still have."""
 
     left = MAX_REQUEST_ELEMENTS
 
@@ -54,7 +54,7 @@ _NUMBERS = {
 
 
 class Shape(typing.NamedTuple):
-    """A field of a message: its type, and whether it is an array, nullable, tagged, defaulted."""
+    """A field of a message: its type, and whether it is an array, nullable, or tagged."""
 
     name: str
     nested: Any
@@ -67,7 +67,7 @@ class Shape(typing.NamedTuple):
 
 @cache
 def shape_of(message: Any) -> tuple[Shape, ...]:
-    """The fields of one of kio's message classes."""
+    """Return the fields of one of kio's message classes."""
     hints = typing.get_type_hints(message)
     return tuple(_shape(field, hints[field.name]) for field in dataclasses.fields(message))
 
@@ -90,7 +90,7 @@ def _shape(field: dataclasses.Field[Any], hint: Any) -> Shape:
 
 @cache
 def message_reader(message: Any) -> _Read:
-    """A function that reads `message` from a buffer at a position."""
+    """Return a function that reads `message` from a buffer at a position."""
     flexible: bool = message.__flexible__
     shapes = shape_of(message)
     plain = [(shape.name, _reader(shape, flexible)) for shape in shapes if shape.tag is None]
@@ -160,7 +160,7 @@ def _number(form: str) -> _Read:
 
 
 def _count(flexible: bool) -> _Read:
-    """Reads the number of elements; -1 for null."""
+    """Return a reader of a number of elements; -1 is null."""
     if not flexible:
         return _number(">i")
 
@@ -172,7 +172,7 @@ def _count(flexible: bool) -> _Read:
 
 
 def _size(kind: str, flexible: bool) -> _Read:
-    """Reads the length of a string or of bytes; -1 for null."""
+    """Return a reader of the length of a string or of bytes; -1 is null."""
     if flexible:
         return _count(flexible=True)
     return _number(">h" if kind == "string" else ">i")

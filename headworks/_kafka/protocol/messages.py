@@ -2,11 +2,10 @@
 
 Rules:
 
-- A version's schema module is imported when that version is first used.
-- A reply is given as a mapping of field names, nested as the message is; fields that the asked
-  version does not have are left out, fields that are not given take the schema's default, and a
-  field without default must be given (KeyError).
-- Requests come from strangers: see `reading`. Replies are ours: kio writes them.
+- The schema module of a version is imported when that version is first used.
+- A reply is a mapping of field names, nested as the message is. Fields that the version lacks are
+  dropped. A missing field takes the schema's default, and KeyError is raised if it has none.
+- Requests come from strangers: `message_reader` reads them. Replies are ours: kio writes them.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _NO_TIME = timedelta(0)
 
 
 def decode(api: Api, version: int, body: bytes) -> Any:
-    """The request in `body`: an instance of kio's dataclass for that version (see `older`)."""
+    """Return the request in `body` as kio's dataclass for that version (see `oldest_versions`)."""
     schema, added = REQUESTS.get((api.key, version), (version, b""))
     body = Body(body + added)
     read = message_reader(_entity(api.name, schema, "request"))
@@ -47,7 +46,7 @@ def decode(api: Api, version: int, body: bytes) -> Any:
 
 
 def encode(api: Api, version: int, fields: Fields) -> bytes:
-    """The body of a reply."""
+    """Return the body of a reply."""
     by_hand = REPLIES.get((api.key, version))
     if by_hand is not None:
         return by_hand(fields)

@@ -1,12 +1,12 @@
-"""The oldest versions of three APIs, for which kio has no schema any more.
+"""The oldest versions of three APIs, for which kio has no schema.
 
-    CreateTopics 0: request without `validate only`; reply [name, error]
-    CreateTopics 1: reply without throttle time
-    DeleteTopics 0: reply without throttle time
-    DescribeConfigs 0: request without `include synonyms`; reply [.. name, value, read only,
-        is default, is sensitive] in place of the source and the synonyms
+- CreateTopics 0: the request lacks `validate only`; the reply is [name, error].
+- CreateTopics 1: the reply lacks the throttle time.
+- DeleteTopics 0: the reply lacks the throttle time.
+- DescribeConfigs 0: the request lacks `include synonyms`. The reply has name, value, read only, is
+  default, and is sensitive; it lacks the source and the synonyms.
 
-Rule: a request becomes one of the first version that has a schema; a reply is written by hand.
+Rule: a request becomes one of the first version that has a schema. A reply is written by hand.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headworks._kafka.protocol.apis import ApiKey
 __all__ = ["REPLIES", "REQUESTS"]
 
 _DEFAULT_SOURCE = 5
-_NO_THROTTLE = 4  # bytes of the throttle time that a reply opens with
+_NO_THROTTLE = 4  # bytes of the throttle time at the beginning of a reply
 
 
 def _text(value: str | None) -> bytes:

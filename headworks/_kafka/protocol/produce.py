@@ -33,12 +33,12 @@ __all__ = [
     "parse_request",
 ]
 
-# A request that repeats the last: its correlation id, its partition, where its records start and
-# stop, and where the next request begins.
+# A request that matches the last one: its correlation id, its partition, where its records start
+# and stop, and where the next request begins.
 MatchedRequest = tuple[int, int, int, int, int]
 
 _FLEXIBLE = 9
-_ALIKE = 5  # from here on a result has the same fields in front
+_UNIFORM_FROM = 5  # versions from here on have the same fields before the offset
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 _ACKS_TIMEOUT = struct.Struct(">hi")
@@ -53,7 +53,7 @@ _NO_TAGS = b"\0\0\0"  # of the partition, the topic and the request
 
 
 class PartitionRecords(NamedTuple):
-    """Records for one partition: where they lie in the buffer (-1, -1: null)."""
+    """The records for one partition: where they lie in the buffer (-1, -1: null)."""
 
     topic: str
     partition: int
@@ -70,7 +70,7 @@ class ProduceRequest(NamedTuple):
 
 
 class ProduceResult(NamedTuple):
-    """What became of one part."""
+    """The result for one partition."""
 
     topic: str
     partition: int
@@ -79,11 +79,11 @@ class ProduceResult(NamedTuple):
     append_time: int = -1
     log_start: int = -1
     message: str | None = None
-    records: tuple[tuple[int, str], ...] = ()  # number in the batch, and what is wrong with it
+    records: tuple[tuple[int, str], ...] = ()  # number in the batch, and the error
 
 
 def parse_request(buffer: Buffer, position: int, end: int, version: int) -> ProduceRequest:
-    """Parse the body that lies at `position`..`end` of the receive buffer."""
+    """Parse the body at `position`..`end` of the buffer. MalformedError if it does not fit."""
     try:
         if version >= _FLEXIBLE:
             request, position = _parse_flexible(buffer, position, end)
@@ -97,9 +97,10 @@ def parse_request(buffer: Buffer, position: int, end: int, version: int) -> Prod
 
 
 class ProduceTemplate:
-    """The last request of a connection, if it had one part, to know the next ones by.
+    """The last produce request of a connection, if it had one partition, to match the next ones.
 
-    Correlation id, partition and records may differ; `version`, `topic` and `acks` are the same.
+    Matching requests have the same `version`, `topic`, and `acks`. They may differ in correlation
+    id, partition, and records.
     """
 
     __slots__ = ("_flexible", "_kind", "_same", "acks", "topic", "version")
@@ -230,8 +231,8 @@ def _parse_flexible(buffer: Buffer, position: int, end: int) -> tuple[ProduceReq
 
 
 def encode_reply(correlation: int, version: int, results: Sequence[ProduceResult]) -> bytes:
-    """The reply frame."""
-    if len(results) == 1 and version >= _ALIKE:
+    """Return the reply frame."""
+    if len(results) == 1 and version >= _UNIFORM_FROM:
         topic, index, error, base, append_time, log_start, message, records = results[0]
         if not error and message is None and not records:
             pack, size, before, after = _around(topic, version)
@@ -264,8 +265,8 @@ def encode_reply(correlation: int, version: int, results: Sequence[ProduceResult
 def encode_offset_replies(
     version: int, topic: str, index: int, log_start: int, placed: Iterable[tuple[int, int]]
 ) -> bytes:
-    """The frames of replies that only tell an offset; `placed`: correlation id, base offset."""
-    if version < _ALIKE:
+    """Return frames that only carry an offset; `placed`: correlation id and base offset of each."""
+    if version < _UNIFORM_FROM:
         return b"".join(
             encode_reply(correlation, version, [ProduceResult(topic, index, 0, base)])
             for correlation, base in placed
@@ -281,7 +282,7 @@ def encode_offset_replies(
 
 @lru_cache(4096)
 def _around(topic: str, version: int) -> tuple[Callable[..., bytes], int, bytes, bytes]:
-    """How a reply that tells one offset is packed: its length, what comes before and after that."""
+    """Return how to pack a reply with one offset: packer, length, bytes before and after."""
     flexible = version >= _FLEXIBLE
     one, tags = _count(1, flexible), b"\0" if flexible else b""
     before = tags + one + _text(topic, flexible) + one

@@ -46,8 +46,8 @@ __all__ = [
 ]
 
 Buffer = bytes | bytearray | memoryview
-# An undamaged batch with no more to it than records, which fill its offsets, and their codec: no
-# idempotent producer, no flags. Where it starts and stops, its records, its largest timestamp.
+# A valid batch without flags and without an idempotent producer, whose records fill its offsets:
+# where it starts and stops, its number of records, and its largest timestamp.
 Plain = tuple[int, int, int, int]
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -109,7 +109,7 @@ class Batch(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int = 0) -> Batch:
-    """Read the header at `position`; InvalidBatchError ("torn") if it is not whole."""
+    """Read the header at `position`. InvalidBatchError ("torn") if it is not whole."""
     if len(buffer) - position < HEADER_SIZE:
         raise InvalidBatchError(
             "torn", f"{len(buffer) - position} bytes are too few for a batch header"
@@ -146,9 +146,9 @@ def check_batch(buffer: Buffer, position: int = 0, end: int | None = None) -> Ba
 
 
 def plain_batches(buffer: memoryview, spans: Iterable[tuple[int, int]]) -> list[Plain]:
-    """The batches that fill these spans, up to the first that is not plain: see `Plain`.
+    """Return the batches that fill these spans, up to the first that is not plain; see `Plain`.
 
-    What that one is, and what is wrong with it, `check_batch` says.
+    `check_batch` tells what that one is, and whether it is valid.
     """
     found: list[Plain] = []
     unpack = _PLAIN.unpack_from
@@ -170,10 +170,10 @@ def plain_batches(buffer: memoryview, spans: Iterable[tuple[int, int]]) -> list[
 
 
 def iter_batches(buffer: Buffer, *, verify: bool = True) -> Iterator[Batch]:
-    """Every whole batch of a buffer, in order; a batch that the buffer cuts short ends it.
+    """Yield every whole batch of a buffer, in order, up to one that the buffer cuts short.
 
-    This is how the reply of a fetch reads: the last batch may be incomplete and is dropped.
-    `InvalidBatchError` is raised for bytes that are damaged rather than missing.
+    The last batch of a fetch reply may be incomplete and is dropped. Damaged bytes raise
+    InvalidBatchError.
     """
     position, limit = 0, len(buffer)
     while limit - position >= HEADER_SIZE:
@@ -189,14 +189,14 @@ def iter_batches(buffer: Buffer, *, verify: bool = True) -> Iterator[Batch]:
 def patch_placement(
     buffer: bytearray | memoryview, position: int, base_offset: int, length: int, epoch: int
 ) -> None:
-    """Write base offset and leader epoch (and the same length) in place; the CRC stays true."""
+    """Write base offset and leader epoch, and the same length, in place. The CRC stays valid."""
     _PLACEMENT.pack_into(buffer, position, base_offset, length, epoch)
 
 
 def restamp_append_time(buffer: bytearray | memoryview, batch: Batch, now_ms: int) -> None:
-    """Give a batch the log's time: set the flag and the max timestamp, and compute the CRC again.
+    """Give a batch the time of the log: set the flag and the max timestamp, and update the CRC.
 
-    The base timestamp stays the producer's, as records hold differences to it.
+    The base timestamp stays, because the records store differences to it.
     """
     position = batch.position
     struct.pack_into(">h", buffer, position + _CRC_FROM, batch.attributes | APPEND_TIME)

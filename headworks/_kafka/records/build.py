@@ -1,6 +1,6 @@
-"""Build record batches: for tools and tests that write without a client.
+"""Build record batches, for tools and tests that write without a client.
 
-Rule: what is built here reads back equal through `check_batch` and `iter_records`.
+Rule: `check_batch` and `iter_records` read back what is built here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["encode_batch", "encode_records"]
 
 
 def encode_records(records: Sequence[Record], base_timestamp: int) -> bytes:
-    """The uncompressed body of a batch."""
+    """Return the uncompressed body of a batch."""
     out = bytearray()
     for delta, record in enumerate(records):
         body = bytearray(1)
@@ -40,7 +40,7 @@ def encode_batch(
     producer: tuple[int, int, int] = (-1, -1, -1),
     attributes: int = 0,
 ) -> bytes:
-    """One batch of `records`; `producer` is (id, epoch, base sequence)."""
+    """Return one batch of `records`; `producer` is (id, epoch, base sequence)."""
     base_timestamp = records[0].timestamp
     body = compress(codec, encode_records(records, base_timestamp))
     fields = (

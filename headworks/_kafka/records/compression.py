@@ -1,13 +1,12 @@
-"""Compression codecs of record batches: their numbers, how to undo and how to apply them.
+"""Compression codecs of record batches: their numbers, compression, and decompression.
 
 Rules:
 
-- A message on its way is never decompressed: this serves readers (`headworks log dump`, the search
-  by time inside a batch), the check of topics that ask for one, and log compaction.
-- Output is bounded by `limit`, so that a small batch cannot fill the memory: it is written into a
-  buffer that grows no further than that.
-- What is compressed here can be read by every client: lz4 in frames of independent blocks and
-  snappy in the framing of Java's stream, which are all that Java's client takes.
+- The broker decompresses no batch on its way. Readers do (`headworks log dump`, the search by
+  timestamp), and so do validation and log compaction.
+- `limit` bounds the output, so that a small batch cannot fill the memory.
+- Every client can read the compressed form. Java's client requires lz4 frames of independent blocks
+  and the framing of Java's snappy stream.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _INT = struct.Struct(">i")
 
 
 class Codec(IntEnum):
-    """Numbers of the codecs in a batch's attributes."""
+    """The numbers of the codecs in a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -49,7 +48,7 @@ _STREAMS = {
 
 
 def decompress(codec: int, data: Buffer, *, limit: int = DEFAULT_LIMIT) -> bytes:
-    """The bytes that were compressed. InvalidBatchError for damage or more than `limit` bytes."""
+    """Return the decompressed bytes. InvalidBatchError for damage, or above `limit` bytes."""
     if codec == Codec.NONE:
         return bytes(data)
     try:
@@ -65,7 +64,7 @@ def decompress(codec: int, data: Buffer, *, limit: int = DEFAULT_LIMIT) -> bytes
 
 
 def compress(codec: int, data: bytes) -> bytes:
-    """`data` compressed; any client's reading and `decompress` give it back."""
+    """Return `data` compressed, in a form that every client can read."""
     if codec == Codec.GZIP:
         return bytes(cramjam.gzip.compress(data))
     if codec == Codec.SNAPPY:
@@ -94,7 +93,7 @@ def _stream(codec: Codec, data: bytes, limit: int) -> bytes:
 
 
 def _unsnappy(data: bytes, limit: int) -> bytes:
-    """Raw snappy, or the framing of Java's snappy stream around raw blocks."""
+    """Decompress raw snappy, or Java's snappy stream around raw blocks."""
     if not data.startswith(_XERIAL):
         return _snappy_block(data, limit)
     out = bytearray()

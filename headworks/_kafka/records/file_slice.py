@@ -1,4 +1,4 @@
-"""Record batches that stay in their file: which bytes of which open file to send."""
+"""Record batches that stay in their file: the bytes of an open file to send."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class OpenFile(Protocol):
 
 
 class FileSlice(NamedTuple):
-    """Bytes of an open file, to be sent by sendfile; size 0 if there is nothing to read."""
+    """Bytes of an open file, to be sent by sendfile; size 0 if there is no data."""
 
     descriptor: OpenFile
     position: int

@@ -33,18 +33,18 @@ class Record(NamedTuple):
 
 
 def iter_records(buffer: Buffer, batch: Batch, *, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
-    """Every record of `batch`, which was read from `buffer`; decompresses if it must."""
+    """Yield the records of `batch`, which was read from `buffer`; decompress if necessary."""
     return records_in(opened(buffer, batch, limit=limit), batch)
 
 
 def opened(buffer: Buffer, batch: Batch, *, limit: int = DEFAULT_LIMIT) -> bytes:
-    """What `batch`, which was read from `buffer`, holds behind its header, decompressed."""
+    """Return the decompressed records of `batch`, which was read from `buffer`."""
     start, stop = batch.position + HEADER_SIZE, batch.position + batch.size
     return decompress(batch.codec, memoryview(buffer)[start:stop], limit=limit)
 
 
 def records_in(data: bytes, batch: Batch) -> Iterator[Record]:
-    """Every record of an `opened` batch."""
+    """Yield the records of an `opened` batch."""
     position = 0
     try:
         for _ in range(batch.record_count):

@@ -1,11 +1,11 @@
-"""Take records out of a batch: what log compaction writes in its place.
+"""Remove records from a batch, for log compaction.
 
 Rules:
 
-- Offsets never change: base offset, last offset delta, producer and sequence stay, so what was
-  removed is a gap. The codec stays; the CRC is computed again.
-- Records that stay keep every byte but, at most, their timestamp's difference to the batch.
-- A batch in which tombstones are kept for a while carries when they may go: bit 6 of its attributes
+- Offsets never change. Base offset, last offset delta, producer, and sequence stay, so a removed
+  record leaves a gap. The codec stays, and the CRC is computed again.
+- A record that stays keeps every byte, except for its timestamp delta.
+- A batch that keeps tombstones for a while carries their delete horizon. Bit 6 of its attributes
   says that the base timestamp is that time. Clients compute the same timestamps from it.
 """
 
@@ -37,7 +37,7 @@ _CRC_FROM = 21
 
 
 class Entry(NamedTuple):
-    """A record as compaction sees it; `rest` is what follows the timestamp, as it lies there."""
+    """A record as compaction reads it; `rest` are the bytes behind the timestamp."""
 
     offset: int
     timestamp: int
@@ -48,7 +48,7 @@ class Entry(NamedTuple):
 
 
 def entries_in(data: bytes, batch: Batch) -> Iterator[Entry]:
-    """Every record of an `opened` batch. InvalidBatchError for damage."""
+    """Yield the records of an `opened` batch. InvalidBatchError for damage."""
     position = 0
     try:
         for _ in range(batch.record_count):
@@ -81,14 +81,14 @@ def _entry(data: bytes, position: int, end: int, batch: Batch) -> Entry:
 
 
 def delete_horizon(batch: Batch) -> int | None:
-    """When the tombstones of a batch may go (ms), or None if that is not decided yet."""
+    """Return when the tombstones of a batch may be removed (ms), or None if it is not set."""
     return batch.base_timestamp if batch.attributes & DELETE_HORIZON else None
 
 
 def rewritten(batch: Batch, entries: Iterable[Entry], horizon: int | None) -> bytes:
-    """`batch` with these of its records; `horizon`: when the tombstones among them may go.
+    """Return `batch` with only these records; `horizon` is when their tombstones may be removed.
 
-    Goes through them once, and holds one at a time; there must be one.
+    There must be at least one record. The records are read once, one at a time.
     """
     base = batch.base_timestamp if horizon is None else horizon
     body, count, newest = bytearray(), 0, None
@@ -113,7 +113,7 @@ def rewritten(batch: Batch, entries: Iterable[Entry], horizon: int | None) -> by
 
 
 def emptied(batch: Batch) -> bytes:
-    """`batch` without records: its offsets, producer and sequence are what is left of it."""
+    """Return `batch` without records, with its offsets, producer, and sequence."""
     attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON)
     return _sealed(
         batch._replace(

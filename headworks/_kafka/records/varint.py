@@ -14,7 +14,7 @@ _MAX_SHIFT = 63
 
 
 def read_unsigned(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The unsigned varint at `position`, and the position after it."""
+    """Return the unsigned varint at `position`, and the position after it."""
     value = shift = 0
     while True:
         try:
@@ -31,13 +31,13 @@ def read_unsigned(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The zigzag varint at `position`, and the position after it."""
+    """Return the zigzag varint at `position`, and the position after it."""
     value, position = read_unsigned(buffer, position)
     return (value >> 1) ^ -(value & 1), position
 
 
 def write_unsigned(value: int) -> bytes:
-    """An unsigned varint."""
+    """Return an unsigned varint."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -47,5 +47,5 @@ def write_unsigned(value: int) -> bytes:
 
 
 def write_varint(value: int) -> bytes:
-    """A zigzag varint of a 64-bit integer."""
+    """Return the zigzag varint of a 64-bit integer."""
     return write_unsigned((value << 1) ^ (value >> 63))
