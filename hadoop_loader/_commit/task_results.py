@@ -10,8 +10,8 @@ from hadoop_loader._tasks.load_task import TaskManifest, TopicManifest
 from headworks.errors import CorruptError
 
 __all__ = [
+    "LoadedCounts",
     "ResultsByTopic",
-    "WindowCounts",
     "check_coverage",
     "group_by_topic",
     "mean_record_bytes",
@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 ResultsByTopic = dict[str, list[TopicManifest]]
-WindowCounts = dict[str, dict[str, int]]
+LoadedCounts = dict[str, dict[str, int]]
 
 
 def group_by_topic(manifests: Iterable[TaskManifest]) -> ResultsByTopic:
@@ -59,7 +59,7 @@ def topic_commit(
     files: int,
     *,
     gaps: Sequence[OffsetGap] = (),
-    instead: WindowCounts | None = None,
+    instead: LoadedCounts | None = None,
 ) -> TopicCommit:
     """Return the record of one topic.
 
@@ -104,8 +104,8 @@ def mean_record_bytes(parts: Sequence[TopicManifest], before: float) -> float:
     return sum(p.bytes for p in parts) / messages if messages else before
 
 
-def _sum_windows(parts: Sequence[TopicManifest]) -> WindowCounts:
-    windows: WindowCounts = {}
+def _sum_windows(parts: Sequence[TopicManifest]) -> LoadedCounts:
+    windows: LoadedCounts = {}
     for part in parts:
         for window, counts in part.windows.items():
             sums = _counts_of(windows, window)
@@ -115,5 +115,5 @@ def _sum_windows(parts: Sequence[TopicManifest]) -> WindowCounts:
     return windows
 
 
-def _counts_of(windows: WindowCounts, start: int | str) -> dict[str, int]:
+def _counts_of(windows: LoadedCounts, start: int | str) -> dict[str, int]:
     return windows.setdefault(str(start), {"loaded": 0, "quarantined": 0, "bytes": 0})

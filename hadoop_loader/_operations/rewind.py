@@ -23,7 +23,7 @@ from hadoop_loader._commit.commit_builder import CommitBuilder
 from hadoop_loader._commit.commit_record import Commit, TableState
 from hadoop_loader._commit.report import LoadReport, report_of
 from hadoop_loader._commit.task_results import (
-    WindowCounts,
+    LoadedCounts,
     check_coverage,
     group_by_topic,
     topic_commit,
@@ -102,7 +102,7 @@ class _RowReplacement:
         plan: TopicPlan,
         parts: Sequence[TopicManifest],
         files: Sequence[StagedFile],
-        replaced: WindowCounts,
+        replaced: LoadedCounts,
     ) -> LoadReport:
         topic, now = plan.topic, self._transaction.now_ms()
         self._context.log.schemas.put(plan.latest.text)
@@ -233,8 +233,8 @@ class _QuarantineFetcher:
                 )
 
 
-def _replaced(old: Sequence[RewriteResult], bad: Sequence[RewriteResult]) -> WindowCounts:
-    windows: WindowCounts = {}
+def _replaced(old: Sequence[RewriteResult], bad: Sequence[RewriteResult]) -> LoadedCounts:
+    windows: LoadedCounts = {}
     for outcome, found in (("loaded", old), ("quarantined", bad)):
         for r in found:
             for window, n in r.dropped.items():

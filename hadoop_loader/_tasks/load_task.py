@@ -43,12 +43,12 @@ from headworks.schema._model import Record
 
 __all__ = [
     "LoadTask",
+    "LoadedCounts",
     "PhaseTimer",
     "TaskManifest",
     "TopicLoader",
     "TopicManifest",
     "TopicPlan",
-    "WindowCounts",
     "WriterSchema",
     "run_load_task",
 ]
@@ -96,7 +96,7 @@ class LoadTask:
 
 
 @dataclass(slots=True)
-class WindowCounts:
+class LoadedCounts:
     """Messages of one audit window (of record time): loaded, quarantined, and their bytes."""
 
     loaded: int = 0
@@ -114,7 +114,7 @@ class TopicManifest:
     quarantined: int = 0
     bytes: int = 0
     versions: dict[int, int] = field(default_factory=dict)  # rows by schema version
-    windows: dict[int, WindowCounts] = field(default_factory=dict)  # by start of the window, in ms
+    windows: dict[int, LoadedCounts] = field(default_factory=dict)  # by start of the window, in ms
     first_event: int | None = None  # earliest event time, in ms
     last_event: int | None = None  # latest event time, in ms
     first_bad: str = ""  # the first quarantined message, for reports
@@ -304,7 +304,7 @@ class TopicLoader:
         windows, at = np.unique(messages.timestamps // WINDOW_MS, return_inverse=True)
         sums = np.bincount(at, weights=sizes)
         for window, n, size in zip(windows, np.bincount(at), sums, strict=True):
-            counts = found.windows.setdefault(int(window) * WINDOW_MS, WindowCounts())
+            counts = found.windows.setdefault(int(window) * WINDOW_MS, LoadedCounts())
             counts.loaded += int(n)
             counts.bytes += int(size)
         found.rows += len(messages)
@@ -320,7 +320,7 @@ class TopicLoader:
             self.found.first_bad or f"partition {m.partition} offset {m.offset}: {reason}"
         )
         self._quarantined.append(QuarantinedMessage(self._plan.topic, m, schema_id, reason))
-        counts = self.found.windows.setdefault(window_of(m.timestamp), WindowCounts())
+        counts = self.found.windows.setdefault(window_of(m.timestamp), LoadedCounts())
         counts.quarantined += 1
         counts.bytes += size
         self.found.quarantined += 1
