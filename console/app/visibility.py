@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headworks._server.security import ANONYMOUS, ResourceType, Role
-from headworks._server.security.http.permissions import EVERYTHING_ALLOWED, Permissions
+from headworks._server.security.http.permissions import EVERYTHING_ALLOWED, PrincipalPermissions
 
 __all__ = ["ALL_VISIBLE", "Visibility"]
 
@@ -18,7 +18,7 @@ __all__ = ["ALL_VISIBLE", "Visibility"]
 class Visibility:
     """The topics, groups, and subjects that a principal may see."""
 
-    permission: Permissions
+    permission: PrincipalPermissions
 
     @property
     def name(self) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.security.route_rules import RouteRule, RuleTarget
 from headworks._server.security import ANONYMOUS, Role
-from headworks._server.security.http.permissions import Permissions
+from headworks._server.security.http.permissions import PrincipalPermissions
 from headworks._subject import Subject
 
 __all__ = ["refusal", "require_role", "require_rule"]
@@ -14,13 +14,13 @@ _FORBIDDEN_CODE = 40301
 _UNAUTHORIZED_CODE = 401
 
 
-def require_role(permissions: Permissions, role: Role, subject: str) -> None:
+def require_role(permissions: PrincipalPermissions, role: Role, subject: str) -> None:
     """Raise ServiceError if the principal lacks the role for a subject."""
     if not permissions.may(role, subject):
         raise refusal(permissions, role, f"subject '{subject}'")
 
 
-def require_rule(permissions: Permissions, rule: RouteRule, name: str) -> None:
+def require_rule(permissions: PrincipalPermissions, rule: RouteRule, name: str) -> None:
     """Raise ServiceError if the principal may not use a route on `name`.
 
     `name` is the subject or the context in the path, as the rule's target says.
@@ -40,7 +40,7 @@ def require_rule(permissions: Permissions, rule: RouteRule, name: str) -> None:
         require_role(permissions, rule.role, name)
 
 
-def refusal(permissions: Permissions, role: Role, target: str) -> ServiceError:
+def refusal(permissions: PrincipalPermissions, role: Role, target: str) -> ServiceError:
     """Return the refusal for a missing role: 401 if the principal is anonymous, otherwise 403."""
     principal = permissions.principal
     if principal == ANONYMOUS:

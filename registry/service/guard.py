@@ -27,7 +27,7 @@ from headworks._registry.security.route_rules import RULES
 from headworks._registry.service.dependencies import Dependencies, DependenciesOf
 from headworks._registry.service.parameters import CONFINED, decoded
 from headworks._server.security import Role
-from headworks._server.security.http.permissions import EVERYTHING_ALLOWED, Permissions
+from headworks._server.security.http.permissions import EVERYTHING_ALLOWED, PrincipalPermissions
 from headworks._server.security.http.request import AuthenticationError, authorization_of
 from headworks._subject import DEFAULT_CONTEXT, Subject
 
@@ -69,7 +69,7 @@ class RequestPermissions:
     def __init__(self, scope: dict[str, Any], dependencies: Dependencies) -> None:
         self._scope = scope  # the request's ASGI scope
         self._reader = dependencies.reader
-        self._permissions = cast(Permissions, scope.get(_PERMISSIONS, EVERYTHING_ALLOWED))
+        self._permissions = cast(PrincipalPermissions, scope.get(_PERMISSIONS, EVERYTHING_ALLOWED))
         self._guarded = _PERMISSIONS in scope  # False: the registry is open
 
     def reads(self, subject: str) -> bool:

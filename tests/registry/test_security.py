@@ -30,7 +30,7 @@ from headworks._server import child_process
 from headworks._server.security import Role
 from headworks._server.security.http.authenticator import HttpAuthenticator
 from headworks._server.security.http.options import SecurityOptions, open_authenticator
-from headworks._server.security.http.permissions import Permissions
+from headworks._server.security.http.permissions import PrincipalPermissions
 from headworks._server.security.users import new_secret, write_users
 from headworks.errors import UsageError
 from tests.registry.guarding import GRANTS, As, basic, start, write_files
@@ -373,7 +373,7 @@ def test_anonymous_readers(tmp_path: Path) -> None:
         refused(As(running.url, basic("nobody", "wrong"))("GET", "/subjects"), 401)
 
 
-def allowed(security: HttpAuthenticator, headers: dict[str, str]) -> Permissions:
+def allowed(security: HttpAuthenticator, headers: dict[str, str]) -> PrincipalPermissions:
     header = headers.get("Authorization")
     return asyncio.run(security.authenticate(None if header is None else header.encode()))
 

@@ -21,7 +21,7 @@ from headworks._server.security import ANONYMOUS, Access, Principal
 from headworks._server.security.http.basic_passwords import PasswordVerifier, TooManyPasswordsError
 from headworks._server.security.http.bearer_tokens import TokenError, TokenVerifier
 from headworks._server.security.http.key_set import KeysUnavailableError
-from headworks._server.security.http.permissions import Permissions
+from headworks._server.security.http.permissions import PrincipalPermissions
 from headworks._server.security.http.request import AuthenticationError
 from headworks.errors import UsageError
 
@@ -61,7 +61,7 @@ class HttpAuthenticator:
         bearer = [f"Bearer {_REALM}"] if self._tokens else []
         return basic + bearer
 
-    def cached(self, authorization: bytes | None) -> Permissions | None:
+    def cached(self, authorization: bytes | None) -> PrincipalPermissions | None:
         """Return the sender's permissions if they are known without any work, otherwise None.
 
         None also if a file cannot be read: `authenticate` then fails in the same way, and logs it.
@@ -72,7 +72,7 @@ class HttpAuthenticator:
         except UsageError:
             return None
 
-    async def authenticate(self, authorization: bytes | None) -> Permissions:
+    async def authenticate(self, authorization: bytes | None) -> PrincipalPermissions:
         """Return the sender's permissions; AuthenticationError if the sender is refused."""
         try:
             principal = self._cached_principal(authorization)
@@ -97,8 +97,8 @@ class HttpAuthenticator:
             found = self._tokens.cached(mark)
         return found
 
-    def _permissions(self, principal: Principal) -> Permissions:
-        return Permissions(principal, self._access.grants, self._anonymous_reads)
+    def _permissions(self, principal: Principal) -> PrincipalPermissions:
+        return PrincipalPermissions(principal, self._access.grants, self._anonymous_reads)
 
     async def _verify(self, authorization: bytes) -> Principal:
         mark = self._mark(authorization)

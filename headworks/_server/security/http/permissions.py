@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from headworks._server.security import ANONYMOUS, Grant, Principal, ResourceType, Role
 from headworks._subject import Subject
 
-__all__ = ["EVERYTHING_ALLOWED", "Permissions"]
+__all__ = ["EVERYTHING_ALLOWED", "PrincipalPermissions"]
 
 
 @dataclass(frozen=True, slots=True)
-class Permissions:
+class PrincipalPermissions:
     """A principal and the grants as they are now."""
 
     principal: Principal
@@ -71,4 +71,4 @@ def _sufficient_roles(role: Role) -> tuple[Role, ...]:
     return (role, Role.WRITER) if role is Role.READER else (role,)
 
 
-EVERYTHING_ALLOWED = Permissions(ANONYMOUS, None)
+EVERYTHING_ALLOWED = PrincipalPermissions(ANONYMOUS, None)
