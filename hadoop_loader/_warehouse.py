@@ -204,7 +204,7 @@ class Warehouse:
         from hadoop_loader._commit.topic_plans import RegistrySubjects
         from hadoop_loader._commit.transaction import LoaderContext
         from hadoop_loader._fetch.kafka_log import KafkaLog
-        from hadoop_loader._operations.audit_counts import AuditPublisher
+        from hadoop_loader._operations.audit_counts import CommitCountsPublisher
         from hadoop_loader._spark.jobs import SparkJobs
         from hadoop_loader._tables.hive_catalog import HiveCatalog
         from headworks._kafka.client_properties import client_properties
@@ -224,7 +224,7 @@ class Warehouse:
             versions=RegistrySubjects(registry).versions,
             jobs=SparkJobs(self._spark, client),
             catalog=catalog,
-            publish=AuditPublisher(client, registry, str(config.root)),
+            publish=CommitCountsPublisher(client, registry, str(config.root)),
             tasks=config.tasks or self._spark.sparkContext.defaultParallelism,
             policy=config.policy,
             on_step=self._on_step,

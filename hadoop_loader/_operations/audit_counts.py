@@ -29,7 +29,7 @@ from headworks.schema import subject_of
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-__all__ = ["AuditPublisher", "audit_events"]
+__all__ = ["CommitCountsPublisher", "audit_events"]
 
 _NAMESPACE = uuid.UUID("6f2d2c1e-6a0b-5a44-9d4f-6c8f3b1f7f30")
 _TIER = "hadoop"
@@ -81,7 +81,7 @@ def _windows(found: TopicCommit, committed_ms: int) -> dict[int, dict[str, int]]
     return windows
 
 
-class AuditPublisher:
+class CommitCountsPublisher:
     """Publishes the counts of commits; `client` holds librdkafka's properties."""
 
     def __init__(self, client: Mapping[str, Any], registry: RegistryClient, warehouse: str) -> None:

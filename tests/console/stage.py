@@ -26,7 +26,7 @@ from confluent_kafka import TopicPartition
 from consumer_sdk import Consumer
 from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.commit_record import Commit, TableState, TopicCommit, checksum
-from hadoop_loader._operations.audit_counts import AuditPublisher
+from hadoop_loader._operations.audit_counts import CommitCountsPublisher
 from hadoop_loader._tables.columns import table_name
 from headworks import _bundled_schemas
 from headworks._audit.reconciler import Reconciler
@@ -224,7 +224,7 @@ def _load(stack: RunningStack, folder: Path) -> None:
     """Two loads: the reference tables, then all; the second misses a few of the newest weather."""
     bootstrap, client = stack.broker.address, RegistryClient(stack.registry.url)
     log = CommitLog(folder / "warehouse" / "_headworks")
-    publish = AuditPublisher(client_properties(bootstrap), client, str(folder / "warehouse"))
+    publish = CommitCountsPublisher(client_properties(bootstrap), client, str(folder / "warehouse"))
     offsets: dict[str, dict[str, int]] = {}
     tables: dict[str, TableState] = {}
     previous = None

@@ -16,7 +16,7 @@ from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._fetch.kafka_log import KafkaLog, _offset_of_leader
 from hadoop_loader._fetch.position import RewindPosition
 from hadoop_loader._fetch.ranges import Watermarks
-from hadoop_loader._operations.audit_counts import AuditPublisher
+from hadoop_loader._operations.audit_counts import CommitCountsPublisher
 from hadoop_loader._operations.load import Load
 from hadoop_loader._operations.metrics import LoaderMetrics
 from hadoop_loader._operations.rewind import Rewind
@@ -177,7 +177,7 @@ def test_one_of_two_brokers_dies(world: World, registry: Service, tmp_path: Path
         context = world.context(
             broker=KafkaLog(client, timeout=8),
             jobs=ReadingJobs(client),
-            publish=AuditPublisher(client, RegistryClient(registry.url), "w"),
+            publish=CommitCountsPublisher(client, RegistryClient(registry.url), "w"),
         )
         led = {t: {p for p, b in brokers.brokers[1].leaders(t).items() if b == 1} for t in TOPICS}
         away = {t: {0, 1} - led[t] for t in TOPICS}

@@ -18,7 +18,7 @@ from hadoop_loader._commit.topic_plans import RegistrySubjects
 from hadoop_loader._commit.transaction import LoaderContext
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._fetch.kafka_log import KafkaLog
-from hadoop_loader._operations.audit_counts import AuditPublisher
+from hadoop_loader._operations.audit_counts import CommitCountsPublisher
 from hadoop_loader._operations.load import Load
 from hadoop_loader._tasks.load_task import LoadTask, TaskManifest, run_load_task
 from headworks._kafka.client_properties import client_properties
@@ -51,7 +51,7 @@ def loader_context(bootstrap: str, registry: str, root: Path) -> LoaderContext:
         versions=RegistrySubjects(versions).versions,
         jobs=_Jobs(client),
         catalog=MemoryCatalog(),
-        publish=AuditPublisher(client, versions, str(root)),
+        publish=CommitCountsPublisher(client, versions, str(root)),
         tasks=2,
         policy=Policy(skip_lost=True),
     )
