@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 
 from headworks._broker.handlers.counters import BrokerCounters
-from headworks._broker.handlers.permissions import PrincipalPermissions, RequiredRoles
+from headworks._broker.handlers.permissions import BrokerPermissions, RequiredRoles
 from headworks._kafka.protocol.apis import APIS
 from headworks._server.security import ANONYMOUS, Access, Principal
 from headworks.errors import UsageError
@@ -42,19 +42,19 @@ class Authorizer:
         self._required = required
         self._clock = clock
         self._permissions: dict[
-            Principal, PrincipalPermissions
+            Principal, BrokerPermissions
         ] = {}  # of principals that have connected
         self._logged_at: dict[tuple[str, int, str], float] = {}  # by principal, API, and resource
         self._last_grants: object = None  # or the text of the error, if they could not be read
         self.refresh()
 
-    def permissions(self, principal: Principal) -> PrincipalPermissions | None:
+    def permissions(self, principal: Principal) -> BrokerPermissions | None:
         """Return the permissions of a principal, or None if everything is allowed."""
         if self._access is None:
             return None
         found = self._permissions.get(principal)
         if found is None:
-            found = PrincipalPermissions(self._access, principal, self._required)
+            found = BrokerPermissions(self._access, principal, self._required)
             self._permissions[principal] = found
         return found
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from headworks._server.security import Access, Principal, ResourceType, Role
 from headworks.errors import UsageError
 
-__all__ = ["PrincipalPermissions", "RequiredRoles"]
+__all__ = ["BrokerPermissions", "RequiredRoles"]
 
 _MAX_DECISIONS = 10_000  # of a principal on one kind of resource
 
@@ -28,7 +28,7 @@ class RequiredRoles:
     any_topic: tuple[Role, ...] = ()  # on at least one topic
 
 
-class PrincipalPermissions:
+class BrokerPermissions:
     """The decisions for one principal, remembered until `forget`; `required` is by API key."""
 
     def __init__(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headworks._broker.handlers import BROKER_APIS, REQUIRED_ROLES
-from headworks._broker.handlers.permissions import PrincipalPermissions, RequiredRoles
+from headworks._broker.handlers.permissions import BrokerPermissions, RequiredRoles
 from headworks._kafka.protocol import APIS, ErrorCode
 from headworks._kafka.protocol.apis import BEFORE_LOGIN, ApiKey
 from headworks._server import child_process
@@ -509,7 +509,7 @@ def test_grants_without_users_are_about_anonymous(tmp_path: Path) -> None:
 def test_decisions_are_remembered_in_bounds_and_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "access.toml"
     path.write_text(GRANTS)
-    permissions = PrincipalPermissions(Access.load(path), Principal("bob"), REQUIRED_ROLES)
+    permissions = BrokerPermissions(Access.load(path), Principal("bob"), REQUIRED_ROLES)
     for number in range(25_000):
         assert permissions.topic(ApiKey.FETCH, f"shop.{number}")
         assert not permissions.topic(ApiKey.FETCH, f"x{number}")
