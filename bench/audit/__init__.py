@@ -162,7 +162,7 @@ def _heard(_error: object, _message: object) -> None:
 
 def _uncounted(running: Any, told: Any) -> Any:
     """As `Transport.enqueue`, but nothing counts the message; `told` is its delivery callback."""
-    client, detour = running.client, running._partitioner
+    client, partitioner = running.client, running._partitioner
 
     def enqueue(
         topic: str,
@@ -175,7 +175,7 @@ def _uncounted(running: Any, told: Any) -> Any:
         carried = None if headers is None else {**headers}
         while True:
             try:
-                to = ANY if key is not None else detour.partition(topic)
+                to = ANY if key is not None else partitioner.partition(topic)
                 client.produce(topic, value, key, to, told, None, timestamp, carried)
             except BufferError:
                 time.sleep(0.002)
