@@ -373,7 +373,7 @@ def test_addresses_that_it_does_not_listen_on(tmp_path: Path, listen: str, words
 def test_options_that_are_wrong_are_refused(tmp_path: Path) -> None:
     done = headworks("broker", "start", "--format", "xml", "--data-dir", str(tmp_path))
     assert done.returncode == 2
-    assert "text or json" in done.stderr
+    assert "'xml' is not one of 'text', 'json'" in done.stderr
 
 
 def test_it_says_where_it_serves_and_stops_on_a_signal(tmp_path: Path) -> None:

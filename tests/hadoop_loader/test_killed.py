@@ -125,7 +125,7 @@ def test_killed_twice_and_nothing_is_lost_or_doubled(stack: Stack, spark: Any, h
     ("option", "value", "words"),
     [
         ("--every", "soon", "is not a duration"),
-        ("--metrics", "soon", "--metrics 'soon' is not an addr"),
+        ("--metrics", "soon", "--metrics 'soon' is not HOST:PORT"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_before_spark_starts(
