@@ -1,7 +1,7 @@
 """The three kinds of tests, and the rules that keep the unit tests quick.
 
-- `unit`: in this process. A unit test starts no process and opens no connection; it fails if it
-  tries to.
+- `unit`: in this process. A unit test starts no process and opens no connection; it fails if its
+  thread tries to. Clients of an earlier test may still reconnect in threads of their own.
 - `contract`: against an independent implementation, such as Avro Java, fastavro, kio, librdkafka,
   kafka-python, Confluent's clients, ZooKeeper, or PostgreSQL.
 - `e2e`: our servers and commands as processes, Spark, or a browser.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import threading
 
 import pytest
 
@@ -57,17 +58,18 @@ class UnitTestGuard:
     """Fails a unit test as soon as it starts a process or opens a connection."""
 
     def __init__(self) -> None:
-        self._in_unit_test = False
+        self._guarded_thread: int | None = None  # the one that runs a unit test
         sys.addaudithook(self._refuse)  # it cannot be removed: it is idle outside unit tests
 
     def _refuse(self, event: str, _arguments: object) -> None:
-        if self._in_unit_test and event in _FORBIDDEN:
+        if event in _FORBIDDEN and self._guarded_thread == threading.get_ident():
             raise UnitTestError(f"{event} in a unit test: mark the test `contract` or `e2e`")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> object:
-        self._in_unit_test = set(kinds_of(list(item.iter_markers()))) == {"unit"}
+        if set(kinds_of(list(item.iter_markers()))) == {"unit"}:
+            self._guarded_thread = threading.get_ident()
         try:
             return (yield)
         finally:
-            self._in_unit_test = False
+            self._guarded_thread = None
